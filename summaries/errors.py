@@ -1,0 +1,74 @@
+"""Every error Nile raises on purpose.
+
+Each class is also the builtin a caller would catch without knowing Nile, and each message says where,
+what was needed, what came and what to do.
+"""
+
+from __future__ import annotations
+
+
+class NileError(Exception):
+    """The root: `except nile.NileError` catches every mistake Nile can name."""
+
+
+class SourceError(NileError, ValueError):
+    """A source exists but cannot be read as a stream: empty, truncated, a directory, a bad schema."""
+
+
+class SourceMissing(NileError, FileNotFoundError):
+    """A source names a file that is not there."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UnknownColumn(NileError, LookupError):
+    """A query names a column its stream does not have."""
+
+
+class UnknownStream(NileError, LookupError):
+    """A query names a stream that was never registered."""
+
+
+class TimestampOrderError(NileError, ValueError):
+    """A tuple is older than one already read and no lateness was declared."""
+
+
+class KeyTypeError(NileError, TypeError):
+    """A column type that cannot be a join key, or two keys that cannot be compared."""
+
+
+class ExpressionError(NileError, ValueError):
+    """A condition that does not parse, or uses something outside the allowed expressions."""
+
+
+class SummaryMismatch(NileError, ValueError):
+    """Two summaries that do not share type, shape and seed were combined."""
+
+
+class NotLinear(NileError, TypeError):
+    """A summary that cannot take things back was asked to subtract."""
+
+
+class EnvelopeError(NileError, ValueError):
+    """Bytes that are not an intact envelope of a version this Nile reads."""
+
+
+class ConfigError(NileError, ValueError):
+    """A setting outside its range, of the wrong type, or unknown."""
+
+
+class BudgetError(NileError, ValueError):
+    """A budget that is negative, NaN, zero, or given in two ways at once."""
+
+
+class MemoryRefused(NileError, MemoryError):
+    """An operation whose answer or state could not fit in memory was refused before it began."""
+
+
+class JavaMissing(NileError, RuntimeError):
+    """Spark was asked for and no Java 17 or newer is on this machine or in the environment."""
+
+
+class SparkFailed(NileError, RuntimeError):
+    """A Spark job failed; the message carries the cause without the JVM stack."""

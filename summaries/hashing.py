@@ -1,0 +1,344 @@
+"""Keys of every column type: one hash and one dense code for each distinct value.
+
+The hash is the same in every process and on every executor.  Text and bytes are dictionary-encoded per
+batch and only distinct values are hashed (MurmurHash3 x64-128, low 64 bits); everything of fixed width goes
+through a seeded 64-bit mixer.  Codes are given by comparing values, never hashes, so two colliding keys
+stay two keys.  Source: DESIGN section 2, Keys; the papers leave hashing open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from summaries.errors import ConfigError, KeyTypeError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from summaries import hash_kernels as kernels
+else:
+    pa = lazy("pyarrow")
+    kernels = lazy("summaries.hash_kernels")
+
+__all__ = ["Encoded", "KeyHasher", "KeyTable", "key_family"]
+
+Array = np.ndarray[Any, Any]
+SEED = 0x9E3779B97F4A7C15
+_CANONICAL_NAN = np.array([np.nan]).view(np.int64)[0]
+_NO_MASK = np.zeros(0, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHasher:
+    """How values become 64-bit hashes.
+
+    Default: fast and the same everywhere.  With a `secret` (16 bytes or more, kept with the store) hashes
+    are BLAKE2b keyed with it, about a microsecond per distinct value, for keys an adversary may choose.
+    """
+
+    seed: int = SEED
+    secret: bytes = b""
+
+    @classmethod
+    def keyed(cls, secret: bytes | None = None) -> KeyHasher:
+        """A hasher for untrusted keys.  Raises ConfigError for a secret under 16 or over 64 bytes."""
+        secret = secrets.token_bytes(32) if secret is None else secret
+        if not 16 <= len(secret) <= 64:
+            raise ConfigError(
+                f"key hashing: the secret needs 16 to 64 bytes; got {len(secret)}; use secrets.token_bytes(32)"
+            )
+        return cls(secret=secret)
+
+    def words(self, values: Array) -> Array:
+        """Hash fixed-width values.  values: int64 [n]; returns uint64 [n]."""
+        out = np.empty(values.shape[0], np.uint64)
+        if self.secret:
+            self._keyed_into([v.tobytes() for v in values.astype("<i8")], out)
+        else:
+            kernels.mix_all(values, np.uint64(self.seed), out)
+        return out
+
+    def strings(self, data: Array, offsets: Array) -> Array:
+        """Hash byte strings data[offsets[i]:offsets[i + 1]].  uint8, int64 [n + 1]; returns uint64 [n]."""
+        out = np.empty(offsets.shape[0] - 1, np.uint64)
+        if self.secret:
+            raw = data.tobytes()
+            self._keyed_into([raw[offsets[i] : offsets[i + 1]] for i in range(out.shape[0])], out)
+        else:
+            kernels.murmur_all(data, offsets, np.uint64(self.seed & 0xFFFFFFFF), out)
+        return out
+
+    def _keyed_into(self, values: list[bytes], out: Array) -> None:
+        for i, value in enumerate(values):
+            digest = hashlib.blake2b(value, digest_size=8, key=self.secret).digest()
+            out[i] = int.from_bytes(digest, "little")
+
+
+def key_family(kind: pa.DataType, *, where: str) -> str:
+    """Which keys compare with which: all integer widths are one family, all float widths another.
+
+    Raises KeyTypeError for types that cannot be keys (lists, structs, maps, unions).
+    """
+    types = pa.types
+    if types.is_dictionary(kind):
+        return key_family(kind.value_type, where=where)
+    if types.is_uint64(kind):
+        return "uint64"
+    for family, test in (
+        ("integer", types.is_integer),
+        ("float", types.is_floating),
+        ("boolean", types.is_boolean),
+        ("date", types.is_date),
+        ("time", types.is_time),
+        ("duration", types.is_duration),
+        ("null", types.is_null),
+    ):
+        if test(kind):
+            return family
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "timestamp with time zone"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return "bytes"
+    if types.is_decimal(kind):
+        return f"decimal of scale {kind.scale}"
+    raise KeyTypeError(
+        f"{where}: a join key must be a number, text, bytes, boolean, date or time; got {kind}; "
+        "choose another column or derive one"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A key column as arrays.  codes: int32 [n], -1 for null; hashes: uint64 [n], 0 for null."""
+
+    codes: Array
+    hashes: Array
+
+
+def _words(column: pa.Array, family: str) -> Array:
+    """The values of a fixed-width column as int64 bit patterns, equal exactly when the keys are equal."""
+    if family == "boolean":
+        column = column.cast(pa.int8())
+    elif family == "float":
+        column = column.cast(pa.float64())
+    elif family == "date":
+        column = column.cast(pa.timestamp("ns"))
+    elif family in ("time", "duration") or family.startswith("timestamp"):
+        column = _to_nanoseconds(column, family)
+    if column.null_count:
+        column = column.fill_null(0)
+    if family == "float":
+        values = column.to_numpy(zero_copy_only=False)
+        bits = np.add(values, 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+        return np.where(np.isnan(values), _CANONICAL_NAN, bits)
+    if family == "uint64":
+        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False)).view(np.int64)
+    if family in ("time", "duration", "date") or family.startswith("timestamp"):
+        column = column.view(pa.int64())
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False))
+
+
+def _to_nanoseconds(column: pa.Array, family: str) -> pa.Array:
+    if family == "time":
+        return column.cast(pa.time64("ns"))
+    if family == "duration":
+        return column.cast(pa.duration("ns"))
+    return column.cast(pa.timestamp("ns", tz=column.type.tz))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type answers carry: views, which few functions take, become plain text or bytes."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _strings(column: pa.Array) -> tuple[Array, Array]:
+    """A text, bytes or decimal column without nulls as (uint8 data, int64 offsets)."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.decimal256(76, kind.scale))
+        width = 32
+        raw = np.frombuffer(column.buffers()[1], np.uint8)
+        data = raw[column.offset * width : (column.offset + len(column)) * width]
+        return data, np.arange(0, (len(column) + 1) * width, width, dtype=np.int64)
+    column = column.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    if data.shape[0] == 0:
+        data = np.zeros(1, np.uint8)
+    return data, np.ascontiguousarray(offsets)
+
+
+@dataclass(slots=True)
+class KeyTable:
+    """Dense codes for the distinct keys of all streams that join on one attribute.
+
+    One table serves both sides of a join, so equal codes mean equal keys.  Memory grows with distinct keys
+    only: about 28 bytes a key, plus the bytes of text.  `encode` costs a few nanoseconds a tuple.
+    """
+
+    hasher: KeyHasher = field(default_factory=KeyHasher)
+    family: str = ""
+    kind: Any = None
+    known: int = 0
+    _table: Array = field(default_factory=lambda: np.zeros(1024, np.int32))
+    _words: Array = field(default_factory=lambda: np.zeros(512, np.int64))
+    _hashes: Array = field(default_factory=lambda: np.zeros(512, np.uint64))
+    _arena: Array = field(default_factory=lambda: np.zeros(4096, np.uint8))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._table.nbytes + self._words.nbytes + self._hashes.nbytes + self._arena.nbytes
+
+    def encode(self, column: pa.Array, *, where: str = "key") -> Encoded:
+        """Codes and hashes of a column [n]; new values get the next codes, in order of first appearance.
+
+        Raises KeyTypeError when the column's type is no key, or not comparable with the keys already here.
+        """
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        family = key_family(column.type, where=where)
+        if family == "null":
+            n = len(column)
+            return Encoded(np.full(n, -1, np.int32), np.zeros(n, np.uint64))
+        if not self.family:
+            self.family = family
+            kind = column.type
+            self.kind = _plain(kind.value_type if pa.types.is_dictionary(kind) else kind)
+        elif family != self.family:
+            raise KeyTypeError(
+                f"{where}: keys here are {self.family}; got {column.type} ({family}), which never equals them; "
+                "cast one side"
+            )
+        if pa.types.is_dictionary(column.type):
+            return self._encode_dictionary(column)
+        if self._is_bytes:
+            return self._encode_dictionary(column.dictionary_encode())
+        return self._encode_words(column)
+
+    def hashes(self) -> Array:
+        """The hash of every code: uint64 [known]."""
+        return self._hashes[: self.known]
+
+    def decode(self, codes: Array) -> pa.Array:
+        """The keys of codes (int [n]; -1 gives null) as an Arrow array of the first column's type."""
+        if self.kind is None:
+            return pa.nulls(len(codes))
+        return self.values().take(pa.array(np.where(codes < 0, 0, codes), mask=codes < 0))
+
+    def values(self) -> pa.Array:
+        """All distinct keys in the order of their codes, [known]."""
+        if not self._is_bytes:
+            words = self._words[: self.known]
+            return self._from_words(words)
+        ends = self._words[: self.known]
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        data = self._arena[: ends[-1] if self.known else 0].copy()
+        if self.family.startswith("decimal"):
+            return pa.Array.from_buffers(
+                pa.decimal256(76, self.kind.scale), self.known, [None, pa.py_buffer(data)]
+            ).cast(self.kind)
+        big = pa.large_string() if self.family == "text" else pa.large_binary()
+        column = pa.Array.from_buffers(
+            big, self.known, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
+        )
+        return column.cast(self.kind)
+
+    @property
+    def _is_bytes(self) -> bool:
+        return self.family in ("text", "bytes") or self.family.startswith("decimal")
+
+    def _from_words(self, words: Array) -> pa.Array:
+        family = self.family
+        if family == "float":
+            return pa.array(words.view(np.float64)).cast(self.kind)
+        if family == "uint64":
+            return pa.array(words.view(np.uint64))
+        if family == "boolean":
+            return pa.array(words != 0)
+        if family == "integer":
+            # Keys of the other, wider side may not fit the first side's type.
+            return pa.array(words) if not pa.types.is_int64(self.kind) else pa.array(words, self.kind)
+        if family == "date":
+            return pa.array(words).view(pa.timestamp("ns")).cast(self.kind)
+        wide = {"time": pa.time64("ns"), "duration": pa.duration("ns")}.get(family)
+        if wide is None:
+            wide = pa.timestamp("ns", tz=self.kind.tz)
+        return pa.array(words).view(wide).cast(self.kind, safe=False)
+
+    def _encode_words(self, column: pa.Array) -> Encoded:
+        n = len(column)
+        values = _words(column, self.family)
+        hashes = self.hasher.words(values)
+        valid = _NO_MASK
+        if column.null_count:
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            hashes[~valid] = 0
+        codes = np.empty(n, np.int32)
+        done = 0
+        while done < n:
+            before = self.known
+            done, self.known = kernels.intern_words(
+                values, hashes, valid, self._table, self._words, self.known, done, codes
+            )
+            if self.known > before:
+                self._hashes[before : self.known] = self.hasher.words(self._words[before : self.known])
+            if done < n:
+                self._grow()
+        return Encoded(codes, hashes)
+
+    def _encode_dictionary(self, column: pa.Array) -> Encoded:
+        dictionary = column.dictionary
+        if dictionary.null_count or not self._is_bytes:
+            flat = column.cast(column.type.value_type)
+            return self._encode_dictionary(flat.dictionary_encode()) if self._is_bytes else self._encode_words(flat)
+        data, offsets = _strings(dictionary)
+        hashes = self.hasher.strings(data, offsets)
+        codes = np.empty(len(dictionary), np.int32)
+        done = 0
+        while done < len(dictionary):
+            done, self.known = kernels.intern_bytes(
+                data, offsets, hashes, self._table, self._arena, self._words, self._hashes, self.known, done, codes
+            )
+            if done < len(dictionary):
+                used = int(self._words[self.known - 1]) if self.known else 0
+                size = int(offsets[done + 1] - offsets[done])
+                if used + size > self._arena.shape[0]:
+                    self._arena = _resized(self._arena, max(2 * self._arena.shape[0], used + size))
+                else:
+                    self._grow()
+        indices = column.indices
+        if indices.null_count:
+            valid = indices.is_valid().to_numpy(zero_copy_only=False)
+            at = indices.fill_null(0).to_numpy(zero_copy_only=False)
+            if len(dictionary) == 0:
+                return Encoded(np.full(len(at), -1, np.int32), np.zeros(len(at), np.uint64))
+            return Encoded(
+                np.where(valid, codes[at], -1).astype(np.int32), np.where(valid, hashes[at], 0).astype(np.uint64)
+            )
+        at = indices.to_numpy(zero_copy_only=False)
+        return Encoded(codes[at], hashes[at])
+
+    def _grow(self) -> None:
+        slots = 2 * self._table.shape[0]
+        self._words = _resized(self._words, slots // 2)
+        self._hashes = _resized(self._hashes, slots // 2)
+        self._table = np.zeros(slots, np.int32)
+        kernels.refill(self._table, self._hashes, self.known)
+
+
+def _resized(array: Array, size: int) -> Array:
+    bigger = np.zeros(size, array.dtype)
+    bigger[: array.shape[0]] = array
+    return bigger
