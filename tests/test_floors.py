@@ -1,0 +1,238 @@
+"""Imports point down, the judges stand apart, nothing is pickled, `import nile` stays light."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("experiments", "nile", "preferences", "pyramid", "summaries")  # top to bottom
+LOWER = ("preferences", "pyramid", "summaries")
+HEAVY = frozenset(
+    {
+        "pyarrow",
+        "numba",
+        "pyspark",
+        "pandas",
+        "duckdb",
+        "polars",
+        "datasketches",
+        "sqlglot",
+        "rich",
+        "pydantic",
+    }
+)
+PICKLERS = frozenset(
+    {"pickle", "_pickle", "cPickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
+)
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def names_of(node: ast.AST, package: list[str]) -> list[str]:
+    """Dotted names that an import statement asks for; `from a import b` gives a and a.b."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        above = package[: len(package) - node.level + 1] if node.level else []
+        base = ".".join([*above, *([node.module] if node.module else [])])
+        return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def imports(source: str, module: str, *, is_package: bool = False) -> set[str]:
+    """Every dotted name that `source` imports anywhere, inside functions and TYPE_CHECKING too."""
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    return {name for node in ast.walk(ast.parse(source)) for name in names_of(node, package)}
+
+
+def imports_of(path: Path) -> set[str]:
+    return imports(path.read_text("utf-8"), module_of(path), is_package=path.name == "__init__.py")
+
+
+def loaded_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run when the module is imported: no function bodies, no TYPE_CHECKING branch."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield other
+                yield from loaded_at_import(other)
+            continue
+        yield child
+        yield from loaded_at_import(child)
+
+
+def eager(source: str) -> set[str]:
+    """Top names of the packages that importing `source` would load at once."""
+    tree = ast.parse(source)
+    return {name.split(".")[0] for node in loaded_at_import(tree) for name in names_of(node, []) if name}
+
+
+def upward(source: str, module: str) -> set[str]:
+    floor = FLOORS.index(module.split(".")[0])
+    return {name for name in imports(source, module) if name.split(".")[0] in FLOORS[:floor]}
+
+
+def pickled(source: str) -> set[str]:
+    """What `source` imports or calls that would read or write pickles."""
+    found = {name for name in imports(source, "m.m") if PICKLERS & set(name.split("."))}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                found.add("allow_pickle")
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("lazy", "__import__")
+        ):
+            asked = {
+                a.value.split(".")[0]
+                for a in node.args
+                if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            }
+            found |= asked & PICKLERS
+    return found
+
+
+# --- the checks see what they should ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "found"),
+    [
+        ("summaries.a", "import pyramid.grid", {"pyramid.grid"}),
+        ("summaries.a", "def f():\n    from nile import answer", {"nile", "nile.answer"}),
+        (
+            "nile.report.a",
+            "from experiments.config import RunConfig",
+            {"experiments.config", "experiments.config.RunConfig"},
+        ),
+        ("nile.report.a", "from . import svg\nfrom ..streams import csv\nimport summaries.errors", set()),
+        ("experiments.a", "import nile, pyramid, preferences, summaries", set()),
+    ],
+)
+def test_an_upward_import_is_seen_wherever_it_hides(module: str, source: str, found: set[str]) -> None:
+    assert upward(source, module) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import pyarrow as pa", {"pyarrow"}),
+        ("try:\n    import pandas.api\nexcept ImportError:\n    pass", {"pandas"}),
+        ("class A:\n    from rich import box", {"rich"}),
+        ("if TYPE_CHECKING:\n    import numba\nelse:\n    import duckdb", {"duckdb"}),
+        ("if TYPE_CHECKING:\n    import numba\ndef f():\n    import polars", set()),
+    ],
+)
+def test_an_eager_import_is_told_from_a_lazy_one(source: str, found: set[str]) -> None:
+    assert eager(source) == found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "def f():\n    from pyspark import cloudpickle",
+        "numpy.load(path, allow_pickle=True)",
+        "marshal = lazy('marshal')",
+    ],
+)
+def test_a_pickle_is_seen_under_its_other_names(source: str) -> None:
+    assert pickled(source)
+
+
+def test_every_floor_has_modules_to_look_at() -> None:
+    for floor in FLOORS:
+        assert sources(floor), floor
+
+
+# --- the house --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_imports_point_down_only(floor: str) -> None:
+    wrong = {
+        module_of(path): found
+        for path in sources(floor)
+        if (found := upward(path.read_text("utf-8"), module_of(path)))
+    }
+    assert wrong == {}
+
+
+def judges() -> list[Path]:
+    """The modules that say what is true: nothing below may reach them."""
+    spark = ROOT / "nile/spark/exact.py"
+    return sources("nile/exact") + ([spark] if spark.exists() else [])
+
+
+def test_the_judges_import_no_lower_floor_but_the_errors() -> None:
+    wrong = {}
+    for path in judges():
+        below = {name for name in imports_of(path) if name.split(".")[0] in LOWER}
+        strange = {n for n in below if n != "summaries" and not n.startswith("summaries.errors")}
+        if strange:
+            wrong[module_of(path)] = strange
+    assert wrong == {}
+
+
+def test_the_judges_reach_no_lower_floor_through_another_module_of_nile() -> None:
+    """Summaries.lazy may be reached that way: it only puts off an import."""
+    harmless = ("summaries.errors", "summaries.lazy")
+    by_module = {module_of(path): path for path in sources(*FLOORS)}
+    for judge in judges():
+        seen, ahead = set(), [module_of(judge)]
+        while ahead:
+            module = ahead.pop()
+            if module in seen:
+                continue
+            seen.add(module)
+            ahead += [
+                name for name in imports_of(by_module[module]) if name in by_module and name != "summaries"
+            ]
+        reached = {m for m in seen if m.split(".")[0] in LOWER and m not in harmless}
+        assert reached == set(), module_of(judge)
+
+
+def test_nothing_is_pickled() -> None:
+    wrong = {
+        module_of(path): found
+        for path in sources(*FLOORS, "tests")
+        if (found := pickled(path.read_text("utf-8")))
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("floor", [floor for floor in FLOORS if floor != "experiments"])
+def test_heavy_packages_load_on_first_use_only(floor: str) -> None:
+    wrong = {}
+    for path in sources(floor):
+        allowed = {"numba"} if path.stem.endswith("kernels") else set()
+        if found := (eager(path.read_text("utf-8")) & HEAVY) - allowed:
+            wrong[module_of(path)] = found
+    assert wrong == {}
+
+
+def test_import_nile_loads_no_heavy_package() -> None:
+    told = (
+        "import json, sys, nile; print(json.dumps([nile.__file__, *{m.split('.')[0] for m in sys.modules}]))"
+    )
+    run = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
+    file, *loaded = json.loads(run.stdout)
+    assert Path(file) == ROOT / "nile/__init__.py"
+    assert HEAVY & set(loaded) == set()
