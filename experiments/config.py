@@ -1,0 +1,254 @@
+"""What one experiment is: two streams, a window, and the grid of runs over them.
+
+The file is TOML; `experiments.config_edge` checks it and builds the frozen dataclasses below, which are all
+that the runner sees.  Defaults live here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments.config_edge import Finding, checked
+from experiments.toml_lines import line_of
+from pyramid.spec import SummarySpec
+from summaries.errors import ConfigError, MemoryRefused, SourceMissing
+
+__all__ = [
+    "EXAMPLE",
+    "RunConfig",
+    "StreamConfig",
+    "SummaryConfig",
+    "SyntheticData",
+    "build_config",
+    "load_config",
+]
+
+LARGEST_FILE = 256 * 1024
+"""Bytes.  A config of more is no config."""
+
+DEFAULT_GRANULARITY = 3_600_000_000_000
+"""Length of G1 in ns when there is neither a window nor a granularity: one hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticData:
+    """The seeded synthetic retail stream that both sides may be drawn from."""
+
+    seed: int = 0
+    tuples: int = 120_000
+    items: int = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConfig:
+    """One side of the join.  source: a file or synthetic data.  time, key: columns.  where: SQL."""
+
+    source: Path | SyntheticData
+    time: str
+    key: str
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryConfig:
+    """How each stream is summarised: `pyramid.SummarySpec` as a person writes it.  Durations in ns.
+
+    granularity: length of G1, None for a quarter of the window (one hour without a window).  max_length: of
+    a time zone, None for a quarter of the granularity.  sketch_rows, sketch_columns: of one cell's count
+    sketch.
+    """
+
+    granularity: int | None = None
+    rate: int = 4
+    depth: int = 2
+    structure: str = "T4"
+    buckets: int = 16
+    sketch: str = "countsketch"
+    confidence: str = "two-window"
+    threshold: float = 0.02
+    max_length: int | None = None
+    sketch_rows: int = 3
+    sketch_columns: int = 32
+
+    def spec(self, window: int | None, *, forgetting: bool = False, seed: int = 0) -> SummarySpec:
+        """What the pyramid is asked to build under this window.  Raises ConfigError, MemoryRefused."""
+        quarter = DEFAULT_GRANULARITY if window is None else max(window // 4, 1)
+        return SummarySpec(
+            granularity=quarter if self.granularity is None else self.granularity,
+            rate=self.rate,
+            depth=self.depth,
+            structure=self.structure,
+            buckets=self.buckets,
+            rows=self.sketch_rows,
+            columns=self.sketch_columns,
+            confidence=self.confidence,
+            threshold=self.threshold,
+            max_length=self.max_length,
+            forgetting=forgetting,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """A grid of runs: every method x guide x preference x budget x seed x cost table, on one pair of streams.
+
+    window in ns, None for the whole stream.  budgets: fractions of the exact join's cost.  replay_mean in ns,
+    used by replay = "exponential" alone.
+    """
+
+    left: StreamConfig
+    right: StreamConfig
+    window: int | None = None
+    budgets: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0)
+    preferences: tuple[str, ...] = ("desc", "weighted", "asc")
+    methods: tuple[str, ...] = ("nile", "hash-drop")
+    seeds: tuple[int, ...] = (0,)
+    guides: tuple[str, ...] = ("countsketch", "directory")
+    fade: float = 1.0
+    output: str = "pairs"
+    costs: tuple[str, ...] = ("engine",)
+    replay: str = "none"
+    replay_mean: int = 100_000_000
+    outlier_cap: int = 4
+    forgetting: bool = False
+    batch_rows: int = 65_536
+    summary: SummaryConfig = field(default_factory=SummaryConfig)
+
+
+def load_config(path: Path | str) -> RunConfig:
+    """Read a TOML file.  Relative sources are relative to its folder.
+
+    Raises SourceMissing when the file or a source it names is not there, ConfigError for everything else,
+    with one line a mistake: file, line, key, what was needed, what came, the nearest known name.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise SourceMissing(f"config {file}: no such file; `nile run --example` prints one to start from")
+    if not file.is_file():
+        raise ConfigError(f"config {file}: needed a TOML file, got a directory")
+    raw = file.read_bytes()
+    if len(raw) > LARGEST_FILE:
+        raise ConfigError(f"config {file}: needed at most {LARGEST_FILE} bytes of TOML, got {len(raw)}")
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        table = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{file}:{line}: needed TOML in UTF-8; got byte 0x{raw[error.start]:02x}") from None
+    except tomllib.TOMLDecodeError as error:
+        reason, line = _reason_and_line(str(error), text)
+        raise ConfigError(f"{file}:{line}: needed TOML, with text in quotes; got: {reason}") from None
+    except (RecursionError, ValueError):  # arrays in arrays without end, integers of thousands of digits
+        raise ConfigError(f"config {file}: needed plain TOML; got values too deep or too long") from None
+    return build_config(table, where=str(file), folder=file.parent, text=text)
+
+
+def build_config(
+    table: Mapping[str, Any], *, where: str, folder: Path | None = None, text: str | None = None
+) -> RunConfig:
+    """A config from values already read, checked as a file's are.
+
+    where: what to call the table in messages.  folder: what relative sources are relative to (default: the
+    working directory).  text: the TOML it came from, for line numbers.  Raises as `load_config`.
+    """
+    values, findings = checked(table)
+    if findings:
+        told = sorted((_line(finding, text) or 0, _told(finding, where, text)) for finding in findings)
+        raise ConfigError("\n".join(message for _, message in told))
+    synthetic = SyntheticData(**values.pop("synthetic", {}))
+    sides: dict[str, StreamConfig] = {}
+    for side in ("left", "right"):
+        stream = values.pop(side)
+        source = synthetic if stream["source"] == "synthetic" else _file(stream["source"], folder)
+        if isinstance(source, Path) and not os.path.exists(source):  # False, not an error, for any odd name
+            needed = f"needed an existing file; got {str(source)!r}"
+            advice = "relative paths start at the folder of the config" if text else "name an existing file"
+            raise SourceMissing(_told(Finding((side, "source"), f"{needed}; {advice}"), where, text))
+        sides[side] = StreamConfig(**{**stream, "source": source})
+    summary = SummaryConfig(**values.pop("summary", {}))
+    run = RunConfig(left=sides["left"], right=sides["right"], summary=summary, **values)
+    try:
+        run.summary.spec(run.window, forgetting=run.forgetting)
+    except (ConfigError, MemoryRefused) as error:
+        raise type(error)(_told(Finding(("summary",), str(error)), where, text)) from None
+    return run
+
+
+def _told(finding: Finding, where: str, text: str | None) -> str:
+    line = _line(finding, text)
+    return f"{where}:{line}: {finding}" if line else f"{where}: {finding}"
+
+
+def _line(finding: Finding, text: str | None) -> int | None:
+    return None if text is None else line_of(text, [str(name) for name in finding.path])
+
+
+def _file(name: str, folder: Path | None) -> Path:
+    return (folder or Path()) / os.path.expanduser(name)
+
+
+def _reason_and_line(message: str, text: str) -> tuple[str, int]:
+    """The parser's message without its place, and the line of that place."""
+    place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
+    line = int(place[1]) if place and place[1] else text.rstrip("\n").count("\n") + 1
+    return (message[: place.start()] if place else message).lower(), line
+
+
+EXAMPLE = """\
+# One experiment: two streams, joined on equal keys inside a window, under several budgets.
+# Run it:  nile run this-file.toml --out results
+# Durations are numbers of seconds, or text such as "6 hours", "10 min", "100 ms".
+# One value may stand where a list does.  A line that is commented out shows its default.
+
+window = "1 hour"      # join tuples at most this far apart in time; leave it out for no window
+budgets = [0.05, 0.1, 0.2, 0.5, 1.0]       # fractions of what the exact join costs
+preferences = ["desc", "weighted", "asc"]  # most matches first, a faithful sample, rare things first
+methods = ["nile", "hash-drop"]            # hash-drop, the opponent, drops what it cannot finish
+seeds = [0]
+guides = ["countsketch", "directory"]      # what points nile at matches: sketches, or exact counts per key
+fade = 1.0             # in (0, 1]: what a granularity is worth against the next younger one
+output = "pairs"       # or "ranges": one output for many pairs
+costs = "engine"       # price list of the cost clock; or "memory"; or ["engine", "memory"] for both
+replay = "none"        # or "exponential" or "data": pace the budget by time, and let unused credit expire
+# replay_mean = "100 ms"                   # mean gap under replay = "exponential"
+outlier_cap = 4        # an outlier's key has at most this many tuples in the window
+forgetting = false     # true: drop what leaves the oldest granularity
+# batch_rows = 65536   # how many rows are read at once; changes no result
+
+[left]
+source = "synthetic"   # or a .parquet or .csv file, relative to the folder of this one
+time = "ts"
+key = "item_id"
+where = "vstore = 0"   # optional: a condition in SQL
+
+[right]
+source = "synthetic"
+time = "ts"
+key = "item_id"
+where = "vstore = 1"
+
+[synthetic]            # what source = "synthetic" draws
+seed = 0
+tuples = 120000
+items = 2000
+
+[summary]
+# granularity = "15 min"     # length of the youngest granularity; default: a quarter of the window
+rate = 4                     # zones in each older granularity: COLLAPSE (rate, depth)
+depth = 2                    # granularities
+structure = "T4"             # T1 none, T2 time zones, T3 value x fixed zones, T4 value x self-adjusting zones
+buckets = 16                 # value buckets; a power of two
+sketch = "countsketch"
+confidence = "two-window"    # what ends a time zone; or "variance"
+threshold = 0.02             # ... when it falls below this; 0 never does
+# max_length = "225 s"       # of a time zone; default: a quarter of the granularity
+sketch_rows = 3
+sketch_columns = 32          # a power of two
+"""
