@@ -1,0 +1,71 @@
+"""The flat arrays of one stream: what kernels of this floor and above read and write.
+
+Shapes: n tuples held, k key codes, s sketch slots, m granularities.  A slot is one node of one granularity's
+pyramid (heap order, root first); the last slot is the closed part of G1, so that the open zone is root minus
+that and a tuple updates one sketch only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+__all__ = ["BASE", "COUNT", "END", "FIRST", "LAST", "START", "Side"]
+
+# Columns of `node`.
+COUNT, START, END, FIRST, LAST = 0, 1, 2, 3, 4  # tuples; ordinals [START, END); first and last ts
+
+# Columns of `gran`, one row a granularity.
+OFFSET, LEAVES, RING, HEAD, SIZE, SPAN = 0, 1, 2, 3, 4, 5
+
+# `zone`: the open zone and running counts.
+ZONE_COUNT, ZONE_FIRST, ZONE_START, NOW, SLICE_COUNT, REFERENCE = 0, 1, 2, 3, 4, 5
+CLOSED, CHANGES, KEPT_FROM, ADDS, FORGOTTEN, NEXT = 6, 7, 8, 9, 10, 11
+ENDING, TURNING = 12, 13
+ZONE_FIELDS = 14
+
+# `spec`: what kernels need of the SummarySpec, as integers.
+BUCKET_SHIFT, CELL_SHIFT, CELL_BITS, MAX_LENGTH, ADAPTIVE, FORGETTING, DETECTOR_BITS, ROWS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+)
+SPEC_FIELDS = 8
+NEVER, TWO_WINDOW, VARIANCE = 0, 1, 2
+
+# `meta`: BASE is the ordinal of the first tuple held, TOP the used part of the arena.
+BASE, TOP, KEEP_FROM, DROPPED_TUPLES = 0, 1, 2, 3
+META_FIELDS = 4
+FREE_CLASSES = 48
+
+# Columns of `lists`; a rank counts entries gone too, so it never changes.
+PLACE, ROOM, HELD, GONE = 0, 1, 2, 3
+
+
+class Side(NamedTuple):
+    """One stream's tuples, key directory, tuple lists, grid, pyramids and change detector."""
+
+    ts: Array  # int64 [n], ns
+    code: Array  # int32 [n], -1 null
+    hash: Array  # uint64 [n]
+    lists: Array  # int64 [k, 4]: place in the arena, room, entries held, entries gone from its front
+    arena: Array  # int64, ordinals
+    free: Array  # int64 [48], first free segment of each power-of-two size, -1 none
+    meta: Array  # int64 [4]
+    counters: Array  # int64 [s, rows, cells]
+    node: Array  # int64 [s, 5]
+    gran: Array  # int64 [m, 6]
+    zone: Array  # int64 [14]
+    spec: Array  # int64 [8]
+    threshold: Array  # float64 [1]
+    multipliers: Array  # uint64 [rows]
+    detector: Array  # int64 [rows, columns, 2]: reference and recent signed counters
+    detector_multipliers: Array  # uint64 [rows]

@@ -1,0 +1,137 @@
+"""What a summary of a stream is asked to be (CREATE SUMMARY), checked before anything is built."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from summaries.errors import ConfigError, MemoryRefused
+
+__all__ = ["CONFIDENCES", "SLICE", "STRUCTURES", "SummarySpec"]
+
+SLICE = 256
+"""Tuples of a stream, by ordinal, after which a zone may end."""
+
+STRUCTURES = ("T1", "T2", "T3", "T4")
+CONFIDENCES = ("two-window", "variance")
+_COUNTER_LIMIT = 1 << 28  # 2 GiB of counters a stream
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySpec:
+    """CREATE SUMMARY ... WITH GRANULARITY granularity AND COLLAPSE (rate, depth).
+
+    granularity: T1, the time the finest granularity covers, in ns.  G2..Gm (m = depth) have `rate` zones
+    each and span rate times the granularity before.  buckets x columns count-sketch columns a row, `rows`
+    rows, per zone.  structure: T1 no summary, T2 zones in time only, T3 value x time with fixed zones, T4
+    value x time with zones that end when the stream's behaviour changes.  max_length: the longest a zone of
+    G1 may be, ns (default granularity / 4).  threshold: a zone ends when its confidence falls below it.
+    forgetting: drop what leaves Gm (True) or keep it in Gm's oldest zone (False).
+    Raises ConfigError for a number outside its range, MemoryRefused when the counters could not fit.
+    Source: promising tuples, sections 3.1 to 3.5; zones end only at slice ends so that a distributed build
+    gives the same bytes.
+    """
+
+    granularity: int
+    rate: int = 4
+    depth: int = 2
+    structure: str = "T4"
+    buckets: int = 16
+    rows: int = 3
+    columns: int = 32
+    confidence: str = "two-window"
+    threshold: float = 0.02
+    max_length: int | None = None
+    forgetting: bool = False
+    max_zones: int = 16
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _whole("granularity", self.granularity, 1, None, "ns; write a duration such as '15 min'")
+        _whole("rate", self.rate, 2, 4096, "granularities must grow")
+        _whole("depth", self.depth, 1, 32, "one granularity at least")
+        _power("buckets", self.buckets, 1, 4096)
+        _whole("rows", self.rows, 1, 15, "sketch rows")
+        _power("columns", self.columns, 1, 1 << 20)
+        _power("max_zones", self.max_zones, 2, 4096)
+        if self.max_length is not None:
+            _whole("max_length", self.max_length, 1, None, "ns")
+        for name, value, known in (
+            ("structure", self.structure, STRUCTURES),
+            ("confidence", self.confidence, CONFIDENCES),
+        ):
+            if value not in known:
+                raise ConfigError(
+                    f"summary {name}: needed one of {', '.join(known)}; got {value!r}; name one of these"
+                )
+        if not (isinstance(self.threshold, (int, float)) and 0.0 <= self.threshold < 1.0):
+            raise ConfigError(
+                f"summary threshold: needed a confidence in [0, 1); got {self.threshold!r}; "
+                "0 never ends a zone early, 0.02 is the default"
+            )
+        if self.counters > _COUNTER_LIMIT:
+            raise MemoryRefused(
+                f"summary: {self.zone_slots} zones of {self.rows} x {2 * self.width} counters need "
+                f"{8 * self.counters / 2**30:.1f} GiB, more than 2 GiB; lower depth, rate, max_zones, buckets "
+                "or columns"
+            )
+
+    @property
+    def value_buckets(self) -> int:
+        """Buckets of the value dimension in force: T2 has one."""
+        return 1 if self.structure == "T2" else self.buckets
+
+    @property
+    def width(self) -> int:
+        """Count-sketch columns of one row over all buckets (T2 keeps the width in its one bucket)."""
+        return self.buckets * self.columns
+
+    @property
+    def bucket_columns(self) -> int:
+        """Count-sketch columns of one row of one cell."""
+        return self.width // self.value_buckets
+
+    @property
+    def zone_length(self) -> int:
+        """MAXLENGTH of a zone of G1, ns."""
+        return self.max_length if self.max_length is not None else max(1, self.granularity // 4)
+
+    @property
+    def leaf_capacity(self) -> tuple[int, ...]:
+        """Leaves of each granularity's pyramid, a power of two."""
+        later = 1 << max(1, math.ceil(math.log2(self.rate)))
+        return (self.max_zones, *([later] * (self.depth - 1)))
+
+    @property
+    def zone_slots(self) -> int:
+        """Sketches held: every node of every pyramid, and the closed part of G1."""
+        return sum(2 * leaves - 1 for leaves in self.leaf_capacity) + 1
+
+    @property
+    def counters(self) -> int:
+        """Counters held: fixed, however long the stream."""
+        return self.zone_slots * self.rows * 2 * self.width if self.structure != "T1" else 0
+
+    def span(self, granularity: int) -> int:
+        """Time that granularity 1..depth covers, ns: granularity * rate ** (granularity - 1)."""
+        return int(self.granularity * self.rate ** (granularity - 1))
+
+
+def _whole(name: str, value: object, low: int, high: int | None, hint: str) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < low
+        or (high is not None and value > high)
+    ):
+        span = f"{low} to {high}" if high is not None else f"{low} or more"
+        raise ConfigError(f"summary {name}: needed a whole number, {span}; got {value!r}; {hint}")
+
+
+def _power(name: str, value: object, low: int, high: int) -> None:
+    _whole(name, value, low, high, "a power of two")
+    assert isinstance(value, int)
+    if value & (value - 1):
+        raise ConfigError(
+            f"summary {name}: needed a power of two; got {value}; try {1 << value.bit_length()}"
+        )
