@@ -26,7 +26,7 @@ else:
     pa = lazy("pyarrow")
     kernels = lazy("summaries.hash_kernels")
 
-__all__ = ["Encoded", "KeyHasher", "KeyTable", "key_family"]
+__all__ = ["Encoded", "KeyHasher", "KeyTable", "hash_keys", "key_family"]
 
 Array = np.ndarray[Any, Any]
 SEED = 0x9E3779B97F4A7C15
@@ -105,7 +105,12 @@ def key_family(kind: pa.DataType, *, where: str) -> str:
         return "timestamp" if kind.tz is None else "timestamp with time zone"
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+    if (
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+        or types.is_binary_view(kind)
+    ):
         return "bytes"
     if types.is_decimal(kind):
         return f"decimal of scale {kind.scale}"
@@ -129,10 +134,8 @@ def _words(column: pa.Array, family: str) -> Array:
         column = column.cast(pa.int8())
     elif family == "float":
         column = column.cast(pa.float64())
-    elif family == "date":
-        column = column.cast(pa.timestamp("ns"))
-    elif family in ("time", "duration") or family.startswith("timestamp"):
-        column = _to_nanoseconds(column, family)
+    elif family in ("date", "time", "duration") or family.startswith("timestamp"):
+        column = column.cast(_widest(family, column.type)).view(pa.int64())
     if column.null_count:
         column = column.fill_null(0)
     if family == "float":
@@ -141,21 +144,33 @@ def _words(column: pa.Array, family: str) -> Array:
         return np.where(np.isnan(values), _CANONICAL_NAN, bits)
     if family == "uint64":
         return np.ascontiguousarray(column.to_numpy(zero_copy_only=False)).view(np.int64)
-    if family in ("time", "duration", "date") or family.startswith("timestamp"):
-        column = column.view(pa.int64())
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False))
+    words: Array = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return np.ascontiguousarray(words)
 
 
-def _to_nanoseconds(column: pa.Array, family: str) -> pa.Array:
-    if family == "time":
-        return column.cast(pa.time64("ns"))
-    if family == "duration":
-        return column.cast(pa.duration("ns"))
-    return column.cast(pa.timestamp("ns", tz=column.type.tz))
+def _widest(family: str, kind: pa.DataType) -> pa.DataType:
+    """The type that holds every key of the family of `kind`: all units, widths and precisions."""
+    if family.startswith("timestamp"):
+        return pa.timestamp("ns", tz=kind.tz)
+    if family.startswith("decimal"):
+        return pa.decimal256(76, kind.scale)
+    return {
+        "integer": pa.int64(),
+        "uint64": pa.uint64(),
+        "float": pa.float64(),
+        "boolean": pa.bool_(),
+        "date": pa.date64(),
+        "time": pa.time64("ns"),
+        "duration": pa.duration("ns"),
+        "text": pa.large_string(),
+        "bytes": pa.large_binary(),
+    }[family]
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type answers carry: views, which few functions take, become plain text or bytes."""
+    """The type answers carry: no dictionary; views, which few functions take, become plain text or bytes."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_string_view(kind):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(kind) else kind
@@ -177,6 +192,21 @@ def _strings(column: pa.Array) -> tuple[Array, Array]:
     if data.shape[0] == 0:
         data = np.zeros(1, np.uint8)
     return data, np.ascontiguousarray(offsets)
+
+
+def _dictionary(column: pa.Array) -> pa.Array:
+    """A text, bytes or decimal column as a dictionary array; Arrow cannot encode narrow decimals."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(_widest("decimal", column.type))
+    return column.dictionary_encode()
+
+
+def hash_keys(column: pa.Array, hasher: KeyHasher | None = None, *, where: str = "key") -> Array:
+    """The hash of every key of a column [n], as a summary takes them: uint64 [n], 0 for null.
+
+    The same hashes as `KeyTable.encode` gives, for when no codes are wanted.  Raises KeyTypeError likewise.
+    """
+    return KeyTable(hasher or KeyHasher()).encode(column, where=where).hashes
 
 
 @dataclass(slots=True)
@@ -214,25 +244,35 @@ class KeyTable:
             return Encoded(np.full(n, -1, np.int32), np.zeros(n, np.uint64))
         if not self.family:
             self.family = family
-            kind = column.type
-            self.kind = _plain(kind.value_type if pa.types.is_dictionary(kind) else kind)
+            self.kind = _plain(column.type)
         elif family != self.family:
             raise KeyTypeError(
                 f"{where}: keys here are {self.family}; got {column.type} ({family}), which never equals them; "
                 "cast one side"
             )
-        if pa.types.is_dictionary(column.type):
-            return self._encode_dictionary(column)
-        if self._is_bytes:
-            return self._encode_dictionary(column.dictionary_encode())
-        return self._encode_words(column)
+        elif _plain(column.type) != self.kind:
+            self.kind = _widest(family, self.kind)
+        try:
+            if pa.types.is_dictionary(column.type):
+                return self._encode_dictionary(column)
+            if self._is_bytes:
+                return self._encode_dictionary(_dictionary(column))
+            return self._encode_words(column)
+        except pa.ArrowInvalid as error:
+            raise KeyTypeError(
+                f"{where}: keys of this type need to fit int64 nanoseconds (years 1677 to 2262); "
+                f"got {column.type} beyond ({error}); make such keys null, or cast them to numbers"
+            ) from None
 
     def hashes(self) -> Array:
         """The hash of every code: uint64 [known]."""
         return self._hashes[: self.known]
 
     def decode(self, codes: Array) -> pa.Array:
-        """The keys of codes (int [n]; -1 gives null) as an Arrow array of the first column's type."""
+        """The keys of codes (int [n]; -1 gives null) as an Arrow array of the columns' type.
+
+        Columns of several types (int32 and int64, seconds and nanoseconds) give the widest of their family.
+        """
         if self.kind is None:
             return pa.nulls(len(codes))
         return self.values().take(pa.array(np.where(codes < 0, 0, codes), mask=codes < 0))
@@ -246,36 +286,20 @@ class KeyTable:
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
         data = self._arena[: ends[-1] if self.known else 0].copy()
         if self.family.startswith("decimal"):
-            return pa.Array.from_buffers(
-                pa.decimal256(76, self.kind.scale), self.known, [None, pa.py_buffer(data)]
-            ).cast(self.kind)
-        big = pa.large_string() if self.family == "text" else pa.large_binary()
-        column = pa.Array.from_buffers(
-            big, self.known, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
-        )
-        return column.cast(self.kind)
+            buffers = [None, pa.py_buffer(data)]
+        else:
+            buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
+        wide = _widest(self.family, self.kind)
+        return pa.Array.from_buffers(wide, self.known, buffers).cast(self.kind)
 
     @property
     def _is_bytes(self) -> bool:
         return self.family in ("text", "bytes") or self.family.startswith("decimal")
 
     def _from_words(self, words: Array) -> pa.Array:
-        family = self.family
-        if family == "float":
-            return pa.array(words.view(np.float64)).cast(self.kind)
-        if family == "uint64":
-            return pa.array(words.view(np.uint64))
-        if family == "boolean":
+        if self.family == "boolean":
             return pa.array(words != 0)
-        if family == "integer":
-            # Keys of the other, wider side may not fit the first side's type.
-            return pa.array(words) if not pa.types.is_int64(self.kind) else pa.array(words, self.kind)
-        if family == "date":
-            return pa.array(words).view(pa.timestamp("ns")).cast(self.kind)
-        wide = {"time": pa.time64("ns"), "duration": pa.duration("ns")}.get(family)
-        if wide is None:
-            wide = pa.timestamp("ns", tz=self.kind.tz)
-        return pa.array(words).view(wide).cast(self.kind, safe=False)
+        return pa.array(words).view(_widest(self.family, self.kind)).cast(self.kind)
 
     def _encode_words(self, column: pa.Array) -> Encoded:
         n = len(column)
@@ -302,14 +326,23 @@ class KeyTable:
         dictionary = column.dictionary
         if dictionary.null_count or not self._is_bytes:
             flat = column.cast(column.type.value_type)
-            return self._encode_dictionary(flat.dictionary_encode()) if self._is_bytes else self._encode_words(flat)
+            return self._encode_dictionary(_dictionary(flat)) if self._is_bytes else self._encode_words(flat)
         data, offsets = _strings(dictionary)
         hashes = self.hasher.strings(data, offsets)
         codes = np.empty(len(dictionary), np.int32)
         done = 0
         while done < len(dictionary):
             done, self.known = kernels.intern_bytes(
-                data, offsets, hashes, self._table, self._arena, self._words, self._hashes, self.known, done, codes
+                data,
+                offsets,
+                hashes,
+                self._table,
+                self._arena,
+                self._words,
+                self._hashes,
+                self.known,
+                done,
+                codes,
             )
             if done < len(dictionary):
                 used = int(self._words[self.known - 1]) if self.known else 0
@@ -325,7 +358,8 @@ class KeyTable:
             if len(dictionary) == 0:
                 return Encoded(np.full(len(at), -1, np.int32), np.zeros(len(at), np.uint64))
             return Encoded(
-                np.where(valid, codes[at], -1).astype(np.int32), np.where(valid, hashes[at], 0).astype(np.uint64)
+                np.where(valid, codes[at], -1).astype(np.int32),
+                np.where(valid, hashes[at], 0).astype(np.uint64),
             )
         at = indices.to_numpy(zero_copy_only=False)
         return Encoded(codes[at], hashes[at])
