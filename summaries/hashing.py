@@ -140,12 +140,12 @@ def _words(column: pa.Array, family: str) -> Array:
         column = column.fill_null(0)
     if family == "float":
         values = column.to_numpy(zero_copy_only=False)
-        bits = np.add(values, 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
-        return np.where(np.isnan(values), _CANONICAL_NAN, bits)
-    if family == "uint64":
-        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False)).view(np.int64)
-    words: Array = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return np.ascontiguousarray(words)
+        with np.errstate(invalid="ignore"):  # a signalling NaN is as good as another
+            bits: Array = np.add(values, 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+        bits[np.isnan(values)] = _CANONICAL_NAN
+        return bits
+    words: Array = np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    return words.view(np.int64) if family == "uint64" else words.astype(np.int64, copy=False)
 
 
 def _widest(family: str, kind: pa.DataType) -> pa.DataType:
