@@ -32,7 +32,7 @@ else:
 INTEGER = r"^[+-]?[0-9]+$"
 LEADING_ZERO = r"^[+-]?0[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-NUMBER_WORD = r"^[+-]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN])$"
+NUMBER_WORD = r"^([+-]?[iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN])$"
 BOOLEAN = r"^([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$"
 _DAY = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _ZONE = r"(Z|[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?)"
@@ -121,7 +121,7 @@ def parse_instants(cells: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         return _int64(values), shaped, np.zeros(len(cells), bool)
     ns, outside = np.zeros(len(cells), np.int64), np.zeros(len(cells), bool)
     for row in np.flatnonzero(shaped):
-        exact = _instant(trimmed[int(row)].as_py())
+        exact = parse_instant(trimmed[int(row)].as_py())
         if exact is None:
             shaped[row] = False
         elif -(2**63) < exact < 2**63:
@@ -139,7 +139,7 @@ def _timestamps(trimmed: pa.Array, unit: str) -> tuple[pa.Array, np.ndarray]:
         return _cast_timestamps(_nulled(trimmed, ~fits), unit), fits
     except pa.ArrowInvalid:
         divisor = 1_000 if unit == "us" else 1
-        instants = [_instant(cell.as_py()) if fit else None for cell, fit in zip(trimmed, fits, strict=True)]
+        instants = [parse_instant(cell.as_py()) if fit else None for cell, fit in zip(trimmed, fits, strict=True)]
         ticks = [None if ns is None or abs(ns // divisor) >= 2**63 else ns // divisor for ns in instants]
         values = pa.array(ticks, pa.int64()).cast(pa.timestamp(unit))
         return values, _flags(values.is_valid())
@@ -176,10 +176,10 @@ def _cast_timestamps(text: pa.Array, unit: str) -> pa.Array:
     return pc.coalesce(local, aware.cast(pa.int64()).cast(pa.timestamp(unit)))
 
 
-def _instant(text: str) -> int | None:
-    """Nanoseconds since 1970 of a cell shaped like TIMESTAMP; None for a day that no month has."""
+def parse_instant(text: str) -> int | None:
+    """Text shaped like TIMESTAMP as nanoseconds since 1970, of any size; None if it is no such time."""
     found = _FIELDS.fullmatch(text)
-    if found is None:
+    if found is None or not re.fullmatch(TIMESTAMP, text):
         return None
     year, month, day, hour, minute, second, fraction, sign, zone_hour, zone_minute = found.groups()
     try:

@@ -1,0 +1,81 @@
+"""Conditions over a stream's columns: which rows belong to it (`where`).
+
+What may be written: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS [NOT] NULL, + - * / %,
+CAST and TRY_CAST (alike: null where impossible), lower, upper, length, abs, coalesce, and literals: numbers,
+text, TRUE, FALSE, NULL, TIMESTAMP '...', DATE '...', INTERVAL '1 hour'. Names of columns are case-sensitive;
+names with spaces go in double quotes. Nothing in a condition can reach a file, the network or code.
+
+How it is built: `reading` (text to tree), `binding` (types), `evaluate` (Arrow), `spark_text` (Spark SQL).
+The semantics are SQL's three-valued logic; where engines differ they are pinned in `evaluate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from nile.sql.binding import bind
+from nile.sql.evaluate import evaluate_mask
+from nile.sql.reading import place, read_condition
+from nile.sql.spark_text import needs_types, spark_text
+from nile.sql.tree import Node, columns_of
+from summaries.errors import ExpressionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition that has been read and found harmless. Equal texts are equal conditions.
+
+    `text`: as it was written. `columns`: the names it uses, each once, in order of appearance.
+    """
+
+    text: str
+    columns: tuple[str, ...] = field(compare=False)
+    tree: Node = field(compare=False, repr=False)
+
+    def check(self, schema: pa.Schema, *, where: str) -> None:
+        """Whether `schema` has the columns, with types that the condition can use. `where` is for messages.
+
+        Raises UnknownColumn (with the nearest name) or ExpressionError.
+        """
+        bind(self.tree, schema, where=place(self.text, where))
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows of `batch` satisfy the condition: true, false or null; null does not select.
+
+        Vectorised; cost rows x operators. Raises as `check`.
+        """
+        return evaluate_mask(_bound(self, batch.schema), batch)
+
+    def spark(self, schema: pa.Schema | None = None) -> str:
+        """The condition as Spark SQL with the same meaning, for a session in UTC, ANSI mode or not.
+
+        `schema` is the Arrow schema of the data. Comparisons, LIKE and the text functions do without it;
+        arithmetic, casts, abs and coalesce depend on the types and need it. Times compared with text that
+        carries a zone need it too, to mean the same on columns without zone. Raises as `check`.
+        """
+        if schema is not None:
+            return spark_text(_bound(self, schema))
+        if needs_types(self.tree):
+            raise ExpressionError(
+                f"{place(self.text, 'where')}: its Spark form depends on the types of columns; give spark() the schema"
+            )
+        return spark_text(self.tree)
+
+
+def parse_condition(text: str, *, where: str) -> Condition:
+    """`text` as a Condition; `where` says in messages whose it is ("where of stream 'left'").
+
+    At most 64 KiB of text and 64 levels. Raises ExpressionError for anything outside the allowed expressions.
+    """
+    tree = read_condition(text, where=where)
+    return Condition(text, columns_of(tree), tree)
+
+
+@lru_cache(maxsize=64)
+def _bound(condition: Condition, schema: pa.Schema) -> Node:
+    return bind(condition.tree, schema, where=place(condition.text, "where"))

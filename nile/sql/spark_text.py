@@ -1,0 +1,163 @@
+"""A condition as Spark SQL, so that Spark selects the same rows as `evaluate`.
+
+Spark 4 raises on overflow, division by zero and impossible casts (ANSI mode); the try_ functions used here
+give null in either mode. Literals are typed (5L, 2.5D) and backslashes doubled, so that no setting of the
+parser changes them. Times are UTC: the session's time zone must be.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from nile.sql.convert import CAST_PATTERNS
+from nile.sql.evaluate import lower_text
+from nile.sql.tree import (
+    Arithmetic,
+    Between,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Logic,
+    Node,
+    Not,
+    Piece,
+    parts_of,
+)
+
+_TYPES: dict[Kind, str] = {
+    "boolean": "BOOLEAN",
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "text": "STRING",
+    "timestamp": "TIMESTAMP",
+    "date": "DATE",
+}
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}
+_WHITE = "' \\t\\n\x0b\\f\\r'"
+
+
+def needs_types(node: Node) -> bool:
+    """Whether the Spark text depends on the types of columns, so that the tree must be bound first."""
+    return any(
+        isinstance(part, (Arithmetic, Cast)) or (isinstance(part, Call) and part.function in ("abs", "coalesce"))
+        for part in parts_of(node)
+    )
+
+
+def spark_text(node: Node) -> str:
+    """The Spark SQL of a tree: bound, or one for which `needs_types` is false. Compounds are in parentheses."""
+    match node:
+        case Column():
+            return _column(node)
+        case Constant():
+            return _constant(node)
+        case Compare():
+            return f"({spark_text(node.left)} {node.operator} {spark_text(node.right)})"
+        case Between():
+            return f"({spark_text(node.item)} BETWEEN {spark_text(node.low)} AND {spark_text(node.high)})"
+        case Logic():
+            return "(" + f" {node.operator} ".join(map(spark_text, node.items)) + ")"
+        case Not():
+            return f"(NOT {spark_text(node.item)})"
+        case IsNull():
+            return f"({spark_text(node.item)} IS NULL)"
+        case In():
+            return f"({spark_text(node.item)} IN ({', '.join(map(spark_text, node.choices))}))"
+        case Like():
+            item = spark_text(node.item)
+            return f"({f'lower({item})' if node.ignore_case else item} LIKE {_pattern(node)})"
+        case Arithmetic():
+            return _arithmetic(node)
+        case Call():
+            return _call(node)
+        case Cast():
+            return _cast(node)
+
+
+def _column(node: Column) -> str:
+    name = "`" + node.name.replace("`", "``") + "`"
+    if node.native or node.kind not in ("integer", "number"):
+        return name
+    return f"CAST({name} AS {_TYPES[node.kind]})"
+
+
+def _constant(node: Constant) -> str:
+    value = node.value
+    if value is None:
+        return f"CAST(NULL AS {_TYPES[node.kind]})" if node.kind in _TYPES else "NULL"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if node.kind == "interval":
+        seconds, micros = divmod(abs(int(value)), 1_000_000)
+        return f"INTERVAL '{'-' if value < 0 else ''}{seconds}.{micros:06d}' SECOND"
+    if node.kind in ("timestamp", "date"):
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=int(value))
+        shown = moment.isoformat(" ", "microseconds") if node.kind == "timestamp" else moment.date().isoformat()
+        return f"{_TYPES[node.kind]} '{shown}'"
+    if isinstance(value, int):
+        return f"({value}L)" if value < 0 else f"{value}L"
+    if not math.isfinite(value):
+        return f"CAST('{'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'}' AS DOUBLE)"
+    text = repr(value).upper() + "D"
+    return f"({text})" if text.startswith("-") else text
+
+
+def quoted(text: str) -> str:
+    """A Spark string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _pattern(node: Like) -> str:
+    """The pattern with Spark's default escape character, the backslash."""
+    return quoted("".join(_piece(piece, node.ignore_case) for piece in node.pattern))
+
+
+def _piece(piece: Piece, lower: bool) -> str:
+    if piece.text is None:
+        return "%" if piece.any_length else "_"
+    text = (lower_text(piece.text) if lower else piece.text) or ""
+    return "".join("\\" + character if character in "\\%_" else character for character in text)
+
+
+def _arithmetic(node: Arithmetic) -> str:
+    left, right = spark_text(node.left), spark_text(node.right)
+    if node.operator == "/":
+        return f"try_divide(CAST({left} AS DOUBLE), CAST({right} AS DOUBLE))"
+    if node.kind == "timestamp":
+        return f"({left} {node.operator} {right})"
+    return f"{_TRY[node.operator]}({left}, {right})"
+
+
+def _call(node: Call) -> str:
+    arguments = ", ".join(map(spark_text, node.arguments))
+    if node.function == "length":
+        return f"CAST(length({arguments}) AS BIGINT)"
+    if node.function == "abs" and node.kind == "integer":
+        # abs() of the smallest integer raises in ANSI mode, and naming the argument twice would let
+        # nested calls grow without bound: a lambda names it once.
+        return f"transform(array({arguments}), v -> if(v < 0L, try_subtract(0L, v), v))[0]"
+    return f"{node.function}({arguments})"
+
+
+def _cast(node: Cast) -> str:
+    item = spark_text(node.item)
+    if node.item.kind == "text" and node.kind != "text":
+        # In Java "$" also matches before a last line end; "\\z" does not.
+        pattern = quoted(CAST_PATTERNS[node.kind].replace("$", "\\z"))
+        item = f"regexp_extract(trim(BOTH {_WHITE} FROM {item}), {pattern}, 0)"
+        if node.kind == "date":
+            item = f"try_cast({item} AS TIMESTAMP)"
+    if node.kind == "integer":
+        whole = f"try_cast({item} AS {_INTEGERS[node.bits]})"
+        return whole if node.bits == 64 else f"CAST({whole} AS BIGINT)"
+    return f"try_cast({item} AS {_TYPES[node.kind]})"

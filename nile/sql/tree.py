@@ -1,0 +1,156 @@
+"""What a condition is made of: Nile's own few node classes.
+
+Everything downstream (types, evaluation, Spark text) knows these nodes and nothing else, so a
+construct that is not here cannot reach data, files or code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Kind = Literal["boolean", "integer", "number", "text", "timestamp", "date", "interval", "null", "other", "unknown"]
+"""What a value is. `number` is a double; decimals and unsigned 64-bit columns are read as doubles.
+`unknown` is a column before its schema is known; `other` is a column that only IS NULL may look at."""
+
+Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
+Operator = Literal["+", "-", "*", "/", "%"]
+Function = Literal["lower", "upper", "length", "abs", "coalesce"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by its exact name; `native` if Spark reads it as BIGINT or DOUBLE and need not widen it."""
+
+    name: str
+    kind: Kind = "unknown"
+    native: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal. Timestamps and dates are microseconds since 1970, intervals microseconds."""
+
+    value: bool | int | float | str | None
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Two values compared. NaN equals NaN and is greater than every other number."""
+
+    operator: Comparison
+    left: Node
+    right: Node
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """low <= item AND item <= high."""
+
+    item: Node
+    low: Node
+    high: Node
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """AND or OR over two or more conditions."""
+
+    operator: Literal["AND", "OR"]
+    items: tuple[Node, ...]
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """NOT."""
+
+    item: Node
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """IS NULL: never null itself."""
+
+    item: Node
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """item = one of the choices; null if none is equal and one is null."""
+
+    item: Node
+    choices: tuple[Node, ...]
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """Text against a pattern: a tuple of literal pieces, "%" (ANY_TEXT) and "_" (ANY_CHARACTER)."""
+
+    item: Node
+    pattern: tuple[Piece, ...]
+    ignore_case: bool
+    kind: Kind = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a LIKE pattern: text to match, or a wildcard when `text` is None."""
+
+    text: str | None
+    any_length: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Two numbers, or a time and an interval. Overflow and division by zero give null."""
+
+    operator: Operator
+    left: Node
+    right: Node
+    kind: Kind = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of the few functions."""
+
+    function: Function
+    arguments: tuple[Node, ...]
+    kind: Kind = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A conversion that gives null where it is impossible. `bits` bounds whole numbers."""
+
+    item: Node
+    kind: Kind
+    bits: int = 64
+
+
+Node = Column | Constant | Compare | Between | Logic | Not | IsNull | In | Like | Arithmetic | Call | Cast
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """The node and all nodes below it, in order of appearance."""
+    waiting: list[object] = [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, tuple):
+            waiting.extend(reversed(current))
+        elif isinstance(current, Node):
+            yield current
+            waiting.extend(reversed([getattr(current, item.name) for item in fields(current)]))
+
+
+def columns_of(node: Node) -> tuple[str, ...]:
+    """The names of the columns below `node`, each once, in order of appearance."""
+    return tuple(dict.fromkeys(part.name for part in parts_of(node) if isinstance(part, Column)))
