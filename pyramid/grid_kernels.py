@@ -459,6 +459,22 @@ def estimate_since(
     return max(0.0, min(value, bound)), bound, reads
 
 
+@part
+def root_estimate(s: Side, g: int, h: int) -> tuple[float, float]:
+    """A key's (estimate, upper bound) over all of granularity g: one read, of the root."""
+    rows = s.counters.shape[1]
+    root = s.gran[g, OFFSET]
+    work = np.empty(rows, np.float64)
+    least = _EMPTY_FIRST
+    for r in range(rows):
+        cell = cell_of(s, r, h)
+        own = s.counters[root, r, cell]
+        work[r] = np.float64(own - s.counters[root, r, cell ^ 1])
+        least = min(least, own)
+    bound = np.float64(least)
+    return max(0.0, min(median(work, rows), bound)), bound
+
+
 @kernel
 def ingest(s: Side, begin: int, end: int) -> int:
     """Summarise and list tuples begin..end-1 (ordinals): what a build without a query does.

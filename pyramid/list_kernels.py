@@ -96,21 +96,25 @@ def rank_from(s: Side, code: int, ordinal: int) -> int:
 
 @part
 def rank_since(s: Side, code: int, since: int) -> int:
-    """The rank of the key's first entry with ts >= since.  O(log list), galloping back from the end."""
+    """The rank of the key's first entry with ts >= since.  O(log list), galloping back from the end.
+
+    Entries before the first tuple held are older than anything a query asks for.
+    """
     begin = s.lists[code, PLACE]
     size = s.lists[code, HELD]
     base = s.meta[BASE]
     step = 1
     high = size
     low = size - 1
-    while low >= 0 and s.ts[s.arena[begin + low] - base] >= since:
+    while low >= 0 and s.arena[begin + low] >= base and s.ts[s.arena[begin + low] - base] >= since:
         high = low
         low -= step
         step <<= 1
     low = max(low, 0)
     while low < high:
         middle = (low + high) >> 1
-        if s.ts[s.arena[begin + middle] - base] < since:
+        ordinal = s.arena[begin + middle]
+        if ordinal < base or s.ts[ordinal - base] < since:
             low = middle + 1
         else:
             high = middle

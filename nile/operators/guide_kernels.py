@@ -1,0 +1,239 @@
+"""What the guide says of a tuple: which regions of the other stream are worth a visit, and in which order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
+from nile.operators.control_kernels import effective_door, sampling_rate
+from nile.operators.state import (
+    ACTIVE,
+    BACKLOG,
+    BLIND,
+    CAP,
+    COUNTSKETCH,
+    DIRECTORY,
+    ENTRY_GAP,
+    ENTRY_STEP,
+    EVICTED,
+    GAP,
+    GUIDE,
+    MATCHES,
+    P_ESTIMATE,
+    P_LOOKUP,
+    P_PUSH,
+    PLACED,
+    PRUNED,
+    RANGES,
+    RATE,
+    RESOLVED,
+    UNRESOLVED,
+    State,
+)
+from preferences import queue_kernels as queue
+from preferences.queue_kernels import Queue
+from pyramid.arrays import COUNT, END, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, Side
+from pyramid.grid_kernels import log2_class, root_estimate
+from pyramid.list_kernels import ordinal_at, rank_since
+from summaries.kernels import part
+
+Array = np.ndarray[Any, Any]
+_SECOND = 1e-9
+_SMOOTH = 1.0 / 512.0
+
+
+@part
+def _queue_region(
+    st: State, q: Queue, klass: int, side: int, ordinal: int, ts: int, low: int, high: int, resolved: int, weight: float
+) -> int:
+    """Into the register when nothing better waits (no push, no pop), else into the queue; returns its place or -1."""
+    if st.whole[ACTIVE] == 0 and klass > queue.top_class(q):
+        make_entry(st, side, ordinal, ts, low, high, weight)
+        st.whole[ACTIVE] = resolved
+        return -1
+    if queue.is_full(q):
+        queue.evict(q)
+        st.whole[EVICTED] += 1
+    at = queue.push(q, klass)
+    q.entry[at, queue.SIDE] = side
+    q.entry[at, queue.ORDINAL] = ordinal
+    q.entry[at, queue.LOW] = low
+    q.entry[at, queue.HIGH] = high
+    q.entry[at, queue.RESOLVED] = resolved
+    q.entry[at, queue.TIME] = ts
+    q.real[at, queue.GAP] = 0.0
+    q.real[at, queue.STEP] = 1.0
+    q.real[at, queue.WEIGHT] = weight
+    pay_insert(st, st.prices[P_PUSH])
+    st.whole[PLACED] += 1
+    return at  # type: ignore[no-any-return]
+
+
+@part
+def _shortest(s: Side) -> float:
+    """Zone lengths below a thousandth of T1 count as that, in seconds: simultaneous tuples are no infinite density."""
+    return max(1e-3, 1e-3 * _SECOND * np.float64(s.gran[0, SPAN]))  # type: ignore[no-any-return]
+
+
+@part
+def _read_root(s: Side, g: int, h: int, since: int, st: State) -> tuple[float, float]:
+    """A key's estimate and upper bound in granularity g since a time: one sketch read, charged.
+
+    A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
+    """
+    root = s.gran[g, OFFSET]
+    first = s.node[root, FIRST]
+    last = s.node[root, LAST]
+    if s.node[root, COUNT] == 0 or last < since:
+        return 0.0, 0.0
+    value, bound = root_estimate(s, g, h)
+    pay_insert(st, st.prices[P_ESTIMATE] * s.counters.shape[1])
+    if first < since:
+        value *= np.float64(last - since + 1) / np.float64(last - first + 1)
+    return value, bound
+
+
+@part
+def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, st: State, q: Queue) -> None:
+    """desc: queue the regions of `other` that promise matches of this tuple, one a granularity.
+
+    priority = fade ** (granularity - 1) * expected matches / length of the region in seconds.
+    """
+    since = since_of(ts, st.window[0])
+    shortest = _shortest(other)
+    if st.setting[GUIDE] == COUNTSKETCH:
+        h = own.hash[held_at(own, ordinal)]
+        for g in range(other.gran.shape[0]):
+            value, bound = _read_root(other, g, h, since, st)
+            if bound == 0.0:
+                st.whole[PRUNED] += 1
+                continue
+            if st.setting[BLIND]:
+                value = 0.0
+            root = other.gran[g, OFFSET]
+            length = _SECOND * np.float64(other.node[root, LAST] - max(since, other.node[root, FIRST]))
+            klass = log2_class(st.fades[g] * value / max(shortest, length))
+            _queue_region(
+                st, q, klass, side, ordinal, ts, other.node[root, START], other.node[root, END], UNRESOLVED, 1.0
+            )
+        return
+    pay_hit(st, st.prices[P_LOOKUP])
+    low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
+    if low == high:
+        st.whole[PRUNED] += 1
+        return
+    fades = st.fades
+    if fades[fades.shape[0] - 1] == 1.0:
+        length = _SECOND * np.float64(ts - other.ts[held_at(other, ordinal_at(other, code, low))])
+        klass = log2_class((high - low) / max(shortest, length))
+        _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0)
+        return
+    # The directory has no zones: its granularities are cut by age alone.
+    border = 0
+    for g in range(fades.shape[0]):
+        border += other.gran[g, SPAN]
+        cut = low
+        if g + 1 < fades.shape[0]:
+            pay_hit(st, st.prices[P_LOOKUP])
+            cut = max(low, min(high, rank_since(other, code, since_of(ts, border))))
+        if cut < high:
+            length = _SECOND * np.float64(other.gran[g, SPAN])
+            klass = log2_class(fades[g] * (high - cut) / max(shortest, length))
+            _queue_region(st, q, klass, side, ordinal, ts, cut, high, RESOLVED, 1.0)
+            high = cut
+        if low == high:
+            break
+
+
+@part
+def sampled_region(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, level: float, st: State, q: Queue) -> None:
+    """weighted: systematic sampling.  S += p * n; each integer S passes is one output of weight 1 / p.
+
+    Kept as the gap, in matches, to the next output.  Keys let in less than a window ago wait (their lists
+    are incomplete); the others stand for 1 / door keys each.
+    """
+    real = st.real
+    since = since_of(ts, st.window[0])
+    door = effective_door(st, ts)
+    if level >= door:
+        return
+    rate = sampling_rate(st)
+    real[GAP] *= real[RATE] / rate
+    real[RATE] = rate
+    if st.setting[GUIDE] == COUNTSKETCH:
+        h = own.hash[held_at(own, ordinal)]
+        most = 0.0
+        for g in range(other.gran.shape[0]):
+            _, bound = _read_root(other, g, h, since, st)
+            most += bound
+        if most == 0.0 or st.setting[BLIND]:
+            st.whole[PRUNED] += 1
+            real[MATCHES] -= _SMOOTH * real[MATCHES]
+            return
+    pay_hit(st, st.prices[P_LOOKUP])
+    low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
+    n = high - low
+    if st.setting[RANGES]:
+        n = min(n, 1)
+    real[MATCHES] += _SMOOTH * (n - real[MATCHES])
+    gap = real[GAP]
+    if gap >= n:
+        real[GAP] = gap - n
+        return
+    step = 1.0 / rate
+    outputs = math.ceil((n - gap) / step)
+    real[GAP] = max(0.0, gap + outputs * step - n)
+    real[BACKLOG] += outputs
+    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, RESOLVED, step / door)
+    if at < 0:
+        real[ENTRY_GAP] = gap
+        real[ENTRY_STEP] = step
+    else:
+        q.real[at, queue.GAP] = gap
+        q.real[at, queue.STEP] = step
+
+
+@part
+def rare_region(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, level: float, st: State, q: Queue) -> None:
+    """asc: queue the matches of a key that is rare in both streams, the rarest first; no other key's."""
+    window = st.window[0]
+    pay_hit(st, st.prices[P_LOOKUP])
+    low, high = window_ranks(other, code, ts, window, other.zone[KEPT_FROM])
+    if low == high:
+        return
+    own_low, own_high = window_ranks(own, code, ts, window, 0)
+    count = (high - low) + (own_high - own_low)
+    # A tuple of this key was turned away in the window: the lists undercount it.
+    unsure = st.shed_at[code] >= since_of(ts, window) or level >= effective_door(st, ts)
+    if count > st.setting[CAP] or unsure:
+        st.whole[PRUNED] += 1
+        return
+    klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
+    _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0)
+
+
+@part
+def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -> bool:
+    """asc: whether a key is surely above the outlier cap, by a margin, and so turned away before insertion."""
+    cap = st.setting[CAP]
+    if st.setting[GUIDE] == DIRECTORY:
+        pay_insert(st, st.prices[P_LOOKUP])
+        low, high = window_ranks(other, code, ts, st.window[0], 0)
+        own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
+        return (high - low) + (own_high - own_low) > 2 * cap  # type: ignore[no-any-return]
+    since = since_of(ts, st.window[0])
+    h = own.hash[held_at(own, ordinal)]
+    count = 0.0
+    tuples = 0
+    for g in range(own.gran.shape[0]):
+        mine, _ = _read_root(own, g, h, since, st)
+        theirs, _ = _read_root(other, g, h, since, st)
+        count += mine + theirs
+        tuples += own.node[own.gran[g, OFFSET], COUNT] + other.node[other.gran[g, OFFSET], COUNT]
+    if st.setting[BLIND]:
+        return False
+    noise = math.sqrt(np.float64(tuples) / (own.counters.shape[2] // 2))
+    return count > 2.0 * cap + 2.0 * noise  # type: ignore[no-any-return]

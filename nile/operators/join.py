@@ -1,0 +1,361 @@
+"""The window join of two streams under a budget: the operator that kernels run in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.operators import state as st
+from nile.operators.plan import JoinPlan
+from preferences.clock import grants
+from preferences.queue import LIMIT, grown_queue, new_queue
+from pyramid.arrays import ADDS, FORGOTTEN, KEPT_FROM
+from pyramid.manager import Memory
+from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from summaries.hashing import Encoded
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators import probe_kernels, promise_kernels
+    from pyramid import grid_kernels, list_kernels
+else:
+    probe_kernels = lazy("nile.operators.probe_kernels")
+    promise_kernels = lazy("nile.operators.promise_kernels")
+    grid_kernels = lazy("pyramid.grid_kernels")
+    list_kernels = lazy("pyramid.list_kernels")
+
+__all__ = ["JoinFigures", "JoinInput", "Outputs", "PromisingJoin"]
+
+Array = np.ndarray[Any, Any]
+_ROOM = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """Two ordered streams, merged.
+
+    left_ts, right_ts: int64 ns; left, right: encoded keys; order: int8 [n], the stream of each arrival;
+    costs: float64 [n], what the exact answer spends at each arrival; keys: distinct codes.
+    """
+
+    left_ts: Array
+    right_ts: Array
+    left: Encoded
+    right: Encoded
+    order: Array
+    costs: Array
+    keys: int
+
+    def times(self) -> Array:
+        """The time of each arrival in total order: int64 [n]."""
+        out = np.empty(self.order.shape[0], np.int64)
+        out[self.order == 0] = self.left_ts
+        out[self.order == 1] = self.right_ts
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A batch of outputs.  Pairs: left, right ordinals int64 [n].  weight: float64 [n], 1 / inclusion probability.
+
+    Ranges: `ordinal` and `side` of the probing tuple, ranks [low, high) in the other stream's list of its key.
+    """
+
+    left: Array
+    right: Array
+    weight: Array
+    side: Array | None = None
+    low: Array | None = None
+    high: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFigures:
+    """What a run did.  Costs are in units of its cost table; t_ins is insert_cost a tuple, t_hit hit_cost an output."""
+
+    arrivals: int
+    nulls: int
+    admitted: int
+    shed: int
+    outputs: int
+    regions: int
+    pruned: int
+    expired: int
+    evicted: int
+    granted: float
+    spent: float
+    spent_insert: float
+    spent_hit: float
+    exact_cost: float
+    coverage: float
+    forgotten: int
+    door: float
+    sampling_rate: float
+
+    @property
+    def budget_spent(self) -> float:
+        """What was spent as a share of the exact answer's cost."""
+        return self.spent / self.exact_cost if self.exact_cost else 0.0
+
+
+class PromisingJoin:
+    """One run of a JoinPlan over one JoinInput: feed, step, collect.
+
+    `run` yields Outputs as they are found; `figures` says what it cost.  Same plan and input, same bytes,
+    however the input is cut into batches.
+    """
+
+    def __init__(self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536) -> None:
+        self.plan = plan
+        self.data = data
+        self.batch_rows = max(1, batch_rows)
+        sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
+        self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
+        self.state = _initial_state(plan, data.keys, self.stores[0], sketched)
+        self._grant = grants(data.costs, plan.budget.fraction, plan.pace, data.times())
+        self._queue: Any = None
+        self._out = st.Output(
+            first=np.empty(_ROOM, np.int64),
+            second=np.empty(_ROOM, np.int64),
+            third=np.empty(_ROOM if plan.output == "ranges" else 0, np.int64),
+            weight=np.empty(_ROOM, np.float64),
+        )
+        self._keep_all = plan.window is None or plan.output == "ranges"
+        self._fed = 0
+        self._seen = [0, 0]
+        self._covered = 0.0
+        self._probed = 0
+
+    def run(self) -> Iterator[Outputs]:
+        """All outputs, in the order they are found, in batches of up to 65,536."""
+        n = self.data.order.shape[0]
+        whole = self.state.whole
+        while True:
+            end = min(n, self._fed + self.batch_rows)
+            self._feed(end)
+            while True:
+                why = self._step(end)
+                if whole[st.WRITTEN] and why in (st.DONE, st.OUTPUT_FULL):
+                    yield self._collect()
+                if why == st.DONE:
+                    break
+                self._mend(why)
+            self._release()
+            if end == n:
+                return
+
+    def _feed(self, end: int) -> None:
+        """Put arrivals up to `end` into the flat arrays of their streams."""
+        order = self.data.order[self._fed : end]
+        right = int(np.count_nonzero(order))
+        counts = (order.shape[0] - right, right)
+        for side, (store, ts, keys) in enumerate(
+            zip(self.stores, (self.data.left_ts, self.data.right_ts), (self.data.left, self.data.right), strict=True)
+        ):
+            a = self._seen[side]
+            b = a + counts[side]
+            store.extend(ts[a:b], keys.codes[a:b], keys.hashes[a:b], self.data.keys)
+            self._seen[side] = b
+        self._fed = end
+
+    def _step(self, end: int) -> int:
+        left, right = self.stores
+        order, state, out = self.data.order, self.state, self._out
+        if self.plan.is_exact:
+            return int(probe_kernels.probe(left.side, right.side, order, self._grant, end, state, out))
+        if self.plan.method == "hash-drop":
+            return int(probe_kernels.hash_drop(left.side, right.side, order, self._grant, end, state, out))
+        if self._queue is None:
+            self._queue = new_queue()
+        return int(
+            promise_kernels.promise(
+                left.side, right.side, order, self._grant, end, LIMIT, state, self._queue, out
+            )
+        )
+
+    def _mend(self, why: int) -> None:
+        """Do what the kernel stopped for."""
+        whole = self.state.whole
+        store = self.stores[int(whole[st.STOPPED_SIDE])]
+        if why == st.ARENA_FULL:
+            store.grow_arena(int(whole[st.STOPPED_CODE]))
+        elif why == st.TURN:
+            grid_kernels.turn(store.side)
+        elif why == st.QUEUE_FULL:
+            self._queue = grown_queue(self._queue)
+
+    def _collect(self) -> Outputs:
+        whole = self.state.whole
+        n = int(whole[st.WRITTEN])
+        whole[st.WRITTEN] = 0
+        out = self._out
+        first, second, weight = out.first[:n].copy(), out.second[:n].copy(), out.weight[:n].copy()
+        if self.plan.output == "pairs":
+            return Outputs(left=first, right=second, weight=weight)
+        return Outputs(
+            left=first >> 1, right=first >> 1, weight=weight,
+            side=(first & 1).astype(np.int8), low=second, high=out.third[:n].copy(),
+        )  # fmt: skip
+
+    def expand(self, outputs: Outputs) -> Outputs:
+        """The pairs that range records stand for.  Costs O(pairs); needs this run's tuple lists, which it keeps."""
+        if outputs.side is None or outputs.low is None or outputs.high is None:
+            return outputs
+        parts_left, parts_right, parts_weight = [], [], []
+        for side in (0, 1):
+            mine = outputs.side == side
+            ordinals = outputs.left[mine]
+            low, high, weight = outputs.low[mine], outputs.high[mine], outputs.weight[mine]
+            pairs = int((high - low).sum())
+            which = np.empty(pairs, np.int64)
+            match = np.empty(pairs, np.int64)
+            codes = (self.data.left if side == 0 else self.data.right).codes[ordinals].astype(np.int64)
+            list_kernels.expand_ranges(self.stores[1 - side].side, codes, low, high, 0, which, match)
+            probing = ordinals[which]
+            parts_left.append(probing if side == 0 else match)
+            parts_right.append(match if side == 0 else probing)
+            parts_weight.append(weight[which])
+        return Outputs(
+            left=np.concatenate(parts_left),
+            right=np.concatenate(parts_right),
+            weight=np.concatenate(parts_weight),
+        )
+
+    def _release(self) -> None:
+        """Free tuples that neither a probe nor a queued entry can reach: two windows back."""
+        if self._keep_all:
+            return
+        window = self.plan.window
+        assert window is not None
+        whole = self.state.whole
+        applied = int(whole[st.APPLIED])
+        if applied == 0:
+            return
+        nows = []
+        for side in (0, 1):
+            at = int(whole[st.SEQUENCE + side]) - 1
+            ts = self.data.left_ts if side == 0 else self.data.right_ts
+            if at >= 0:
+                nows.append(int(ts[at]))
+        horizon = max(nows) - 2 * window
+        if whole[st.ACTIVE]:
+            horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
+        for side in (0, 1):
+            ts = self.data.left_ts if side == 0 else self.data.right_ts
+            before = int(np.searchsorted(ts, horizon, side="left"))
+            self.stores[side].release(min(before, int(whole[st.SEQUENCE + side])))
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held by both streams' stores."""
+        return Memory(
+            sketches=sum(store.sketch_bytes for store in self.stores),
+            directory=sum(store.directory_bytes for store in self.stores),
+            tuples=sum(store.tuple_bytes for store in self.stores),
+        )
+
+    @property
+    def figures(self) -> JoinFigures:
+        """What has been done so far."""
+        whole, real = self.state.whole, self.state.real
+        kept = [int(store.side.zone[KEPT_FROM]) for store in self.stores]
+        del kept
+        return JoinFigures(
+            arrivals=int(whole[st.ARRIVED]),
+            nulls=int(whole[st.NULLS]),
+            admitted=int(whole[st.ADMITTED]),
+            shed=int(whole[st.SHED]) + int(whole[st.ARRIVED] - whole[st.APPLIED]),
+            outputs=int(whole[st.OUTPUTS]),
+            regions=int(whole[st.REGIONS]),
+            pruned=int(whole[st.PRUNED]),
+            expired=int(whole[st.EXPIRED]),
+            evicted=int(whole[st.EVICTED]),
+            granted=float(real[st.GRANTED]),
+            spent=float(real[st.SPENT]),
+            spent_insert=float(real[st.SPENT_INSERT]),
+            spent_hit=float(real[st.SPENT_HIT]),
+            exact_cost=float(self.data.costs.sum()),
+            coverage=self._coverage(),
+            forgotten=sum(int(store.side.zone[FORGOTTEN]) for store in self.stores),
+            door=float(real[st.DOOR]),
+            sampling_rate=float(real[st.RATE]),
+        )
+
+    def _coverage(self) -> float:
+        """The mean share of the window, in time, that a probe could still reach."""
+        probes = self.state.whole[st.ADMITTED]
+        return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0
+
+
+def _initial_state(plan: JoinPlan, keys: int, store: TupleStore, sketched: bool) -> st.State:
+    side = store.side
+    prices = plan.costs.prices()
+    whole = np.zeros(st.WHOLE_FIELDS, np.int64)
+    whole[st.DOOR_SINCE] = -st.FOREVER
+    setting = np.zeros(st.SETTING_FIELDS, np.int64)
+    setting[st.GUIDE] = st.COUNTSKETCH if sketched else st.DIRECTORY
+    setting[st.PREFERENCE] = plan.preference_number
+    setting[st.RANGES] = int(plan.output == "ranges")
+    setting[st.CAP] = plan.outlier_cap
+    setting[st.REPLAYED] = int(plan.pace.is_replay)
+    setting[st.WAITING] = plan.waiting if plan.pace.is_replay else 0
+    setting[st.BLIND] = int(plan.blind)
+    setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
+    setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
+    real = np.zeros(st.REAL_FIELDS, np.float64)
+    real[st.DOOR] = 1.0
+    real[st.DOOR_BEFORE] = 1.0
+    real[st.SHARE] = {"desc": 0.5, "weighted": 0.7, "asc": 0.9}[plan.preference]
+    real[st.FRACTION] = plan.budget.fraction
+    real[st.RATE] = min(1.0, plan.budget.fraction)
+    phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
+    real[st.GAP] = phase / real[st.RATE]
+    real[st.ENTRANCE] = _entrance(plan, side, prices, sketched)
+    if sketched:
+        passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
+        real[st.SLICE_COST] = prices[st.P_ADD] * passes
+        real[st.TURN_COST] = prices[st.P_ADD] * _turn_adds(plan)
+    return st.State(
+        whole=whole,
+        real=real,
+        setting=setting,
+        prices=prices,
+        fades=plan.fade.powers(plan.spec.depth),
+        window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
+        shed_at=np.full(max(1, keys), -st.FOREVER, np.int64),
+    )
+
+
+def _entrance(plan: JoinPlan, side: Any, prices: Array, sketched: bool) -> float:
+    """The most that taking one tuple in can cost, so that it is paid for before it begins."""
+    m = plan.spec.depth
+    cost = prices[st.P_INSERT] + prices[st.P_LOOKUP]
+    if sketched:
+        rows = side.counters.shape[1]
+        reads = 2 * m if plan.preference == "asc" else m
+        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * rows * reads
+        cost += prices[st.P_PUSH] * (m if plan.preference == "desc" else 1)
+    elif plan.preference == "asc":
+        cost += prices[st.P_LOOKUP] + prices[st.P_PUSH]
+    elif plan.preference == "desc" and plan.fade.factor < 1.0:
+        cost += (m - 1) * prices[st.P_LOOKUP] + m * prices[st.P_PUSH]
+    else:
+        cost += prices[st.P_PUSH]
+    return float(cost)
+
+
+def _turn_adds(plan: JoinPlan) -> int:
+    """The most counters one turn adds: a close with a merge, and a zone's way through every granularity."""
+    spec = plan.spec
+    levels = [int(math.log2(leaves)) for leaves in spec.leaf_capacity]
+    close = 1 + levels[0] + (2 * levels[0] + 4)
+    moves = sum(1 + levels[g] + levels[g - 1] + 1 for g in range(1, spec.depth))
+    last = 2 * levels[-1] + 2
+    return (close + moves + last) * spec.rows * 2 * spec.width
+
+
+_ = ADDS

@@ -1,0 +1,89 @@
+"""A window join as it was asked for: checked, complete, and without any running state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from preferences.budget import Budget
+from preferences.clock import Pace
+from preferences.fade import Fade
+from preferences.preference import PREFERENCES, preference_number
+from pyramid.spec import SummarySpec
+from summaries.costs import ENGINE, CostTable
+from summaries.errors import ConfigError
+
+__all__ = ["GUIDES", "METHODS", "OUTPUTS", "JoinPlan", "default_spec"]
+
+METHODS = ("nile", "hash-drop")
+GUIDES = ("countsketch", "directory")
+OUTPUTS = ("pairs", "ranges")
+
+
+def default_spec(window: int | None, **options: object) -> SummarySpec:
+    """The summary a join gets when none is described: G1 covers a quarter of the window, G2 the rest and more.
+
+    window: ns; None (the whole stream) gets G1 of an hour.  options: fields of SummarySpec that differ.
+    """
+    granularity = options.pop("granularity", None)
+    if granularity is None:
+        granularity = 3_600_000_000_000 if window is None else max(1, window // 4)
+    return SummarySpec(granularity=granularity, **options)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """Everything that decides what a join of two streams answers.
+
+    window: ns, both ends included, or None for the whole stream.  method: `nile`, or the opponent
+    `hash-drop`, which has no preference and no guide.  outlier_cap: the most tuples of a key, both streams
+    together, that make a pair an outlier.  waiting: arrivals that may wait for credit under a replay before
+    the oldest is shed.  blind: test only, every sketch estimate is read as 0.
+    """
+
+    window: int | None
+    budget: Budget
+    method: str = "nile"
+    preference: str = "desc"
+    guide: str = "countsketch"
+    fade: Fade = field(default_factory=Fade)
+    output: str = "pairs"
+    costs: CostTable = ENGINE
+    pace: Pace = field(default_factory=Pace)
+    outlier_cap: int = 4
+    spec: SummarySpec = field(default_factory=lambda: default_spec(None))
+    seed: int = 0
+    waiting: int = 1024
+    blind: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("method", self.method, METHODS),
+            ("preference", self.preference, PREFERENCES),
+            ("guide", self.guide, GUIDES),
+            ("output", self.output, OUTPUTS),
+        ):
+            if value not in known:
+                raise ConfigError(f"{name}: needed one of {', '.join(known)}; got {value!r}; name one of these")
+        if self.window is not None and self.window < 0:
+            raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
+        if isinstance(self.outlier_cap, bool) or not isinstance(self.outlier_cap, int) or self.outlier_cap < 2:
+            raise ConfigError(
+                f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
+                "4 is the default"
+            )
+
+    @property
+    def preference_number(self) -> int:
+        """The number kernels know the preference by."""
+        return preference_number(self.preference)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the budget buys the plain probe: a fraction of 1 or more, no replay, nothing to forget."""
+        return (
+            self.method == "nile"
+            and self.budget.fraction >= 1.0
+            and not self.pace.is_replay
+            and not self.spec.forgetting
+            and not self.blind
+        )

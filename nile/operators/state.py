@@ -1,0 +1,66 @@
+"""The running state of one join operator, as arrays that kernels read and write."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# What a kernel returns: why it stopped.
+DONE, OUTPUT_FULL, ARENA_FULL, TURN, QUEUE_FULL = 0, 1, 2, 3, 4
+
+# `whole`: positions in the merged input, the entry in progress, counters.  Pairs of places are by side.
+ARRIVED, APPLIED, SEQUENCE, STOPPED_SIDE, STOPPED_CODE = 0, 1, 2, 4, 5
+ACTIVE, ENTRY_SIDE, ENTRY_ORDINAL, ENTRY_LOW, ENTRY_HIGH = 6, 7, 8, 9, 10
+WRITTEN, OUTPUTS, SHED, FORCED, NULLS, ADMITTED = 11, 12, 13, 14, 15, 16
+REGIONS, PRUNED, PLACED, EXPIRED, EVICTED = 17, 18, 19, 20, 21
+TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, DIGEST = 22, 24, 26, 27, 28
+SHED_BY_SIDE, ENTRY_TIME = 29, 31
+WHOLE_FIELDS = 32
+UNRESOLVED, RESOLVED = 1, 2
+"""ACTIVE: 0 no entry in progress; 1 its bounds are ordinals, not looked up yet; 2 its bounds are ranks."""
+
+# `real`: the clock, the door, the sampler, the entry in progress.
+CREDIT, GRANTED, SPENT, SPENT_INSERT, SPENT_HIT, SPENT_TAKING = 0, 1, 2, 3, 4, 5
+ENTRANCE, SLICE_COST, TURN_COST, DOOR, DOOR_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
+FRACTION, GAP, RATE, MATCHES, BACKLOG = 12, 13, 14, 15, 16
+ENTRY_GAP, ENTRY_STEP, ENTRY_WEIGHT, COVERED = 17, 18, 19, 20
+REAL_FIELDS = 21
+
+# `setting`: what the plan says, as integers.
+GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
+SETTING_FIELDS = 9
+COUNTSKETCH, DIRECTORY = 0, 1
+DESC, WEIGHTED, ASC = 0, 1, 2
+
+# Prices, in the order of `summaries.costs.CostTable`.
+P_INSERT, P_UPDATE, P_ESTIMATE, P_SCAN, P_EMIT, P_LOOKUP, P_PUSH, P_POP, P_HEAP, P_ADD = range(10)
+
+CONTROL_EVERY = 256
+"""Arrivals between two looks of the admission control."""
+
+FOREVER = (1 << 63) - 1
+"""The window of a query without one."""
+
+
+class State(NamedTuple):
+    """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
+
+    whole: Array  # int64 [32]
+    real: Array  # float64 [21]
+    setting: Array  # int64 [9]
+    prices: Array  # float64 [10]
+    fades: Array  # float64 [granularities]
+    window: Array  # int64 [1]: ns
+    shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
+
+
+class Output(NamedTuple):
+    """Room for o outputs.  Pairs: left and right ordinal.  Ranges: 2 * ordinal + side, first rank, last rank + 1."""
+
+    first: Array  # int64 [o]
+    second: Array  # int64 [o]
+    third: Array  # int64 [o]; ranges only
+    weight: Array  # float64 [o]
