@@ -41,7 +41,7 @@ _TYPES: dict[Kind, str] = {
 }
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}
-_WHITE = "' \\t\\n\x0b\\f\\r'"
+_WHITE = " \t\n\x0b\f\r"
 
 
 def needs_types(node: Node) -> bool:
@@ -154,7 +154,7 @@ def _cast(node: Cast) -> str:
     if node.item.kind == "text" and node.kind != "text":
         # In Java "$" also matches before a last line end; "\\z" does not.
         pattern = quoted(CAST_PATTERNS[node.kind].replace("$", "\\z"))
-        item = f"regexp_extract(trim(BOTH {_WHITE} FROM {item}), {pattern}, 0)"
+        item = f"regexp_extract(trim(BOTH {quoted(_WHITE)} FROM {item}), {pattern}, 0)"
         if node.kind == "date":
             item = f"try_cast({item} AS TIMESTAMP)"
     if node.kind == "integer":
