@@ -98,6 +98,18 @@ def test_saturating_combine_is_the_sum_cut_to_the_ends(a: int, b: int, sign: int
     assert bool(clipped) == (abs(a + sign * b) > TOP)
 
 
+def test_batches_longer_than_a_block_count_every_tuple_once() -> None:
+    hashes = KeyHasher().words(np.arange(40_000))
+    weights = np.arange(40_000, dtype=np.int64)
+    ones, weighted = CountSketch(), CountSketch()
+    ones.summarize(hashes)
+    weighted.summarize(hashes, weights)
+    for row, multiplier in enumerate(ones.row_multipliers):
+        cells = ((multiplier * hashes) >> np.uint64(53)).astype(np.int64)
+        assert np.array_equal(np.bincount(cells, minlength=2048), ones.counters[row])
+        assert np.array_equal(np.bincount(cells, weights, 2048), weighted.counters[row])
+
+
 def test_multipliers_are_odd_fixed_for_a_seed_and_longer_for_more_rows() -> None:
     five = CountSketch.multipliers(5, 7)
     assert five.dtype == np.uint64

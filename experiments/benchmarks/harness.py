@@ -1,0 +1,237 @@
+"""How Nile measures speed: contestants take turns in one process, and only ratios are believed.
+
+Absolute times belong to one machine and one minute; a ratio of two runs made one after the other survives
+both.  So every round gives each contestant one turn, in an order that rotates from round to round, ratios
+are taken within a round, and the median over rounds is reported with its spread.  A turn of a fast
+contestant repeats its work, so that turns are long enough for the clock and for the caches to settle.
+The clock counts CPU time of all threads, which a neighbour on the same cores disturbs less than wall time.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from summaries.errors import ConfigError
+
+__all__ = ["Bar", "Benchmark", "Contestant", "Ratio", "Result", "Timing", "benchmark", "names", "race", "run"]
+
+ROUNDS = 7
+_LEAST_ROUNDS = 5
+_TURN_NS = 50_000_000
+_MOST_PASSES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One way to do the work.  run: does all of it once; name: as the report prints it."""
+
+    name: str
+    run: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What is asked of the first contestant: to be at least `at_least` times as fast as `opponent`."""
+
+    opponent: str
+    at_least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """CPU seconds a pass of the work took one contestant in each round, and the median round by unit of work.
+
+    passes: how often a turn repeated the work.
+    """
+
+    contestant: str
+    passes: int
+    seconds: tuple[float, ...]
+    median: float
+    per_unit_ns: float
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times as fast as `opponent` the subject was: the median round, the worst and the best.
+
+    bar: what was asked (None: nothing); met: whether the median reached it (None without a bar).
+    """
+
+    subject: str
+    opponent: str
+    ratio: float
+    worst: float
+    best: float
+    bar: float | None
+    met: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one benchmark measured.  work: units of work in a run, such as tuples."""
+
+    name: str
+    title: str
+    unit: str
+    work: int
+    timings: tuple[Timing, ...]
+    ratios: tuple[Ratio, ...]
+    notes: tuple[str, ...] = ()
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """The result as a person reads it: one line a contestant, one a ratio with its bar beside it."""
+        lines = [f"{self.name}: {self.title} ({self.work:,} {self.unit} a run)"]
+        width = max((len(timing.contestant) for timing in self.timings), default=0)
+        lines += [
+            f"  {timing.contestant:<{width}}  {timing.per_unit_ns:10.2f} ns each  {timing.per_second:14,.0f} a second"
+            for timing in self.timings
+        ]
+        for ratio in self.ratios:
+            line = f"  {ratio.ratio:.2f} times {ratio.opponent} ({ratio.worst:.2f} to {ratio.best:.2f})"
+            if ratio.bar is not None:
+                line += f"; bar {ratio.bar:g}: {'reached' if ratio.met else 'NOT reached'}"
+            lines.append(line)
+        lines += [f"  {name}: {value}" for name, value in self.figures.items()]
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A named benchmark: `body` measures and returns its result."""
+
+    name: str
+    title: str
+    body: Callable[[], Result]
+
+
+_REGISTRY: dict[str, Benchmark] = {}
+
+
+def benchmark(name: str, title: str) -> Callable[[Callable[[], Result]], Callable[[], Result]]:
+    """Register the decorated function as the benchmark `name`; its module is imported by the package."""
+
+    def register(body: Callable[[], Result]) -> Callable[[], Result]:
+        _REGISTRY[name] = Benchmark(name, title, body)
+        return body
+
+    return register
+
+
+def names() -> dict[str, str]:
+    """Every benchmark and its title, in the order of their names."""
+    return {name: _REGISTRY[name].title for name in sorted(_REGISTRY)}
+
+
+def run(wanted: Iterable[str], on_start: Callable[[str, str], object] | None = None) -> list[Result]:
+    """Run benchmarks by name, in the order given; "all" stands for every one.
+
+    on_start: called with name and title before each, for progress.  Minutes at most each; a first run
+    compiles kernels before it measures.  Raises ConfigError for an unknown name, before any has run.
+    """
+    chosen: list[Benchmark] = []
+    for name in wanted:
+        if name == "all":
+            chosen += [_REGISTRY[each] for each in sorted(_REGISTRY)]
+        elif name in _REGISTRY:
+            chosen.append(_REGISTRY[name])
+        else:
+            raise ConfigError(
+                f"bench: needed one of {', '.join(sorted(_REGISTRY))} or all; got {name!r}; "
+                "`nile bench list` shows them"
+            )
+    results = []
+    for each in chosen:
+        if on_start is not None:
+            on_start(each.name, each.title)
+        results.append(each.body())
+    return results
+
+
+def race(
+    name: str,
+    title: str,
+    contestants: Sequence[Contestant],
+    *,
+    work: int,
+    unit: str,
+    bars: Sequence[Bar] = (),
+    notes: Sequence[str] = (),
+    rounds: int = ROUNDS,
+    clock: Callable[[], int] = time.process_time_ns,
+) -> Result:
+    """Let contestants take turns and compare the first with each other one.
+
+    Each runs twice unmeasured (compilation and caches, then to see how many passes fill a turn of 50 ms),
+    then takes `rounds` turns; the collector of garbage waits outside.  Returns ratios of the first
+    contestant against every other, bars beside them.
+    Raises ConfigError for fewer than 2 contestants or 5 rounds, or a bar for someone who does not run.
+    """
+    known = [contestant.name for contestant in contestants]
+    if len(known) < 2 or len(set(known)) < len(known) or rounds < _LEAST_ROUNDS:
+        raise ConfigError(
+            f"bench {name}: needed two contestants of different names and {_LEAST_ROUNDS} rounds or more; "
+            f"got {known} and {rounds}; add what is missing"
+        )
+    asked = {bar.opponent: bar.at_least for bar in bars}
+    for opponent in asked:
+        if opponent not in known[1:]:
+            raise ConfigError(f"bench {name}: needed bars against one of {known[1:]}; got {opponent!r}; let it run too")
+    passes: dict[str, int] = {}
+    for contestant in contestants:
+        contestant.run()
+        once = _turn(contestant.run, 1, clock)
+        passes[contestant.name] = min(max(round(_TURN_NS / 1e9 / once), 1), _MOST_PASSES)
+    seconds: dict[str, list[float]] = {each: [] for each in known}
+    for turn in range(rounds):
+        start = turn % len(contestants)
+        for contestant in (*contestants[start:], *contestants[:start]):
+            seconds[contestant.name].append(_turn(contestant.run, passes[contestant.name], clock))
+    subject = known[0]
+    return Result(
+        name,
+        title,
+        unit,
+        work,
+        tuple(_timing(each, passes[each], seconds[each], work) for each in known),
+        tuple(_ratio(subject, each, seconds, asked.get(each)) for each in known[1:]),
+        tuple(notes),
+    )
+
+
+def _turn(work: Callable[[], object], passes: int, clock: Callable[[], int]) -> float:
+    """CPU seconds one pass took, over `passes` of them."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        begin = clock()
+        for _ in range(passes):
+            work()
+        return max(clock() - begin, 1) / passes / 1e9
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _timing(contestant: str, passes: int, seconds: list[float], work: int) -> Timing:
+    middle = median(seconds)
+    return Timing(contestant, passes, tuple(seconds), middle, middle / work * 1e9, work / middle)
+
+
+def _ratio(subject: str, opponent: str, seconds: dict[str, list[float]], bar: float | None) -> Ratio:
+    ratios = [theirs / ours for ours, theirs in zip(seconds[subject], seconds[opponent], strict=True)]
+    middle = median(ratios)
+    met = None if bar is None else middle >= bar
+    return Ratio(subject, opponent, middle, min(ratios), max(ratios), bar, met)
