@@ -95,15 +95,9 @@ def pickled(source: str) -> set[str]:
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             if not (isinstance(node.value, ast.Constant) and node.value.value is False):
                 found.add("allow_pickle")
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("lazy", "__import__")
-        ):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("lazy", "__import__"):
             asked = {
-                a.value.split(".")[0]
-                for a in node.args
-                if isinstance(a, ast.Constant) and isinstance(a.value, str)
+                a.value.split(".")[0] for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
             }
             found |= asked & PICKLERS
     return found
@@ -168,9 +162,7 @@ def test_every_floor_has_modules_to_look_at() -> None:
 @pytest.mark.parametrize("floor", FLOORS)
 def test_imports_point_down_only(floor: str) -> None:
     wrong = {
-        module_of(path): found
-        for path in sources(floor)
-        if (found := upward(path.read_text("utf-8"), module_of(path)))
+        module_of(path): found for path in sources(floor) if (found := upward(path.read_text("utf-8"), module_of(path)))
     }
     assert wrong == {}
 
@@ -202,18 +194,14 @@ def test_the_judges_reach_no_lower_floor_through_another_module_of_nile() -> Non
             if module in seen:
                 continue
             seen.add(module)
-            ahead += [
-                name for name in imports_of(by_module[module]) if name in by_module and name != "summaries"
-            ]
+            ahead += [name for name in imports_of(by_module[module]) if name in by_module and name != "summaries"]
         reached = {m for m in seen if m.split(".")[0] in LOWER and m not in harmless}
         assert reached == set(), module_of(judge)
 
 
 def test_nothing_is_pickled() -> None:
     wrong = {
-        module_of(path): found
-        for path in sources(*FLOORS, "tests")
-        if (found := pickled(path.read_text("utf-8")))
+        module_of(path): found for path in sources(*FLOORS, "tests") if (found := pickled(path.read_text("utf-8")))
     }
     assert wrong == {}
 
@@ -229,9 +217,7 @@ def test_heavy_packages_load_on_first_use_only(floor: str) -> None:
 
 
 def test_import_nile_loads_no_heavy_package() -> None:
-    told = (
-        "import json, sys, nile; print(json.dumps([nile.__file__, *{m.split('.')[0] for m in sys.modules}]))"
-    )
+    told = "import json, sys, nile; print(json.dumps([nile.__file__, *{m.split('.')[0] for m in sys.modules}]))"
     run = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
     file, *loaded = json.loads(run.stdout)
     assert Path(file) == ROOT / "nile/__init__.py"

@@ -65,9 +65,7 @@ def exact_by_loops(left: list[Tuple], right: list[Tuple], window: int | None) ->
 
 def as_pairs(rows: list[dict[str, Any]]) -> ExactPairs:
     keys = sorted({row["key"] for row in rows})
-    column = {
-        name: [row[name] for row in rows] for name in ("left", "right", "age", "window_count", "frequency")
-    }
+    column = {name: [row[name] for row in rows] for name in ("left", "right", "age", "window_count", "frequency")}
     return ExactPairs(
         left=np.array(column["left"], dtype=np.int64),
         right=np.array(column["right"], dtype=np.int64),
@@ -116,9 +114,7 @@ def score_by_loops(
         whole = sum(weight_of.values())
         squares = Fraction(0)
         for b in range(BINS):
-            mine = (
-                sum((w for pair, w in weight_of.items() if bin_of(by_pair[pair]) == b), Fraction(0)) / whole
-            )
+            mine = sum((w for pair, w in weight_of.items() if bin_of(by_pair[pair]) == b), Fraction(0)) / whole
             true = Fraction(sum(bin_of(row) == b for row in rows), total)
             squares += (mine - true) ** 2
         return squares
@@ -341,9 +337,7 @@ def test_the_ideal_is_the_mean_over_all_uniform_samples() -> None:
     assert len(rows) == 4
     for n in (1, 2, 3):
         scores = [
-            score(
-                exact, as_obtained([(r["left"], r["right"], 1.0) for r in sample]), window=None, outlier_cap=4
-            )
+            score(exact, as_obtained([(r["left"], r["right"], 1.0) for r in sample]), window=None, outlier_cap=4)
             for sample in permutations(rows, n)
         ]
         for figure in ("hist_mse_key", "hist_mse_age"):
@@ -438,10 +432,7 @@ def parquet(rows: list[dict[str, Any]]) -> pa.Table:
     columns = {name: getattr(pairs, name) for name in pairs.__dataclass_fields__}
     columns = {"left_ordinal": columns.pop("left"), "right_ordinal": columns.pop("right"), **columns}
     return pa.table(
-        {
-            k: pa.array(v, pa.int32() if k in ("key_rank", "window_count") else pa.int64())
-            for k, v in columns.items()
-        }
+        {k: pa.array(v, pa.int32() if k in ("key_rank", "window_count") else pa.int64()) for k, v in columns.items()}
     )
 
 
