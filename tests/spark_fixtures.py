@@ -1,0 +1,26 @@
+"""The Spark session that all Spark tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nile.spark.java import find_java
+from nile.spark.session import spark_session, stop_session
+from summaries.errors import JavaMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for the whole run; without a Java the tests that need it are skipped, and say why."""
+    try:
+        find_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    yield spark_session("nile-tests", cores=2)
+    stop_session()
