@@ -24,7 +24,7 @@ import numpy as np
 
 from nile.streams.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
 from nile.streams.files import existing_file
-from nile.streams.source import Malformed, RawBatch, check_columns
+from nile.streams.raw import Malformed, RawBatch, check_columns
 from summaries.errors import SourceError
 from summaries.lazy import lazy
 

@@ -1,76 +1,76 @@
-"""What a stream is read from: batches of rows in arrival order, with the rows that could not be read."""
+"""Sources: what `open_source` makes of a path, a table, a DataFrame, an iterable or a function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from summaries.errors import UnknownColumn
+from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
+from nile.streams.csv import CsvSource
+from nile.streams.files import existing_path
+from nile.streams.parquet import ParquetSource
+from nile.streams.raw import RawBatch
+from summaries.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
-    """A row so broken that it has no columns: its number, why, and its text as it came."""
-
-    row: int
-    reason: str
-    raw: str
-
-
-@dataclass(frozen=True, slots=True)
-class RawBatch:
-    """Rows as a source gives them, in arrival order.
-
-    `batch`: the asked columns, typed; null where a cell does not fit its column's type.
-    `rows`: int64, each row's number in the source, from 1 (a header is not counted, malformed rows are).
-    `malformed`: rows between these that have no columns at all.
-    `misfits`: for each column with cells that do not fit its type, a bool array that marks them.
-    `text`: the same rows as they came, where they came as text (CSV); else None.
-    """
-
-    batch: pa.RecordBatch
-    rows: np.ndarray
-    malformed: Sequence[Malformed] = ()
-    misfits: Mapping[str, np.ndarray] = field(default_factory=dict)
-    text: pa.RecordBatch | None = None
-
-
+@runtime_checkable
 class Source(Protocol):
     """Anything that gives a stream's rows. `batches` may be called again unless the input is one-shot."""
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Every column with its type."""
+    name: str
+    schema: pa.Schema
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
-        """The rows, only `columns`, at most `rows` a batch."""
+        """The rows in arrival order, only `columns`, at most `rows` a batch."""
 
 
-def check_columns(schema: pa.Schema, columns: Sequence[str], *, where: str) -> None:
-    """Raises UnknownColumn unless `schema` has each of `columns` exactly once. Names are case-sensitive."""
-    for column in columns:
-        count = schema.names.count(column)
-        if count == 1:
-            continue
-        if count > 1:
-            raise UnknownColumn(f"{where}: needed one column '{column}', found {count}; rename the others")
-        folded = {name.lower(): name for name in schema.names}
-        near = get_close_matches(column.lower(), folded, n=1)
-        hint = f"did you mean '{folded[near[0]]}'?" if near else _listing(schema.names)
-        raise UnknownColumn(f"{where}: there is no column '{column}'; {hint}")
+def open_source(data: Any, *, name: str) -> Source:
+    """`data` as a source; `name` is what messages call it.
+
+    A path to a .parquet or .csv file or to a directory that Spark wrote; an Arrow table, record batch or
+    reader; anything with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such;
+    a function without arguments that returns any of these; or a Source. Opening reads only what tells the
+    columns. Raises SourceMissing or SourceError.
+    """
+    if isinstance(data, (str, Path)):
+        return _open_path(data, name)
+    if isinstance(data, Mapping) or _has_columns(data):
+        return ArrowSource(data, name=name)
+    if isinstance(data, Source) and not isinstance(data, type):
+        return data
+    if isinstance(data, Iterable) and not isinstance(data, (bytes, bytearray, memoryview)):
+        return IterableSource(data, name=name)
+    if callable(data):
+        return CallableSource(data, lambda made: _made(made, name), name=name)
+    hint = "; collect it first" if hasattr(data, "collect") else ""
+    raise SourceError(
+        f"{name}: needed a path to a .parquet or .csv file, an Arrow table or reader, a DataFrame, a dict of columns, "
+        f"an iterable of such, or a function that returns one; got {type(data).__name__}{hint}"
+    )
 
 
-def _listing(names: Sequence[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:20])
-    return f"the columns are {shown}" + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+def _has_columns(data: Any) -> bool:
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _made(data: Any, name: str) -> Source:
+    if callable(data) and not isinstance(data, Source):
+        raise SourceError(f"{name}: the function returned another function; return a path, a table or an iterable")
+    return open_source(data, name=name)
+
+
+def _open_path(path: str | Path, name: str) -> Source:
+    text = str(path)
+    if "://" in text:
+        raise SourceError(f"{name}: needed a local file, got '{text}'; copy it here first")
+    found = existing_path(text, "Parquet or CSV file")
+    suffix = found.suffix.lower()
+    if found.is_dir() or suffix in (".parquet", ".pq"):
+        return ParquetSource(text, name=name)
+    if suffix == ".csv":
+        return CsvSource(text, name=name)
+    raise SourceError(f"{name}: needed a .parquet or .csv file, got '{text}'; rename or convert it")

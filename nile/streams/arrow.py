@@ -1,0 +1,193 @@
+"""Data in memory and data that arrives: Arrow tables and readers, DataFrames, iterables of batches.
+
+Anything with `__arrow_c_stream__` (pandas, Polars, DuckDB) is read through it; pandas gives its missing
+values, NaN included, as nulls there. An iterable gives record batches, tables, DataFrames or dicts of
+columns; the first one decides the types, and later ones are converted to them or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.streams.raw import RawBatch, check_columns
+from summaries.errors import SourceError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+
+class ArrowSource:
+    """One object with columns: a table, record batch, reader, DataFrame, or dict of columns.
+
+    Replayable, except a RecordBatchReader, which is read once.
+    """
+
+    def __init__(self, data: Any, *, name: str) -> None:
+        """Raises SourceError if Arrow cannot read `data`."""
+        self.name = name
+        self._data = _as_table(data, name) if isinstance(data, Mapping) else data
+        self._reader = _reader(self._data, name)
+        self.schema = _plain_schema(self._reader.schema)
+        self._fresh = True
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+        """The rows, only `columns`, at most `rows` a batch. Raises SourceError when read again but one-shot."""
+        check_columns(self.schema, columns, where=self.name)
+        if not self._fresh:
+            if self._data is self._reader:
+                raise _read_once(self.name, "a reader")
+            self._reader = _reader(self._data, self.name)
+        self._fresh = False
+        yield from _pieces(_read(self._reader, self.name), self.schema, columns, rows, self.name)
+
+
+class IterableSource:
+    """An iterable of record batches, tables, DataFrames or dicts of columns. Replayable unless an iterator."""
+
+    def __init__(self, items: Iterable[Any], *, name: str) -> None:
+        """Takes the first item, which gives the types. Raises SourceError if there is none."""
+        self.name = name
+        self._items = items
+        self._iterator: Iterator[Any] | None = iter(items)
+        self._once = self._iterator is items
+        first = next(self._iterator, None)
+        if first is None:
+            raise SourceError(f"{name}: the iterable is empty; give at least one batch, so that the columns are known")
+        self._first = _item(first, 1, name)
+        self.schema = _plain_schema(self._first.schema)
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+        """The rows, only `columns`, at most `rows` a batch. Raises SourceError when read again but one-shot."""
+        check_columns(self.schema, columns, where=self.name)
+        if self._iterator is not None:
+            tables = chain([self._first], self._tables(self._iterator, 2))
+        elif self._once:
+            raise _read_once(self.name, "an iterator")
+        else:
+            tables = chain(self._tables(iter(self._items), 1))
+        self._iterator = None
+        batches = (batch for table in tables for batch in table.to_batches())
+        yield from _pieces(batches, self.schema, columns, rows, self.name)
+
+    def _tables(self, items: Iterator[Any], start: int) -> Iterator[pa.Table]:
+        for number, item in enumerate(items, start):
+            yield _item(item, number, self.name)
+
+
+def _pieces(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str], rows: int, name: str
+) -> Iterator[RawBatch]:
+    wanted = pa.schema([schema.field(column) for column in columns])
+    start = 1
+    for number, batch in enumerate(batches, 1):
+        arrays = [_column(batch, field, f"{name}: batch {number}") for field in wanted]
+        whole = pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        for offset in range(0, len(whole), rows):
+            piece = whole.slice(offset, rows)
+            yield RawBatch(piece, np.arange(start, start + len(piece), dtype=np.int64))
+            start += len(piece)
+
+
+def _column(batch: pa.RecordBatch, wanted: pa.Field, where: str) -> pa.Array:
+    check_columns(batch.schema, (wanted.name,), where=where)
+    array = batch.column(batch.schema.get_field_index(wanted.name))
+    if array.type == wanted.type:
+        return array
+    try:
+        return array.cast(wanted.type)
+    except pa.ArrowException as error:
+        raise SourceError(
+            f"{where}: column '{wanted.name}' was {wanted.type} in the first batch and is {array.type} here, "
+            f"which does not convert ({str(error).splitlines()[0]}); give every batch the same types"
+        ) from None
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema without view types, which few of Arrow's functions take, and without metadata."""
+    return pa.schema([pa.field(column.name, _plain_type(column.type)) for column in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_dictionary(kind) and kind.value_type != _plain_type(kind.value_type):
+        return _plain_type(kind.value_type)
+    return kind
+
+
+def _item(item: Any, number: int, name: str) -> pa.Table:
+    where = f"{name}: item {number}"
+    if isinstance(item, Mapping):
+        return _as_table(item, where)
+    if isinstance(item, pa.Table):
+        return item
+    if hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__"):
+        with_rows = _reader(item, where)
+        return pa.Table.from_batches(_read(with_rows, where), schema=with_rows.schema)
+    raise SourceError(
+        f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(item).__name__}"
+    )
+
+
+def _as_table(columns: Mapping[str, Any], where: str) -> pa.Table:
+    try:
+        return pa.table(dict(columns))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SourceError(f"{where}: the columns do not make a table: {str(error).splitlines()[0]}") from None
+
+
+def _reader(data: Any, where: str) -> Any:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data]).to_reader()
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SourceError(
+            f"{where}: Arrow cannot read this {type(data).__name__}: {str(error).splitlines()[0]}; "
+            "give each column one type"
+        ) from None
+
+
+def _read(reader: Any, where: str) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except pa.ArrowException as error:
+        raise SourceError(f"{where}: the reader broke off: {str(error).splitlines()[0]}") from None
+
+
+def _read_once(name: str, what: str) -> SourceError:
+    return SourceError(
+        f"{name}: {what} can be read once, and has been; register a table, a file, or a function that makes a new one"
+    )
+
+
+class CallableSource:
+    """A function without arguments that gives a new source whenever the stream is read."""
+
+    def __init__(self, make: Callable[[], Any], opening: Callable[[Any], Any], *, name: str) -> None:
+        """Calls `make` once for the columns; that source is the one read first."""
+        self.name = name
+        self._make = make
+        self._opening = opening
+        self._ready: Any = opening(make())
+        self.schema: pa.Schema = self._ready.schema
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+        """The rows of a new source, only `columns`, at most `rows` a batch."""
+        source, self._ready = self._ready, None
+        if source is None:
+            source = self._opening(self._make())
+        yield from source.batches(columns, rows)

@@ -1,0 +1,241 @@
+"""The stream manager: from a source's rows to a stream's tuples, typed, in order, every one accounted for.
+
+    rows -> where (rows it does not select are no part of the stream) -> time and key -> order -> batches
+
+A row is rejected, counted and kept for inspection when it has no columns, when a cell that `where` needs
+does not fit its type, when `where` selects it and its time says nothing (see `times`) or its key does not
+fit. Null keys are tuples like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.durations import MAX_DURATION
+from nile.sql.expressions import Condition
+from nile.streams.accounting import Accounting
+from nile.streams.cells import misfit_reason
+from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
+from nile.streams.raw import RawBatch, check_columns
+from nile.streams.rowlog import RowLog
+from nile.streams.source import open_source
+from nile.streams.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
+from summaries.errors import ConfigError, KeyTypeError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """What a stream is: a source, which columns are time and key, which rows belong to it.
+
+    `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder
+    is an error.
+    """
+
+    name: str
+    source: Any
+    time: str
+    key: str
+    where: Condition | None = None
+    lateness: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TupleBatch:
+    """Consecutive tuples of one stream, in the total order (ts, arrival).
+
+    `ordinal`: the place of the first one in the stream, from 0. `ts`: int64 nanoseconds, contiguous and
+    writable. `key`: as many keys; may hold nulls, may be dictionary-encoded.
+    """
+
+    ordinal: int
+    ts: np.ndarray
+    key: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+class StreamManager:
+    """Reads one stream. About 25 million tuples a second where they arrive in order from Arrow."""
+
+    def __init__(self, spec: StreamSpec) -> None:
+        """Opens the source and checks the specification against its columns.
+
+        Raises SourceMissing, SourceError, UnknownColumn, KeyTypeError, ExpressionError, ConfigError.
+        """
+        where = f"stream '{spec.name}'"
+        if spec.lateness is not None and not 0 <= spec.lateness <= MAX_DURATION:
+            raise ConfigError(f"{where}: needed a lateness of 0 to {MAX_DURATION} ns, got {spec.lateness}")
+        self.spec = spec
+        self.source = open_source(spec.source, name=where)
+        schema = self.source.schema
+        condition = spec.where.columns if spec.where else ()
+        check_columns(schema, (spec.time, spec.key), where=where)
+        if spec.where:
+            spec.where.check(schema, where=where)
+        check_time_type(schema.field(spec.time).type, where=f"{where}: time column '{spec.time}'")
+        self.key_type = _key_type(schema.field(spec.key).type, f"{where}: key column '{spec.key}'")
+        self._columns = tuple(dict.fromkeys((spec.time, spec.key, *condition)))
+        self._begin()
+
+    accounting: Accounting
+    """Where the tuples of the last reading went. Balanced at every moment."""
+
+    def batches(self, rows: int = 65_536) -> Iterator[TupleBatch]:
+        """The stream's tuples in order, `rows` a batch (the last may be smaller).
+
+        What comes does not depend on how the source splits its rows. Each call reads the source anew and
+        starts the accounts anew. Raises TimestampOrderError, SourceError.
+        """
+        if rows < 1:
+            raise ConfigError(f"stream '{self.spec.name}': needed at least 1 row a batch, got {rows}")
+        self._begin()
+        order: Order = CheckedOrder(self.spec.name)
+        if self.spec.lateness is not None:
+            order = RepairedOrder(self.spec.lateness, rows)
+        waiting: list[Run] = []
+        for raw in self.source.batches(self._columns, rows):
+            due, late = order.push(self._admit(raw))
+            if late is not None:
+                self._set_late(late)
+            if due is not None:
+                waiting.append(due)
+                yield from self._full(waiting, rows)
+        due = order.finish()
+        if due is not None:
+            waiting.append(due)
+            yield from self._full(waiting, rows)
+        if waiting:
+            yield self._batch(joined(waiting))
+
+    def quarantine(self) -> pa.Table:
+        """The rejected rows of the last reading: reason (text), row (int64, from 1 in the source), raw (text)."""
+        return self._rejected.table()
+
+    def late(self) -> pa.Table:
+        """The late tuples of the last reading: row (int64, from 1 in the source), ts (timestamp[ns]), key."""
+        return self._late.table()
+
+    def _begin(self) -> None:
+        self.accounting = Accounting()
+        self._next_ordinal = 0
+        self._rejected = RowLog(pa.schema([("reason", pa.string()), ("row", pa.int64()), ("raw", pa.string())]))
+        self._late = RowLog(pa.schema([("row", pa.int64()), ("ts", pa.timestamp("ns")), ("key", self.key_type)]))
+
+    def _full(self, waiting: list[Run], rows: int) -> Iterator[TupleBatch]:
+        """Batches of exactly `rows` from the runs in `waiting`, which keeps the rest."""
+        if sum(map(len, waiting)) < rows:
+            return
+        run = joined(waiting)
+        stop = len(run) - len(run) % rows
+        waiting[:] = [run.slice(stop, len(run))] if stop < len(run) else []
+        for start in range(0, stop, rows):
+            yield self._batch(run.slice(start, start + rows))
+
+    def _batch(self, run: Run) -> TupleBatch:
+        ordinal = self._next_ordinal
+        self._next_ordinal += len(run)
+        self.accounting.apply(len(run))
+        # Kernels are compiled for writable arrays; memory that Arrow owns is not.
+        ts = run.ts if run.ts.flags.writeable else run.ts.copy()
+        return TupleBatch(ordinal, ts, run.key)
+
+    def _admit(self, raw: RawBatch) -> Run:
+        """The rows that are tuples; sets the broken ones aside."""
+        spec = self.spec
+        if raw.malformed:
+            self._reject(
+                [bad.reason for bad in raw.malformed],
+                np.array([bad.row for bad in raw.malformed], np.int64),
+                pa.array([bad.raw for bad in raw.malformed], pa.string()),
+            )
+        position = None
+        if spec.where is not None:
+            selected = pc.fill_null(spec.where.mask(raw.batch), False).to_numpy(zero_copy_only=False)
+            broken = [name for name in spec.where.columns if name in raw.misfits]
+            if broken:
+                unknown = np.logical_or.reduce([raw.misfits[name] for name in broken])
+                selected = selected & ~unknown
+                self._reject_cells(raw, np.flatnonzero(unknown), broken)
+            if not selected.all():
+                position = np.flatnonzero(selected)
+        time, key, rows = raw.batch.column(spec.time), raw.batch.column(spec.key), raw.rows
+        if position is not None:
+            chosen = pa.array(selected)
+            time, key, rows = time.filter(chosen), key.filter(chosen), rows[position]
+        times = event_times(time)
+        ts, reason = times.ns, times.reason
+        misfits = [name for name in (spec.time, spec.key) if name in raw.misfits]
+        if reason is None and not misfits:
+            return Run(ts, key, rows)
+
+        at = np.arange(len(raw.batch)) if position is None else position
+        bad = np.zeros(len(at), bool) if reason is None else reason != 0
+        misfit = np.zeros(len(at), bool)
+        for name in misfits:
+            misfit |= raw.misfits[name][at]
+        self._reject_cells(raw, at[misfit], misfits)
+        bad &= ~misfit
+        if reason is not None and bad.any():
+            reasons = [TIME_REASONS[code] for code in reason[bad]]
+            self._reject(reasons, raw.rows[at[bad]], _as_text(raw, at[bad]))
+        return Run(ts, key, rows).where(~(bad | misfit))
+
+    def _reject_cells(self, raw: RawBatch, at: np.ndarray, columns: list[str]) -> None:
+        """Rejects the rows `at`, each for the first of `columns` whose cell does not fit."""
+        if len(at) == 0:
+            return
+        reasons = np.full(len(at), "", object)
+        for name in reversed(columns):
+            reason = misfit_reason(name, raw.batch.schema.field(name).type)
+            reasons[raw.misfits[name][at]] = UNPARSABLE_TIME if name == self.spec.time else reason
+        self._reject(list(reasons), raw.rows[at], _as_text(raw, at))
+
+    def _reject(self, reasons: list[str], rows: np.ndarray, text: pa.Array) -> None:
+        names, counts = np.unique(np.array(reasons, object), return_counts=True)
+        self.accounting.reject({str(name): int(count) for name, count in zip(names, counts, strict=True)})
+        columns = [pa.array(reasons, pa.string()), pa.array(rows), text]
+        self._rejected.append(pa.RecordBatch.from_arrays(columns, names=["reason", "row", "raw"]))
+
+    def _set_late(self, late: Run) -> None:
+        self.accounting.arrive_late(len(late))
+        key = late.key.cast(self.key_type)
+        columns = [pa.array(late.row), pa.array(late.ts).cast(pa.timestamp("ns")), key]
+        self._late.append(pa.RecordBatch.from_arrays(columns, names=["row", "ts", "key"]))
+
+
+def _key_type(column: pa.DataType, where: str) -> pa.DataType:
+    """The type of a key column's values. Raises KeyTypeError for one that cannot be compared."""
+    plain = column.value_type if pa.types.is_dictionary(column) else column
+    if pa.types.is_nested(plain) or isinstance(plain, pa.BaseExtensionType):
+        raise KeyTypeError(
+            f"{where}: needed numbers, text, bytes, booleans, dates or times to join by; got {column}; "
+            "name another column with key="
+        )
+    return plain
+
+
+def _as_text(raw: RawBatch, at: np.ndarray) -> pa.Array:
+    """The rows `at` as text: "ts=2011-12-09 08:01:00, item_id=null". What came as text is shown as it came."""
+    rows = (raw.batch if raw.text is None else raw.text).take(pa.array(at))
+    cells = []
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        try:
+            text = column.cast(pa.string())
+        except pa.ArrowException:  # nested values and bytes that are not UTF-8
+            text = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        named = pc.binary_join_element_wise(f"{name}=", text, "", null_handling="replace", null_replacement="null")
+        cells.append(named)
+    return pc.binary_join_element_wise(*cells, ", ")

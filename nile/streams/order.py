@@ -1,0 +1,172 @@
+"""Putting tuples in the order of time: checking it, or repairing it within a lateness.
+
+Both orders take runs of tuples in arrival order and give runs in the total order (ts, arrival). What they give
+all in all does not depend on how the arrivals were split into runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from nile.durations import format_duration
+from nile.streams.times import TIME_LIMIT
+from summaries.errors import TimestampOrderError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive tuples: event times (int64 ns), keys (a pyarrow array), row numbers in the source (int64)."""
+
+    ts: np.ndarray
+    key: pa.Array
+    row: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def slice(self, start: int, stop: int) -> Run:
+        """Tuples start..stop-1, without copying."""
+        return Run(self.ts[start:stop], self.key.slice(start, stop - start), self.row[start:stop])
+
+    def where(self, mask: np.ndarray) -> Run:
+        """The tuples that `mask` (bool) marks."""
+        return Run(self.ts[mask], self.key.filter(pa.array(mask)), self.row[mask])
+
+
+def joined(runs: list[Run]) -> Run:
+    """The runs as one."""
+    if len(runs) == 1:
+        return runs[0]
+    return Run(
+        np.concatenate([run.ts for run in runs]),
+        pa.concat_arrays([run.key for run in runs]),
+        np.concatenate([run.row for run in runs]),
+    )
+
+
+class Order(Protocol):
+    """A way to bring arrivals into order."""
+
+    def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
+        """(tuples whose turn has come, tuples that came too late) after these arrivals."""
+
+    def finish(self) -> Run | None:
+        """The tuples still waiting, at the end of the stream."""
+
+
+class CheckedOrder:
+    """Takes arrivals that must be in order already; any disorder is an error. O(1) memory."""
+
+    def __init__(self, stream: str) -> None:
+        """`stream`: the name for messages."""
+        self._stream = stream
+        self._last = -TIME_LIMIT
+        self._count = 0
+
+    def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
+        """Gives the arrivals back. Raises TimestampOrderError at the first that is older than the one before."""
+        ts = arrivals.ts
+        if len(ts) == 0:
+            return None, None
+        if ts[0] < self._last or (len(ts) > 1 and bool((ts[1:] < ts[:-1]).any())):
+            before = np.concatenate([[self._last], ts[:-1]])
+            at = int(np.argmax(ts < before))
+            raise self._disorder(int(ts[at]), int(before[at]), self._count + at, int(arrivals.row[at]))
+        self._last = int(ts[-1])
+        self._count += len(ts)
+        return arrivals, None
+
+    def finish(self) -> Run | None:
+        """Nothing waits."""
+        return None
+
+    def _disorder(self, ts: int, before: int, ordinal: int, row: int) -> TimestampOrderError:
+        shown, shown_before = show_instant(ts), show_instant(before)
+        if shown[:11] == shown_before[:11]:
+            shown_before = shown_before[11:]
+        return TimestampOrderError(
+            f"stream '{self._stream}': tuple {ordinal} (row {row}) has ts {shown}, before {shown_before} already "
+            f"read; sort the source, or set lateness='{_round_up(before - ts)}' or more"
+        )
+
+
+class RepairedOrder:
+    """Repairs disorder up to `lateness` nanoseconds.
+
+    The watermark is the largest ts so far less the lateness. An arrival older than the watermark before it is
+    late; the others wait until the watermark reaches them and leave in order (ts, arrival). Memory: the tuples
+    of one lateness; time: amortised O(log) a tuple, O(1) where they arrive in order.
+    """
+
+    def __init__(self, lateness: int, rows: int) -> None:
+        """`lateness`: ns. `rows`: tuples worth gathering before sorting."""
+        self._lateness = lateness
+        self._rows = rows
+        self._largest = -TIME_LIMIT
+        self._sorted: Run | None = None
+        self._arrived: list[Run] = []
+        self._arrived_count = 0
+
+    def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
+        """Tuples whose turn has come, and late ones."""
+        if len(arrivals) == 0:
+            return None, None
+        largest = np.maximum.accumulate(np.concatenate([[self._largest], arrivals.ts]))
+        late_mask = arrivals.ts < largest[:-1] - self._lateness
+        self._largest = int(largest[-1])
+        late = None
+        if late_mask.any():
+            late, arrivals = arrivals.where(late_mask), arrivals.where(~late_mask)
+        self._arrived.append(arrivals)
+        self._arrived_count += len(arrivals)
+        # Sorting again only when as much is new as half of what waits keeps the cost a tuple logarithmic.
+        waiting = 0 if self._sorted is None else len(self._sorted)
+        due = None
+        if self._arrived_count >= max(self._rows, waiting // 2):
+            due = self._release(self._largest - self._lateness)
+        return due, late
+
+    def finish(self) -> Run | None:
+        """Everything that still waits, in order."""
+        return self._release(self._largest)
+
+    def _release(self, watermark: int) -> Run | None:
+        runs = ([] if self._sorted is None else [self._sorted]) + self._arrived
+        if not runs:
+            return None
+        run = joined(runs)
+        if bool((run.ts[1:] < run.ts[:-1]).any()):
+            # Stable, and what waited came before what arrived: ties stay in order of arrival.
+            order = np.argsort(run.ts, kind="stable")
+            run = Run(run.ts[order], run.key.take(pa.array(order)), run.row[order])
+        # A later arrival at the watermark itself is not late, but comes after these.
+        stop = int(np.searchsorted(run.ts, watermark, side="right"))
+        self._sorted = run.slice(stop, len(run)) if stop < len(run) else None
+        self._arrived, self._arrived_count = [], 0
+        return run.slice(0, stop) if stop else None
+
+
+def show_instant(ns: int) -> str:
+    """An event time as people write it: "2011-12-09 08:01", with seconds and fractions only if it has them."""
+    seconds, fraction = divmod(ns, 1_000_000_000)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    text = moment.strftime("%Y-%m-%d %H:%M:%S" if seconds % 60 or fraction else "%Y-%m-%d %H:%M")
+    return text + f".{fraction:09d}".rstrip("0") if fraction else text
+
+
+def _round_up(ns: int) -> str:
+    """The next whole number of the largest unit that `ns` reaches."""
+    for size in (86_400_000_000_000, 3_600_000_000_000, 60_000_000_000, 1_000_000_000, 1_000_000, 1_000):
+        if ns >= size:
+            return format_duration(-(-ns // size) * size)
+    return format_duration(ns)
