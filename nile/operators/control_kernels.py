@@ -13,8 +13,9 @@ import numpy as np
 from nile.operators.state import (
     ACTIVE,
     ADMITTED,
-    ARRIVED,
     BACKLOG,
+    CONTROL_EVERY,
+    CONTROLS,
     CREDIT,
     DESC,
     DOOR,
@@ -23,8 +24,10 @@ from nile.operators.state import (
     ENTRANCE,
     FRACTION,
     GRANTED,
+    GRANTED_BEFORE,
     MATCHES,
     P_EMIT,
+    PER_ARRIVAL,
     PREFERENCE,
     RATE,
     SHARE,
@@ -39,6 +42,7 @@ from summaries.kernels import part
 Array = np.ndarray[Any, Any]
 _HORIZON = 512.0
 _WARM_UP = 64
+_MEMORY = 16  # looks that the mean grant reaches back
 
 
 @part
@@ -59,9 +63,13 @@ def adjust_door(st: State, waiting_entries: int, now: int) -> None:
     """
     real = st.real
     w = st.whole
+    w[CONTROLS] += 1
+    recent = (real[GRANTED] - real[GRANTED_BEFORE]) / CONTROL_EVERY
+    real[GRANTED_BEFORE] = real[GRANTED]
+    real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
     if w[ADMITTED] == 0:
         return
-    per_arrival = real[GRANTED] / w[ARRIVED]
+    per_arrival = real[PER_ARRIVAL]
     per_tuple = real[SPENT_TAKING] / w[ADMITTED]
     idle = waiting_entries == 0 and w[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
     least = 0.2 if st.setting[PREFERENCE] == DESC else 0.5
@@ -78,7 +86,7 @@ def adjust_door(st: State, waiting_entries: int, now: int) -> None:
     door = real[DOOR]
     if target < 0.95 * door:
         real[DOOR] = target
-    elif target > 1.25 * door or (target == 1.0 and door < 1.0):
+    elif target == 1.0 and door < 1.0 or target > 1.25 * door and w[DOOR_SINCE] < since_of(now, st.window[0]):
         real[DOOR_BEFORE] = effective_door(st, now)
         w[DOOR_SINCE] = now
         real[DOOR] = target
@@ -93,10 +101,10 @@ def sampling_rate(st: State) -> float:
     """
     real = st.real
     w = st.whole
-    if w[ADMITTED] < _WARM_UP or real[MATCHES] <= 0.0:
+    if w[CONTROLS] == 0 or w[ADMITTED] < _WARM_UP or real[MATCHES] <= 0.0:
         return min(1.0, real[FRACTION])  # type: ignore[no-any-return]
     price = st.prices[P_EMIT]
-    per_arrival = real[GRANTED] / w[ARRIVED]
+    per_arrival = real[PER_ARRIVAL]
     entering = real[DOOR] * real[SPENT_TAKING] / w[ADMITTED]
     spare = real[CREDIT] - 2.0 * (real[ENTRANCE] + real[SLICE_COST]) - price * real[BACKLOG]
     free = _HORIZON * (per_arrival - entering) + spare

@@ -13,7 +13,7 @@ from nile.operators import state as st
 from nile.operators.plan import JoinPlan
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue
-from pyramid.arrays import ADDS, FORGOTTEN, KEPT_FROM
+from pyramid.arrays import FORGOTTEN
 from pyramid.manager import Memory
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 from summaries.hashing import Encoded
@@ -80,7 +80,7 @@ class JoinFigures:
     arrivals: int
     nulls: int
     admitted: int
-    shed: int
+    shed: tuple[int, int]
     outputs: int
     regions: int
     pruned: int
@@ -127,8 +127,6 @@ class PromisingJoin:
         self._keep_all = plan.window is None or plan.output == "ranges"
         self._fed = 0
         self._seen = [0, 0]
-        self._covered = 0.0
-        self._probed = 0
 
     def run(self) -> Iterator[Outputs]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
@@ -262,13 +260,11 @@ class PromisingJoin:
     def figures(self) -> JoinFigures:
         """What has been done so far."""
         whole, real = self.state.whole, self.state.real
-        kept = [int(store.side.zone[KEPT_FROM]) for store in self.stores]
-        del kept
         return JoinFigures(
             arrivals=int(whole[st.ARRIVED]),
             nulls=int(whole[st.NULLS]),
             admitted=int(whole[st.ADMITTED]),
-            shed=int(whole[st.SHED]) + int(whole[st.ARRIVED] - whole[st.APPLIED]),
+            shed=self._shed(),
             outputs=int(whole[st.OUTPUTS]),
             regions=int(whole[st.REGIONS]),
             pruned=int(whole[st.PRUNED]),
@@ -283,6 +279,16 @@ class PromisingJoin:
             forgotten=sum(int(store.side.zone[FORGOTTEN]) for store in self.stores),
             door=float(real[st.DOOR]),
             sampling_rate=float(real[st.RATE]),
+        )
+
+    def _shed(self) -> tuple[int, int]:
+        """Tuples turned away, of left and right: at the door, for want of credit, or still waiting at the end."""
+        whole = self.state.whole
+        waiting = self.data.order[int(whole[st.APPLIED]) : int(whole[st.ARRIVED])]
+        right = int(np.count_nonzero(waiting))
+        return (
+            int(whole[st.SHED_BY_SIDE]) + waiting.shape[0] - right,
+            int(whole[st.SHED_BY_SIDE + 1]) + right,
         )
 
     def _coverage(self) -> float:
@@ -356,6 +362,3 @@ def _turn_adds(plan: JoinPlan) -> int:
     moves = sum(1 + levels[g] + levels[g - 1] + 1 for g in range(1, spec.depth))
     last = 2 * levels[-1] + 2
     return (close + moves + last) * spec.rows * 2 * spec.width
-
-
-_ = ADDS

@@ -35,6 +35,7 @@ from nile.operators.state import (
     P_LOOKUP,
     SEQUENCE,
     SHED,
+    SHED_BY_SIDE,
     WAITING,
     Output,
     State,
@@ -129,6 +130,7 @@ def hash_drop(left: Side, right: Side, order: Array, grant: Array, end: int, st:
                 continue
             if w[ARRIVED] - w[APPLIED] > st.setting[WAITING]:
                 w[SHED] += 1
+                w[SHED_BY_SIDE + side] += 1
                 w[FORCED] += 1
                 passed(st, side)
                 continue

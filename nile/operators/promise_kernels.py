@@ -39,6 +39,7 @@ from nile.operators.state import (
     BACKLOG,
     CONTROL_EVERY,
     COUNTSKETCH,
+    COVERED,
     CREDIT,
     DESC,
     DONE,
@@ -66,10 +67,12 @@ from nile.operators.state import (
     P_POP,
     P_SCAN,
     P_UPDATE,
+    PER_ARRIVAL,
     PREFERENCE,
     QUEUE_FULL,
     RESOLVED,
     SALT,
+    SAVED,
     SEQUENCE,
     SHED,
     SHED_BY_SIDE,
@@ -88,7 +91,7 @@ from nile.operators.state import (
 )
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.arrays import ADDS, DETECTOR_BITS, KEPT_FROM, SLICE_COUNT, Side
+from pyramid.arrays import ADDS, DETECTOR_BITS, FORGETTING, KEPT_FROM, SLICE_COUNT, Side
 from pyramid.grid_kernels import reach, slice_end, summarize
 from pyramid.list_kernels import append, is_full, make_room, rank_from, rank_since
 from summaries.kernels import kernel, part
@@ -96,21 +99,43 @@ from summaries.kernels import kernel, part
 Array = np.ndarray[Any, Any]
 _TAKEN, _WAITS, _NO_ARENA = 0, 1, 2
 _MANY = 64  # tuples a slice must have for the detector to look at it
+_TURN_WORTH = 64.0
+_SAVING = 4096.0  # tuples over which a turn is saved up for
 
 
 @part
 def _pay_adds(s: Side, side: int, st: State) -> None:
-    """Charge the counters that slice ends and turns have added since last time."""
+    """Charge the counters that slice ends and turns have added since last time, savings first."""
     added = s.zone[ADDS] - st.whole[ADDS_PAID + side]
     if added > 0:
         st.whole[ADDS_PAID + side] = s.zone[ADDS]
-        pay_insert(st, st.prices[P_ADD] * added)
+        cost = st.prices[P_ADD] * added
+        saved = min(cost, st.real[SAVED])
+        st.real[SAVED] -= saved
+        pay_insert(st, cost - saved)
+
+
+@part
+def _is_sparse(st: State) -> bool:
+    """Whether a turn costs more than `_TURN_WORTH` arrivals are granted: then it is saved up for."""
+    return st.real[TURN_COST] > _TURN_WORTH * st.real[PER_ARRIVAL]  # type: ignore[no-any-return]
 
 
 @part
 def _refuse(st: State, side: int) -> None:
     st.whole[SHED] += 1
     st.whole[SHED_BY_SIDE + side] += 1
+
+
+@part
+def _kept_share(other: Side, ts: int, st: State) -> float:
+    """The share of a probe's window, in time, that has not been forgotten."""
+    first = other.zone[KEPT_FROM]
+    at = held_at(other, first)
+    window = np.float64(st.window[0])
+    if first == 0 or other.ts[at] <= since_of(ts, st.window[0]):
+        return 1.0
+    return max(0.0, np.float64(ts - other.ts[at])) / max(1.0, window)  # type: ignore[no-any-return]
 
 
 @part
@@ -144,9 +169,15 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
         return _NO_ARENA
     before = real[SPENT]
     w[ADMITTED] += 1
+    if own.spec[FORGETTING]:
+        real[COVERED] += _kept_share(other, ts, st)
     if st.setting[GUIDE] == COUNTSKETCH:
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
+        if w[TURN_WANTED + side] and _is_sparse(st):
+            share = st.real[TURN_COST] / _SAVING
+            st.real[SAVED] += share
+            pay_insert(st, share)
     if asc and is_heavy(own, other, ordinal, code, ts, st):
         st.shed_at[code] = ts
         _refuse(st, side)
@@ -228,7 +259,7 @@ def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
     real = st.real
     prices = st.prices
     floor = real[ENTRANCE] + real[SLICE_COST]
-    if w[TURN_WANTED] or w[TURN_WANTED + 1]:
+    if (w[TURN_WANTED] or w[TURN_WANTED + 1]) and not _is_sparse(st):
         floor += real[TURN_COST]
     while True:
         if w[ACTIVE] == 0:
@@ -283,7 +314,7 @@ def promise(
         if not _drain(left, right, st, q, out):
             return OUTPUT_FULL
         for side in range(2):
-            if w[TURN_WANTED + side] and st.real[CREDIT] >= st.real[TURN_COST]:
+            if w[TURN_WANTED + side] and st.real[CREDIT] + st.real[SAVED] >= st.real[TURN_COST]:
                 w[TURN_WANTED + side] = 0
                 w[STOPPED_SIDE] = side
                 return TURN

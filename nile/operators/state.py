@@ -16,7 +16,7 @@ ARRIVED, APPLIED, SEQUENCE, STOPPED_SIDE, STOPPED_CODE = 0, 1, 2, 4, 5
 ACTIVE, ENTRY_SIDE, ENTRY_ORDINAL, ENTRY_LOW, ENTRY_HIGH = 6, 7, 8, 9, 10
 WRITTEN, OUTPUTS, SHED, FORCED, NULLS, ADMITTED = 11, 12, 13, 14, 15, 16
 REGIONS, PRUNED, PLACED, EXPIRED, EVICTED = 17, 18, 19, 20, 21
-TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, DIGEST = 22, 24, 26, 27, 28
+TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
 SHED_BY_SIDE, ENTRY_TIME = 29, 31
 WHOLE_FIELDS = 32
 UNRESOLVED, RESOLVED = 1, 2
@@ -27,7 +27,8 @@ CREDIT, GRANTED, SPENT, SPENT_INSERT, SPENT_HIT, SPENT_TAKING = 0, 1, 2, 3, 4, 5
 ENTRANCE, SLICE_COST, TURN_COST, DOOR, DOOR_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
 FRACTION, GAP, RATE, MATCHES, BACKLOG = 12, 13, 14, 15, 16
 ENTRY_GAP, ENTRY_STEP, ENTRY_WEIGHT, COVERED = 17, 18, 19, 20
-REAL_FIELDS = 21
+SAVED, PER_ARRIVAL, GRANTED_BEFORE = 21, 22, 23
+REAL_FIELDS = 24
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -49,7 +50,7 @@ class State(NamedTuple):
     """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
 
     whole: Array  # int64 [32]
-    real: Array  # float64 [21]
+    real: Array  # float64 [24]
     setting: Array  # int64 [9]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]

@@ -1,0 +1,101 @@
+"""The `nile` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nile import __version__
+from summaries.errors import NileError
+
+__all__ = ["main"]
+
+
+class _Told(click.Group):
+    """A group whose commands end on a NileError with one clear message and exit status 2."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except NileError as error:
+            click.echo(f"nile: {error}", err=True)
+            context.exit(2)
+
+
+@click.group(cls=_Told, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.version_option(__version__, prog_name="nile")
+def main() -> None:
+    """Approximate answers over data streams, most promising tuples first."""
+
+
+@main.command()
+@click.option("--data", type=click.Path(path_type=Path), help="Your own Parquet or CSV file (default: synthetic).")
+@click.option("--left", metavar="SQL", help="Which rows are the left stream, e.g. \"vstore = 0\".")
+@click.option("--right", metavar="SQL", help="Which rows are the right stream.")
+@click.option("--key", metavar="COLUMN", help="The column to join on (default: item_id).")
+@click.option("--time", metavar="COLUMN", help="The event time (default: ts).")
+@click.option("--window", metavar="DURATION", help="How far apart in time two tuples may be (default: 1 hour).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of sketches and sampling.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("nile-demo"), show_default=True,
+              help="Folder for report.html and report.json.")  # fmt: skip
+def demo(out: Path, **options: Any) -> None:
+    """Join two retail streams under several budgets, scored against Spark."""
+    from experiments.demo import demo_config, run_and_tell
+
+    run_and_tell(demo_config(options), out, command=["nile", *sys.argv[1:]])
+
+
+@main.command()
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for report.html and report.json.")
+@click.option("--example", is_flag=True, help="Print a commented config and stop.")
+def run(config: Path | None, out: Path | None, example: bool) -> None:
+    """Run the experiment that CONFIG (TOML) describes."""
+    from experiments.config import EXAMPLE, load_config
+
+    if example:
+        click.echo(EXAMPLE, nl=False)
+        return
+    if config is None or out is None:
+        raise click.UsageError("needed a config and a folder: nile run CONFIG.toml --out DIR (or --example)")
+    from experiments.demo import run_and_tell
+
+    loaded = load_config(config)
+    run_and_tell(loaded, out, command=["nile", *sys.argv[1:]], text=config.read_text(encoding="utf-8-sig"))
+
+
+@main.command()
+def doctor() -> None:
+    """Say what this machine lacks, and how to mend it."""
+    from nile.doctor import checks
+
+    marks = {"ok": "ok  ", "note": "note", "gap": "GAP "}
+    gaps = 0
+    for check in checks():
+        click.echo(f"{marks[check.status]}  {check.name}: {check.found}")
+        if check.status != "ok":
+            click.echo(f"        needed: {check.needed}\n        mend: {check.mend}")
+        gaps += check.status == "gap"
+    if gaps:
+        click.echo(f"{gaps} to mend.", err=True)
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="Also write bench.json into this folder.")
+def bench(names: tuple[str, ...], out: Path | None) -> None:
+    """Measure: `nile bench` lists benchmarks, `nile bench all` runs them."""
+    from experiments.benchmarks.command import list_benchmarks, run_benchmarks
+
+    if not names:
+        list_benchmarks()
+    else:
+        run_benchmarks(names, out)
+
+
+if __name__ == "__main__":
+    main()

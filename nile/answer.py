@@ -1,0 +1,241 @@
+"""What a query returns: outputs as they are found, and what they are worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.joining import Joinable
+from nile.operators.join import JoinFigures, Outputs, PromisingJoin
+from nile.operators.plan import JoinPlan
+from nile.spark.machine import memory_bytes
+from nile.streams.accounting import Accounting
+from preferences.budget import BudgetReport
+from pyramid.manager import Memory
+from summaries.errors import MemoryRefused
+from summaries.estimate import Estimate
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+    pl = lazy("polars")
+
+__all__ = ["Answer"]
+
+Array = np.ndarray[Any, Any]
+_PAIR_BYTES = 56
+_HALF_OF_MACHINE = 2
+
+
+class Answer:
+    """A join's outputs, in the order the query prefers.  Nothing runs until the first row is asked for.
+
+    Iterate `batches()` for Arrow record batches as they are found, or take all with `to_arrow`, `to_pandas`,
+    `to_polars`, or any consumer of `__arrow_c_stream__`.  Columns of pairs: left_ordinal, right_ordinal
+    (int64, places in the ordered streams), the key, left_ts, right_ts (timestamp[ns]), weight (float64,
+    1 / inclusion probability).  Range records: side, ordinal, the key, ts, first, last (ranks in the other
+    stream's list of that key), pairs, weight; `expand()` gives their pairs.
+    An Answer keeps its streams and summaries alive, and what it has found: 24 bytes an output.
+    """
+
+    def __init__(self, joined: Joinable, plan: JoinPlan, *, key: str, batch_rows: int = 65_536) -> None:
+        self.plan = plan
+        self._joined = joined
+        self._key = key
+        self._join = PromisingJoin(
+            plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows
+        )
+        self._running = self._join.run()
+        self._found: list[Outputs] = []
+        self._done = False
+
+    def __repr__(self) -> str:
+        state = "complete" if self._done else "not complete"
+        rows = sum(part.left.shape[0] for part in self._found)
+        return f"<Answer {self.plan.method}, {self.plan.preference}: {rows} outputs so far, {state}>"
+
+    def outputs(self) -> Iterator[Outputs]:
+        """Outputs as plain arrays, as they are found; again from the start on each call."""
+        at = 0
+        while True:
+            while at < len(self._found):
+                yield self._found[at]
+                at += 1
+            if self._done:
+                return
+            part = next(self._running, None)
+            if part is None:
+                self._done = True
+            else:
+                self._found.append(part)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of up to 65,536 outputs, as they are found."""
+        for part in self.outputs():
+            yield self._batch(part)
+
+    def to_arrow(self) -> pa.Table:
+        """All outputs.  Raises MemoryRefused when an exact answer of pairs would take half of the machine's memory."""
+        if self.plan.is_exact and self.plan.output == "pairs" and self.plan.preference != "asc":
+            _refuse_beyond_memory(self._joined.pairs * _PAIR_BYTES, self._joined.pairs)
+        return pa.Table.from_batches(list(self.batches()), schema=self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All outputs as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All outputs as a Polars DataFrame (Polars must be installed)."""
+        return pl.from_arrow(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow stream interface: DuckDB, Polars, pandas and others read an Answer as it is found."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def expand(self) -> pa.Table:
+        """The pairs behind range records (an answer of pairs is given as it is)."""
+        if self.plan.output == "pairs":
+            return self.to_arrow()
+        pairs = sum(int((part.high - part.low).sum()) for part in self.outputs() if part.high is not None)
+        _refuse_beyond_memory(pairs * _PAIR_BYTES, pairs)
+        batches = [self._pairs(self._join.expand(part)) for part in self.outputs()]
+        return pa.Table.from_batches(batches, schema=self._pair_schema())
+
+    def pairs(self) -> Outputs:
+        """Left and right ordinals and weights of every pair found, range records expanded: plain arrays."""
+        parts = [self._join.expand(part) for part in self.outputs()]
+        if not parts:
+            none = np.zeros(0, np.int64)
+            return Outputs(left=none, right=none, weight=np.zeros(0))
+        return Outputs(
+            left=np.concatenate([part.left for part in parts]),
+            right=np.concatenate([part.right for part in parts]),
+            weight=np.concatenate([part.weight for part in parts]),
+        )
+
+    def _finish(self) -> None:
+        for _ in self.outputs():
+            pass
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of `batches`."""
+        if self.plan.output == "pairs":
+            return self._pair_schema()
+        whole = pa.int64()
+        return pa.schema(
+            [("side", pa.string()), ("ordinal", whole), (self._key, self._key_type()), ("ts", pa.timestamp("ns")),
+             ("first", whole), ("last", whole), ("pairs", whole), ("weight", pa.float64())]
+        )  # fmt: skip
+
+    def _pair_schema(self) -> pa.Schema:
+        whole, time = pa.int64(), pa.timestamp("ns")
+        return pa.schema(
+            [("left_ordinal", whole), ("right_ordinal", whole), (self._key, self._key_type()),
+             ("left_ts", time), ("right_ts", time), ("weight", pa.float64())]
+        )  # fmt: skip
+
+    def _key_type(self) -> pa.DataType:
+        return self._joined.keys.values().type if self._joined.keys.known else self._joined.left.key.type
+
+    def _batch(self, part: Outputs) -> pa.RecordBatch:
+        if part.side is None or part.low is None or part.high is None:
+            return self._pairs(part)
+        data = self._join.data
+        left = part.side == 0
+        codes = np.empty(part.left.shape[0], np.int64)
+        codes[left] = data.left.codes[part.left[left]]
+        codes[~left] = data.right.codes[part.left[~left]]
+        ts = np.empty(part.left.shape[0], np.int64)
+        ts[left] = data.left_ts[part.left[left]]
+        ts[~left] = data.right_ts[part.left[~left]]
+        return pa.RecordBatch.from_arrays(
+            [pa.array(np.where(left, "left", "right")), pa.array(part.left), self._joined.keys.decode(codes),
+             pa.array(ts).view(pa.timestamp("ns")), pa.array(part.low), pa.array(part.high - 1),
+             pa.array(part.high - part.low), pa.array(part.weight)],
+            schema=self.schema,
+        )  # fmt: skip
+
+    def _pairs(self, part: Outputs) -> pa.RecordBatch:
+        data = self._join.data
+        keys = self._joined.keys.decode(data.left.codes[part.left].astype(np.int64))
+        time = pa.timestamp("ns")
+        return pa.RecordBatch.from_arrays(
+            [pa.array(part.left), pa.array(part.right), keys, pa.array(data.left_ts[part.left]).view(time),
+             pa.array(data.right_ts[part.right]).view(time), pa.array(part.weight)],
+            schema=self._pair_schema(),
+        )  # fmt: skip
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many pairs the exact answer has, as far as this answer tells.  Runs the query to its end.
+
+        A full answer knows.  A weighted one is a sample: the sum of its weights, with a 95 % interval from
+        the spread of the weights (not certified: outputs of one key are not independent).  desc and asc pick
+        their tuples, which is no random sample: what they found is a certain lower bound and nothing more.
+        """
+        self._finish()
+        weights = np.concatenate([part.weight for part in self._found]) if self._found else np.zeros(0)
+        sizes = [part.high - part.low for part in self._found if part.high is not None and part.low is not None]
+        pairs = np.concatenate(sizes) if sizes else np.ones(weights.shape[0])
+        found = float(pairs.sum())
+        if self.plan.is_exact and self.plan.preference != "asc":
+            return Estimate.exact(found)
+        if self.plan.method == "nile" and self.plan.preference == "weighted":
+            total = float((weights * pairs).sum())
+            spread = 1.96 * math.sqrt(float((weights * (weights - 1.0) * pairs * pairs).sum()))
+            return Estimate(total, max(found, total - spread), total + spread, 0.95, False)
+        return Estimate(found, found, math.inf, 1.0, True)
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that probes could still reach (1 unless data was forgotten)."""
+        self._finish()
+        return self._join.figures.coverage
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent, as shares of the exact answer's cost.  Runs the query to its end."""
+        self._finish()
+        return BudgetReport(asked=self.plan.budget.fraction, spent=self._join.figures.budget_spent)
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each side: in = applied + late + shed + rejected.  Runs the query to its end."""
+        self._finish()
+        told = {}
+        for side, stream, shed in zip(
+            ("left", "right"), (self._joined.left, self._joined.right), self._join.figures.shed, strict=True
+        ):
+            told[side] = stream.accounting + Accounting()
+            told[side].shed_applied(shed)
+            told[side].check()
+        return told
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held by summaries, directories and tuple lists."""
+        return self._join.memory
+
+    @property
+    def figures(self) -> JoinFigures:
+        """Counts and costs of the run.  Runs the query to its end."""
+        self._finish()
+        return self._join.figures
+
+
+def _refuse_beyond_memory(needed: int, pairs: int) -> None:
+    held = memory_bytes()
+    if needed * _HALF_OF_MACHINE > held:
+        raise MemoryRefused(
+            f"answer: {pairs:,} pairs need about {needed / 2**30:.1f} GiB, more than half of this machine's "
+            f"{held / 2**30:.1f} GiB; iterate batches(), ask for output='ranges', a window, or a smaller budget"
+        )

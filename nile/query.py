@@ -1,0 +1,145 @@
+"""A join as a Python object: frozen, cheap, nothing read until it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from nile.answer import Answer
+from nile.durations import format_duration, parse_duration
+from nile.joining import Joinable
+from nile.operators.plan import JoinPlan, default_spec
+from preferences.budget import Budget
+from preferences.clock import Pace
+from preferences.fade import Fade
+from summaries.costs import cost_table
+from summaries.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nile.engine import Database
+
+__all__ = ["JoinQuery"]
+
+_SUMMARY_OPTIONS = (
+    "granularity", "rate", "depth", "structure", "buckets", "rows", "columns", "confidence", "threshold",
+    "max_length", "max_zones",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JoinQuery:
+    """Two registered streams, joined on equal keys inside a window.
+
+    Made by `Database.join`; each method returns a changed copy.  Without a preference the answer is exact.
+    """
+
+    database: Database = field(repr=False)
+    left: str
+    right: str
+    on: tuple[str, str]
+    window: int | None = None
+    preference: str | None = None
+    fade: float = 1.0
+    guide: str = "countsketch"
+    method: str = "nile"
+    output: str = "pairs"
+    outlier_cap: int = 4
+    costs: str = "engine"
+    seed: int = 0
+    forgetting: bool = False
+    summary: tuple[tuple[str, Any], ...] = ()
+
+    def within(self, window: str | float | timedelta | None) -> JoinQuery:
+        """WINDOW: tuples at most this far apart in time, ends included ("1 hour", seconds); None: no limit."""
+        return replace(self, window=None if window is None else parse_duration(window, where="window"))
+
+    def prefer(self, preference: str, *, fade: float = 1.0, outlier_cap: int = 4) -> JoinQuery:
+        """WITH PREFERENCE desc | weighted | asc, FADE FACTOR fade; outlier_cap: the most tuples of a rare key."""
+        return replace(self, preference=preference, fade=Fade(fade).factor, outlier_cap=outlier_cap)
+
+    def guided_by(self, guide: str) -> JoinQuery:
+        """`countsketch`: the grid of count sketches; `directory`: exact counts per key."""
+        return replace(self, guide=guide)
+
+    def returning(self, output: str) -> JoinQuery:
+        """`pairs`, or `ranges`: one record for all the pairs of a tuple in one region, expanded when asked."""
+        return replace(self, output=output)
+
+    def using(self, **options: Any) -> JoinQuery:
+        """method, costs ("engine" or "memory"), seed, forgetting, or a SummarySpec field such as granularity="15 min".
+
+        Raises ConfigError for anything else.
+        """
+        changed: dict[str, Any] = {}
+        summary: dict[str, Any] = dict(self.summary)
+        for name, value in options.items():
+            if name in ("method", "costs", "seed", "forgetting"):
+                changed[name] = value
+            elif name in _SUMMARY_OPTIONS:
+                durations = name in ("granularity", "max_length")
+                summary[name] = parse_duration(value, where=name) if durations else value
+            else:
+                known = ", ".join(("method", "costs", "seed", "forgetting", *_SUMMARY_OPTIONS))
+                raise ConfigError(f"query option: needed one of {known}; got {name!r}; check the spelling")
+        return replace(self, **changed, summary=tuple(summary.items()))
+
+    def run(self, budget: Budget | float | None = None) -> Answer:
+        """Read the streams and prepare the answer; rows are found as they are asked for.
+
+        budget: a Budget or a fraction; None, or a query without a preference: the whole answer.
+        Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError.
+        """
+        plan = self.plan(budget)
+        joined = Joinable(
+            self.database.load(self.left, self.on[0]), self.database.load(self.right, self.on[1]), self.window
+        )
+        return Answer(joined, plan, key=self.on[0])
+
+    def plan(self, budget: Budget | float | None = None) -> JoinPlan:
+        """The checked plan that `run` would follow."""
+        if budget is None:
+            budget = Budget(1.0)
+        elif not isinstance(budget, Budget):
+            budget = Budget(budget)
+        if self.preference is None:
+            budget = Budget(max(1.0, budget.fraction))
+        spec: Mapping[str, Any] = dict(self.summary)
+        return JoinPlan(
+            window=self.window,
+            budget=budget,
+            method=self.method,
+            preference=self.preference or "desc",
+            guide=self.guide,
+            fade=Fade(self.fade),
+            output=self.output,
+            costs=cost_table(self.costs),
+            pace=Pace(),
+            outlier_cap=self.outlier_cap,
+            spec=default_spec(self.window, forgetting=self.forgetting, seed=self.seed, **spec),
+            seed=self.seed,
+        )
+
+    def explain(self, budget: Budget | float | None = None) -> str:
+        """The plan in words, without running it."""
+        plan = self.plan(budget)
+        window = "the whole stream" if self.window is None else format_duration(self.window)
+        how = (
+            "exactly: every tuple probes"
+            if plan.is_exact
+            else f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
+        )
+        spec = plan.spec
+        lines = [
+            f"join {self.left}.{self.on[0]} = {self.right}.{self.on[1]} within {window}",
+            f"  {how}; budget {plan.budget.fraction:g} of the exact cost ({plan.costs.name} table); "
+            f"output {plan.output}",
+        ]
+        if not plan.is_exact and plan.guide == "countsketch":
+            lines.append(
+                f"  summary {spec.structure}: {spec.depth} granularities from {format_duration(spec.granularity)}, "
+                f"rate {spec.rate}, {spec.value_buckets} value buckets, sketch {spec.rows} x {spec.width}, "
+                f"zones by {spec.confidence}"
+            )
+        return "\n".join(lines)
