@@ -33,7 +33,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--data", type=click.Path(path_type=Path), help="Your own Parquet or CSV file (default: synthetic).")
-@click.option("--left", metavar="SQL", help="Which rows are the left stream, e.g. \"vstore = 0\".")
+@click.option("--left", metavar="SQL", help='Which rows are the left stream, e.g. "vstore = 0".')
 @click.option("--right", metavar="SQL", help="Which rows are the right stream.")
 @click.option("--key", metavar="COLUMN", help="The column to join on (default: item_id).")
 @click.option("--time", metavar="COLUMN", help="The event time (default: ts).")

@@ -41,7 +41,12 @@ def demo_config(options: Mapping[str, Any]) -> RunConfig:
         }
         for side, default in (("left", "vstore = 0"), ("right", "vstore = 1"))
     }
-    table = {**sides, "window": options.get("window") or "1 hour", "budgets": _BUDGETS, "seeds": [options.get("seed") or 0]}
+    table = {
+        **sides,
+        "window": options.get("window") or "1 hour",
+        "budgets": _BUDGETS,
+        "seeds": [options.get("seed") or 0],
+    }
     return build_config(table, where="nile demo")
 
 
@@ -59,7 +64,9 @@ def run_and_tell(config: RunConfig, out: Path, *, command: list[str], text: str 
     window = "the whole stream" if config.window is None else format_duration(config.window)
     tuples = report["runs"][0]["tuples_in"]
     console.print(f"{tuples:,} tuples of two streams, joined within {window}: {exact:,} exact pairs (Spark).")
-    pacing = "each arrival grants a share of its own exact cost" if config.replay == "none" else f"{config.replay} replay"
+    pacing = (
+        "each arrival grants a share of its own exact cost" if config.replay == "none" else f"{config.replay} replay"
+    )
     console.print(f"Budgets are shares of the exact join's cost; pacing: {pacing}; opponent: hash-drop.\n")
     print_report(report, console)
     total = sum(timings.values())

@@ -79,12 +79,8 @@ class Workshop:
                 stream: StreamConfig = getattr(self.config, side)
                 source = self._source(stream)
                 where = parse_condition(stream.where, where=f"[{side}] where") if stream.where else None
-                spec = spark_prepare.PrepareSpec(
-                    name=side, path=source, time=stream.time, key=stream.key, where=where
-                )
-                prepared = spark_prepare.prepare(
-                    self._spark, spec, self.folder / side, on_progress=self.progress.say
-                )
+                spec = spark_prepare.PrepareSpec(name=side, path=source, time=stream.time, key=stream.key, where=where)
+                prepared = spark_prepare.prepare(self._spark, spec, self.folder / side, on_progress=self.progress.say)
                 loaded.append(self._load(side, prepared))
                 self.progress.step(f"{side}: {prepared.rows:,} tuples")
             self._streams = (loaded[0], loaded[1])

@@ -9,6 +9,7 @@ import numpy as np
 from summaries.kernels import U8, kernel
 
 Array = np.ndarray[Any, Any]
+Word = Any  # an unsigned 64-bit integer, which wraps: numpy's to Python, a machine word to the compiler
 
 _M1 = U8(0xBF58476D1CE4E5B9)
 _M2 = U8(0x94D049BB133111EB)
@@ -19,36 +20,36 @@ _F2 = U8(0xC4CEB9FE1A85EC53)
 
 
 @kernel
-def mix(value: int, seed: int) -> int:
+def mix(value: Word, seed: Word) -> Word:
     """The splitmix64 finaliser of `value + seed` (mod 2**64): a bijection for each seed."""
     z = U8(value) + U8(seed)
     z = (z ^ (z >> U8(30))) * _M1
     z = (z ^ (z >> U8(27))) * _M2
-    return z ^ (z >> U8(31))  # type: ignore[no-any-return]
+    return z ^ (z >> U8(31))
 
 
 @kernel
-def mix_all(values: Array, seed: int, out: Array) -> None:
+def mix_all(values: Array, seed: Word, out: Array) -> None:
     """out[i] = mix(values[i], seed).  values: int64 or uint64 [n]; out: uint64 [n]."""
     for i in range(values.shape[0]):
         out[i] = mix(values[i], seed)
 
 
 @kernel
-def _word(data: Array, at: int) -> int:
+def _word(data: Array, at: int) -> Word:
     word = U8(0)
     for j in range(8):
         word |= U8(data[at + j]) << U8(8 * j)
-    return word  # type: ignore[no-any-return]
+    return word
 
 
 @kernel
-def _rotate(x: int, by: int) -> int:
-    return (x << U8(by)) | (x >> U8(64 - by))  # type: ignore[no-any-return, operator]
+def _rotate(x: Word, by: int) -> Word:
+    return (x << U8(by)) | (x >> U8(64 - by))
 
 
 @kernel
-def _final(k: int) -> int:
+def _final(k: Word) -> Word:
     k ^= k >> U8(33)
     k *= _F1
     k ^= k >> U8(33)
@@ -57,7 +58,7 @@ def _final(k: int) -> int:
 
 
 @kernel
-def murmur(data: Array, begin: int, end: int, seed: int) -> int:
+def murmur(data: Array, begin: int, end: int, seed: Word) -> Word:
     """The low 64 bits of MurmurHash3 x64-128 of data[begin:end] (uint8): what mmh3 gives."""
     h1 = U8(seed)
     h2 = U8(seed)
@@ -88,11 +89,11 @@ def murmur(data: Array, begin: int, end: int, seed: int) -> int:
     h2 += h1
     h1 = _final(h1)
     h2 = _final(h2)
-    return h1 + h2  # type: ignore[no-any-return]
+    return h1 + h2
 
 
 @kernel
-def murmur_all(data: Array, offsets: Array, seed: int, out: Array) -> None:
+def murmur_all(data: Array, offsets: Array, seed: Word, out: Array) -> None:
     """out[i] = murmur(data[offsets[i]:offsets[i + 1]]).  data: uint8; offsets: int64 [n + 1]; out: uint64 [n]."""
     for i in range(offsets.shape[0] - 1):
         out[i] = murmur(data, offsets[i], offsets[i + 1], seed)

@@ -52,7 +52,7 @@ try:
 except OSError:
     _STORED = False
 if _STORED:
-    numba.config.CACHE_DIR = str(_CACHE)  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(_CACHE)
 
 
 def cold_start() -> bool:

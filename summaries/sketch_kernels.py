@@ -55,9 +55,7 @@ def median(values: Array, n: int) -> float:
 
 
 @kernel
-def estimate(
-    counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array, upper: Array
-) -> None:
+def estimate(counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array, upper: Array) -> None:
     """out[i]: median over rows of sign * (plus - minus); upper[i]: least own-sign half.  float64, int64 [n]."""
     rows = counters.shape[0]
     by = U8(shift)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common_kernels import since_of
 from nile.operators.state import (
     ACTIVE,
     ADMITTED,
@@ -36,7 +37,6 @@ from nile.operators.state import (
     WEIGHTED,
     State,
 )
-from nile.operators.common_kernels import since_of
 from summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +86,7 @@ def adjust_door(st: State, waiting_entries: int, now: int) -> None:
     door = real[DOOR]
     if target < 0.95 * door:
         real[DOOR] = target
-    elif target == 1.0 and door < 1.0 or target > 1.25 * door and w[DOOR_SINCE] < since_of(now, st.window[0]):
+    elif (target == 1.0 and door < 1.0) or (target > 1.25 * door and w[DOOR_SINCE] < since_of(now, st.window[0])):
         real[DOOR_BEFORE] = effective_door(st, now)
         w[DOOR_SINCE] = now
         real[DOOR] = target

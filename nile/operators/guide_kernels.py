@@ -69,13 +69,13 @@ def _queue_region(
     q.real[at, queue.WEIGHT] = weight
     pay_insert(st, st.prices[P_PUSH])
     st.whole[PLACED] += 1
-    return at  # type: ignore[no-any-return]
+    return at
 
 
 @part
 def _shortest(s: Side) -> float:
     """Zone lengths below a thousandth of T1 count as that, in seconds: simultaneous tuples are no infinite density."""
-    return max(1e-3, 1e-3 * _SECOND * np.float64(s.gran[0, SPAN]))  # type: ignore[no-any-return]
+    return max(1e-3, 1e-3 * _SECOND * np.float64(s.gran[0, SPAN]))
 
 
 @part
@@ -149,7 +149,9 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
 
 
 @part
-def sampled_region(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, level: float, st: State, q: Queue) -> None:
+def sampled_region(
+    own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, level: float, st: State, q: Queue
+) -> None:
     """weighted: systematic sampling.  S += p * n; each integer S passes is one output of weight 1 / p.
 
     Kept as the gap, in matches, to the next output.  Keys let in less than a window ago wait (their lists
@@ -197,7 +199,9 @@ def sampled_region(own: Side, other: Side, side: int, ordinal: int, code: int, t
 
 
 @part
-def rare_region(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, level: float, st: State, q: Queue) -> None:
+def rare_region(
+    own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, level: float, st: State, q: Queue
+) -> None:
     """asc: queue the matches of a key that is rare in both streams, the rarest first; no other key's."""
     window = st.window[0]
     pay_hit(st, st.prices[P_LOOKUP])

@@ -170,9 +170,7 @@ class PromisingJoin:
         if self._queue is None:
             self._queue = new_queue()
         return int(
-            promise_kernels.promise(
-                left.side, right.side, order, self._grant, end, LIMIT, state, self._queue, out
-            )
+            promise_kernels.promise(left.side, right.side, order, self._grant, end, LIMIT, state, self._queue, out)
         )
 
     def _mend(self, why: int) -> None:

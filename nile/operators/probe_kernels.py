@@ -87,8 +87,10 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, st: Sta
     w = st.whole
     while True:
         if w[ACTIVE]:
-            room = emit_entry(left, right, st, out, _NO_FLOOR) if w[ENTRY_SIDE] == 0 else emit_entry(
-                right, left, st, out, _NO_FLOOR
+            room = (
+                emit_entry(left, right, st, out, _NO_FLOOR)
+                if w[ENTRY_SIDE] == 0
+                else emit_entry(right, left, st, out, _NO_FLOOR)
             )
             if not room:
                 return OUTPUT_FULL
@@ -114,8 +116,8 @@ def hash_drop(left: Side, right: Side, order: Array, grant: Array, end: int, st:
     entrance = st.prices[P_INSERT] + st.prices[P_LOOKUP]
     while True:
         if w[ACTIVE]:
-            room = emit_entry(left, right, st, out, 0.0) if w[ENTRY_SIDE] == 0 else emit_entry(
-                right, left, st, out, 0.0
+            room = (
+                emit_entry(left, right, st, out, 0.0) if w[ENTRY_SIDE] == 0 else emit_entry(right, left, st, out, 0.0)
             )
             if not room:
                 return OUTPUT_FULL

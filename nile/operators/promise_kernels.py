@@ -135,7 +135,7 @@ def _kept_share(other: Side, ts: int, st: State) -> float:
     window = np.float64(st.window[0])
     if first == 0 or other.ts[at] <= since_of(ts, st.window[0]):
         return 1.0
-    return max(0.0, np.float64(ts - other.ts[at])) / max(1.0, window)  # type: ignore[no-any-return]
+    return max(0.0, np.float64(ts - other.ts[at])) / max(1.0, window)
 
 
 @part
@@ -290,7 +290,9 @@ def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
             if w[ACTIVE] == 0:
                 continue
         written = w[OUTPUTS]
-        room = emit_entry(left, right, st, out, floor) if w[ENTRY_SIDE] == 0 else emit_entry(right, left, st, out, floor)
+        room = (
+            emit_entry(left, right, st, out, floor) if w[ENTRY_SIDE] == 0 else emit_entry(right, left, st, out, floor)
+        )
         real[BACKLOG] = max(0.0, real[BACKLOG] - (w[OUTPUTS] - written))
         if not room:
             return False
