@@ -1,0 +1,27 @@
+"""Shared by all tests: derandomised properties in CI, the retail data where it is, one Spark session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["spark_fixtures"]
+
+RETAIL = Path(__file__).parents[2] / "shared" / "data" / "retail_uci.parquet"
+
+# Kernels compile inside a first example, and shared machines pause: no deadlines.
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=_QUIET, print_blob=True)
+settings.register_profile("local", deadline=None, suppress_health_check=_QUIET, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def retail() -> Path:
+    """The real retail data; the test is skipped where it is not beside the project."""
+    if not RETAIL.exists():
+        pytest.skip("the retail data is not beside the project; synthetic streams cover the same code")
+    return RETAIL
