@@ -40,7 +40,7 @@ def open_source(data: Any, *, name: str) -> Source:
         return _open_path(data, name)
     if isinstance(data, Mapping) or _has_columns(data):
         return ArrowSource(data, name=name)
-    if isinstance(data, Source) and not isinstance(data, type):
+    if hasattr(data, "batches") and isinstance(data, Source) and not isinstance(data, type):
         return data
     if isinstance(data, Iterable) and not isinstance(data, (bytes, bytearray, memoryview)):
         return IterableSource(data, name=name)
