@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-from nile.answer import Answer
-from nile.engine import Database, connect
-from nile.query import JoinQuery
-from nile.streams.accounting import Accounting
-from preferences.budget import Budget
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from summaries.errors import (
     BudgetError,
     ConfigError,
@@ -29,7 +27,14 @@ from summaries.errors import (
     UnknownColumn,
     UnknownStream,
 )
-from summaries.estimate import Estimate
+
+if TYPE_CHECKING:
+    from nile.answer import Answer
+    from nile.engine import Database, connect
+    from nile.query import JoinQuery
+    from nile.streams.accounting import Accounting
+    from preferences.budget import Budget
+    from summaries.estimate import Estimate
 
 __version__ = "0.1.0"
 
@@ -59,3 +64,27 @@ __all__ = [
     "__version__",
     "connect",
 ]
+
+# Loaded on first use: numpy alone takes longer to import than a command line may take to answer.
+_HOMES = {
+    "Accounting": "nile.streams.accounting",
+    "Answer": "nile.answer",
+    "Budget": "preferences.budget",
+    "Database": "nile.engine",
+    "Estimate": "summaries.estimate",
+    "JoinQuery": "nile.query",
+    "connect": "nile.engine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'nile' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
