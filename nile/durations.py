@@ -41,10 +41,7 @@ _SPELLINGS: dict[str, str] = {
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _PART = re.compile(rf"({_NUMBER})\s*([a-zµμ]+)\s*,?\s*(?:and\s+)?")
 _PLAIN = re.compile(_NUMBER)
-_NEEDED = (
-    "a duration above 0 and up to 73 years: a number of seconds, "
-    "or text like '6 hours', '100 ms', '1 h 30 min'"
-)
+_NEEDED = "a duration above 0 and up to 73 years: a number of seconds, or text like '6 hours', '100 ms', '1 h 30 min'"
 
 
 def parse_duration(value: str | int | float | timedelta, *, where: str) -> int:

@@ -28,7 +28,7 @@ from nile.sql.tree import (
     Node,
     Not,
 )
-from nile.streams.source import check_columns
+from nile.streams.raw import check_columns
 from summaries.errors import ExpressionError
 from summaries.lazy import lazy
 
