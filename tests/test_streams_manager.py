@@ -325,6 +325,15 @@ def test_keys_of_many_types_pass_untouched(keys: pa.Array) -> None:
     assert len(tuples(late)) == 1
 
 
+def test_a_dictionary_larger_than_a_batch_is_left_out_and_mixes_with_smaller_ones() -> None:
+    large = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int32()), pa.array(list("abcdefgh")))
+    small = pa.array(["x", "f"]).dictionary_encode()
+    pieces = [{"ts": [1, 2], "key": large}, {"ts": [2, 3], "key": small}, {"ts": [0, 4], "key": large}]
+    for rows in (1, 3, 4, 100):
+        found = [key for _, key in tuples(manager(pieces, lateness=5 * SECOND), rows)]
+        assert found == ["a", "a", "f", "x", "f", "f"]
+
+
 def test_a_broken_row_with_bytes_or_lists_can_still_be_shown() -> None:
     data = pa.table({"ts": pa.array([None], pa.int64()), "key": [b"\xff"], "l": [[1, 2]]})
     stream = manager(data, where="l IS NOT NULL")

@@ -35,7 +35,15 @@ def test_the_asked_columns_come_in_the_asked_order_and_in_small_batches(tmp_path
     assert all(len(raw.batch) <= 2 for raw in batches)
 
 
-def test_text_comes_dictionary_encoded(tmp_path: Path) -> None:
+def test_text_of_many_values_comes_as_it_is(tmp_path: Path) -> None:
+    table = pa.table({"key": [f"user-{number:06d}" for number in range(30_000)], "few": ["a"] * 30_000})
+    pq.write_table(table, tmp_path / "t.parquet")
+    schema = ParquetSource(tmp_path / "t.parquet").schema
+    assert schema.field("key").type == pa.string()
+    assert pa.types.is_dictionary(schema.field("few").type)
+
+
+def test_text_of_few_values_comes_dictionary_encoded(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "t.parquet")
     source = ParquetSource(tmp_path / "t.parquet")
     assert source.schema.field("key").type == pa.dictionary(pa.int32(), pa.string())

@@ -19,7 +19,7 @@ from nile.durations import MAX_DURATION
 from nile.sql.expressions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.cells import misfit_reason
-from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
+from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.raw import RawBatch, check_columns
 from nile.streams.rowlog import RowLog
 from nile.streams.source import open_source
@@ -107,7 +107,7 @@ class StreamManager:
             order = RepairedOrder(self.spec.lateness, rows)
         waiting: list[Run] = []
         for raw in self.source.batches(self._columns, rows):
-            due, late = order.push(self._admit(raw))
+            due, late = order.push(self._admit(raw, rows))
             if late is not None:
                 self._set_late(late)
             if due is not None:
@@ -152,7 +152,7 @@ class StreamManager:
         ts = run.ts if run.ts.flags.writeable else run.ts.copy()
         return TupleBatch(ordinal, ts, run.key)
 
-    def _admit(self, raw: RawBatch) -> Run:
+    def _admit(self, raw: RawBatch, largest_dictionary: int) -> Run:
         """The rows that are tuples; sets the broken ones aside."""
         spec = self.spec
         if raw.malformed:
@@ -175,6 +175,8 @@ class StreamManager:
         if position is not None:
             chosen = pa.array(selected)
             time, key, rows = time.filter(chosen), key.filter(chosen), rows[position]
+        if pa.types.is_dictionary(key.type) and len(key.dictionary) > largest_dictionary:
+            key = plain(key)  # to merge or hash a large dictionary with every batch costs more than it saves
         times = event_times(time)
         ts, reason = times.ns, times.reason
         misfits = [name for name in (spec.time, spec.key) if name in raw.misfits]

@@ -47,11 +47,19 @@ def joined(runs: list[Run]) -> Run:
     """The runs as one."""
     if len(runs) == 1:
         return runs[0]
+    keys = [run.key for run in runs]
+    if len({key.type for key in keys}) > 1:  # one run of the stream was worth encoding, another was not
+        keys = [plain(key) for key in keys]
     return Run(
         np.concatenate([run.ts for run in runs]),
-        pa.concat_arrays([run.key for run in runs]),
+        pa.concat_arrays(keys),
         np.concatenate([run.row for run in runs]),
     )
+
+
+def plain(key: pa.Array) -> pa.Array:
+    """Keys without dictionary encoding."""
+    return key.dictionary_decode() if pa.types.is_dictionary(key.type) else key
 
 
 class Order(Protocol):

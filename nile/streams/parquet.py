@@ -26,14 +26,15 @@ else:
     pa = lazy("pyarrow")
     pq = lazy("pyarrow.parquet")
 
+_SMALL_DICTIONARY = 64 << 10  # bytes on disk: a few thousand values
 _PREPARED = ["key", "ordinal", "ts"]
 
 
 class ParquetSource:
     """A Parquet file, or a directory that Spark wrote, as a source. Replayable.
 
-    Text columns come dictionary-encoded, so that a value is hashed once a batch however often it repeats.
-    Reads about 25 million rows of two integer columns a second and core.
+    Text columns of few distinct values come dictionary-encoded, so that a value is hashed once a batch
+    however often it repeats. Reads about 50 million rows of two columns a second on two cores.
     """
 
     def __init__(self, path: str | Path, *, name: str | None = None) -> None:
@@ -41,11 +42,13 @@ class ParquetSource:
         self.name = name or str(path)
         found = existing_path(path, "Parquet file")
         self._files = _parts(found) if found.is_dir() else [existing_file(path, "Parquet file")]
+        self._metadata: list[Any] = []
         schemas, total = [], 0
         prepared = found.is_dir()
         for file in self._files:
             with _reading(file), _open(file, ()) as reader:
                 schemas.append(reader.schema_arrow.remove_metadata())
+                self._metadata.append(reader.metadata)
                 if prepared and sorted(schemas[-1].names) == _PREPARED:
                     total = _check_ordinals(file, reader.metadata, total)
                 else:
@@ -55,18 +58,29 @@ class ParquetSource:
                     f"{file}: its columns differ from those of {self._files[0].name} beside it; "
                     "write the directory anew, with one set of columns"
                 )
-        types = pa.types
-        self._encoded = [
-            column.name
-            for column in schemas[0]
-            if types.is_string(column.type) or types.is_binary(column.type) or types.is_large_string(column.type)
-        ]
+        self._encoded = [column.name for column in schemas[0] if self._is_encoded(column)]
         self.prepared = prepared
         with _reading(self._files[0]), _open(self._files[0], self._encoded) as reader:
             schema = reader.schema_arrow.remove_metadata()
         if prepared:
             schema = schema.set(schema.get_field_index("ts"), pa.field("ts", pa.timestamp("ns")))
         self.schema = schema
+
+    def _is_encoded(self, column: pa.Field) -> bool:
+        """Whether a text column is stored with small dictionaries in all row groups of all files.
+
+        Reading gives every batch the whole dictionary of its row group, so a large one costs more than it saves.
+        """
+        types = pa.types
+        if not (types.is_string(column.type) or types.is_binary(column.type) or types.is_large_string(column.type)):
+            return False
+        for metadata in self._metadata:
+            for group in range(metadata.num_row_groups):
+                chunk = _chunk(metadata.row_group(group), column.name)
+                size = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
+                if not (chunk.has_dictionary_page and 0 < size <= _SMALL_DICTIONARY):
+                    return False
+        return True
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError if a file is broken inside."""
@@ -104,12 +118,20 @@ def _open(file: Path, encoded: Sequence[str]) -> Any:
     return pq.ParquetFile(file, read_dictionary=list(encoded) or None, pre_buffer=False)
 
 
+def _chunk(row_group: Any, column: str) -> Any:
+    """The metadata of one top-level column in a row group."""
+    return next(
+        chunk
+        for chunk in (row_group.column(at) for at in range(row_group.num_columns))
+        if chunk.path_in_schema == column
+    )
+
+
 def _check_ordinals(file: Path, metadata: Any, start: int) -> int:
     """Compares the ordinals' statistics with the number of rows read so far: a lost part shows here."""
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group)
-        positions = {rows.column(at).path_in_schema: at for at in range(rows.num_columns)}
-        statistics = rows.column(positions["ordinal"]).statistics
+        statistics = _chunk(rows, "ordinal").statistics
         if statistics is not None and statistics.has_min_max and statistics.min != start:
             raise SourceError(
                 f"{file}: needed tuple {start} next, found {statistics.min}; a part is missing or out of order, "
