@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -188,10 +188,10 @@ def rows(pick: Pick, count: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def oracle() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
 
 
 def as_duckdb(oracle: duckdb.DuckDBPyConnection, table: pa.Table, text: str) -> list[bool | None]:
