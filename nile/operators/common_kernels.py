@@ -22,6 +22,7 @@ from nile.operators.state import (
     GRANTED,
     OUTPUTS,
     P_EMIT,
+    PREFERENCE,
     RANGES,
     REGIONS,
     REPLAYED,
@@ -32,6 +33,7 @@ from nile.operators.state import (
     SPENT_INSERT,
     STOPPED_CODE,
     STOPPED_SIDE,
+    WEIGHTED,
     WRITTEN,
     Output,
     State,
@@ -141,7 +143,8 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     """Emit from the entry in progress while the credit stays at `floor` or above; False when the output is full.
 
     A sampled entry emits the match at floor(gap), then moves gap on by step; step 1 emits every match.
-    Under ranges the whole entry is one record.  Each output is charged by itself: sums of prices must not
+    A sampled pair stands for 1 / the lower of the two doors its tuples came through: both were open to its key
+    when the lower one was.  Under ranges the whole entry is one record.  Each output is charged by itself: sums of prices must not
     depend on where a full output interrupted.
     """
     w = st.whole
@@ -165,6 +168,10 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     spent_hit = real[SPENT_HIT]
     begin_of_list = other.lists[code, PLACE] - other.lists[code, GONE] + low
     ranges = st.setting[RANGES] != 0
+    sampled = st.setting[PREFERENCE] == WEIGHTED and st.left_door.shape[0] > 0 and not ranges
+    door = 1.0
+    if sampled:
+        door = st.left_door[ordinal] if side == 0 else st.right_door[ordinal]
     while gap < n:
         if credit - price < floor:
             more = False
@@ -183,6 +190,9 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
             out.first[at] = ordinal if side == 0 else match
             out.second[at] = match if side == 0 else ordinal
             gap += step
+            if sampled:
+                met = st.right_door[match] if side == 0 else st.left_door[match]
+                weight = real[ENTRY_WEIGHT] / min(door, met)
         out.weight[at] = weight
         credit -= price
         spent += price

@@ -42,7 +42,8 @@ from summaries.kernels import part
 Array = np.ndarray[Any, Any]
 _HORIZON = 512.0
 _WARM_UP = 64
-_MEMORY = 16  # looks that the mean grant reaches back
+_AHEAD = 64.0  # arrivals
+_MEMORY = 4  # looks that the mean grant reaches back
 
 
 @part
@@ -93,6 +94,17 @@ def adjust_door(st: State, waiting_entries: int, now: int) -> None:
 
 
 @part
+def cushion(st: State) -> float:
+    """Credit that outputs leave alone, so that the next tuples can be taken in.
+
+    Under weighted enough for a run of cheap arrivals, which grant little: a tuple that is refused for want of
+    credit is a bias that no weight can mend.
+    """
+    ahead = _AHEAD if st.setting[PREFERENCE] == WEIGHTED else 1.0
+    return ahead * st.real[ENTRANCE] + st.real[SLICE_COST]  # type: ignore[no-any-return]
+
+
+@part
 def sampling_rate(st: State) -> float:
     """p: which share of the matches found from now on can be paid for.
 
@@ -106,7 +118,7 @@ def sampling_rate(st: State) -> float:
     price = st.prices[P_EMIT]
     per_arrival = real[PER_ARRIVAL]
     entering = real[DOOR] * real[SPENT_TAKING] / w[ADMITTED]
-    spare = real[CREDIT] - 2.0 * (real[ENTRANCE] + real[SLICE_COST]) - price * real[BACKLOG]
+    spare = real[CREDIT] - 2.0 * cushion(st) - price * real[BACKLOG]
     free = _HORIZON * (per_arrival - entering) + spare
     wanted = _HORIZON * real[DOOR] * real[MATCHES] * price
     return min(1.0, max(1e-4, free / wanted))  # type: ignore[no-any-return]

@@ -104,6 +104,7 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     """
     since = since_of(ts, st.window[0])
     shortest = _shortest(other)
+    fades = st.fades
     if st.setting[GUIDE] == COUNTSKETCH:
         h = own.hash[held_at(own, ordinal)]
         for g in range(other.gran.shape[0]):
@@ -114,18 +115,17 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
             if st.setting[BLIND]:
                 value = 0.0
             root = other.gran[g, OFFSET]
+            begin = other.node[root, START]
+            end = other.node[root, END]
             length = _SECOND * np.float64(other.node[root, LAST] - max(since, other.node[root, FIRST]))
-            klass = log2_class(st.fades[g] * value / max(shortest, length))
-            _queue_region(
-                st, q, klass, side, ordinal, ts, other.node[root, START], other.node[root, END], UNRESOLVED, 1.0
-            )
+            klass = log2_class(fades[g] * value / max(shortest, length))
+            _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
         return
     pay_hit(st, st.prices[P_LOOKUP])
     low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
     if low == high:
         st.whole[PRUNED] += 1
         return
-    fades = st.fades
     if fades[fades.shape[0] - 1] == 1.0:
         length = _SECOND * np.float64(ts - other.ts[held_at(other, ordinal_at(other, code, low))])
         klass = log2_class((high - low) / max(shortest, length))
@@ -154,14 +154,17 @@ def sampled_region(
 ) -> None:
     """weighted: systematic sampling.  S += p * n; each integer S passes is one output of weight 1 / p.
 
-    Kept as the gap, in matches, to the next output.  Keys let in less than a window ago wait (their lists
-    are incomplete); the others stand for 1 / door keys each.
+    Kept as the gap, in matches, to the next output.  An output also stands for 1 / door keys: `emit_entry`
+    knows the door of each pair.  A range record has one weight for many pairs, so under ranges keys let in
+    less than a window ago wait, and the others share one door.
     """
     real = st.real
     since = since_of(ts, st.window[0])
-    door = effective_door(st, ts)
-    if level >= door:
-        return
+    door = 1.0
+    if st.setting[RANGES]:
+        door = effective_door(st, ts)
+        if level >= door:
+            return
     rate = sampling_rate(st)
     real[GAP] *= real[RATE] / rate
     real[RATE] = rate

@@ -115,7 +115,7 @@ class PromisingJoin:
         self.batch_rows = max(1, batch_rows)
         sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
-        self.state = _initial_state(plan, data.keys, self.stores[0], sketched)
+        self.state = _initial_state(plan, data, self.stores[0], sketched)
         self._grant = grants(data.costs, plan.budget.fraction, plan.pace, data.times())
         self._queue: Any = None
         self._out = st.Output(
@@ -295,7 +295,7 @@ class PromisingJoin:
         return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0
 
 
-def _initial_state(plan: JoinPlan, keys: int, store: TupleStore, sketched: bool) -> st.State:
+def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool) -> st.State:
     side = store.side
     prices = plan.costs.prices()
     whole = np.zeros(st.WHOLE_FIELDS, np.int64)
@@ -319,6 +319,12 @@ def _initial_state(plan: JoinPlan, keys: int, store: TupleStore, sketched: bool)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     real[st.GAP] = phase / real[st.RATE]
     real[st.ENTRANCE] = _entrance(plan, side, prices, sketched)
+    sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
+    if sampled and not plan.pace.is_replay:
+        # The first arrivals, whose windows are empty, grant least: let in the share of keys they can pay for.
+        least = plan.budget.fraction * (plan.costs.insert + plan.costs.lookup)
+        real[st.DOOR] = min(1.0, real[st.SHARE] * least / real[st.ENTRANCE])
+        real[st.DOOR_BEFORE] = real[st.DOOR]
     if sketched:
         passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
         real[st.SLICE_COST] = prices[st.P_ADD] * passes
@@ -330,7 +336,9 @@ def _initial_state(plan: JoinPlan, keys: int, store: TupleStore, sketched: bool)
         prices=prices,
         fades=plan.fade.powers(plan.spec.depth),
         window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
-        shed_at=np.full(max(1, keys), -st.FOREVER, np.int64),
+        left_door=np.ones(data.left_ts.shape[0] if sampled else 0),
+        right_door=np.ones(data.right_ts.shape[0] if sampled else 0),
+        shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
     )
 
 

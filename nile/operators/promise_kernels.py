@@ -26,7 +26,7 @@ from nile.operators.common_kernels import (
     take_arrival,
     unit,
 )
-from nile.operators.control_kernels import adjust_door
+from nile.operators.control_kernels import adjust_door, cushion
 from nile.operators.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from nile.operators.state import (
     ACTIVE,
@@ -86,6 +86,7 @@ from nile.operators.state import (
     TURN_WANTED,
     UNRESOLVED,
     WAITING,
+    WEIGHTED,
     Output,
     State,
 )
@@ -169,6 +170,9 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
         return _NO_ARENA
     before = real[SPENT]
     w[ADMITTED] += 1
+    if st.setting[PREFERENCE] == WEIGHTED:
+        doors = st.left_door if side == 0 else st.right_door
+        doors[ordinal] = real[DOOR]
     if own.spec[FORGETTING]:
         real[COVERED] += _kept_share(other, ts, st)
     if st.setting[GUIDE] == COUNTSKETCH:
@@ -258,7 +262,7 @@ def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
     w = st.whole
     real = st.real
     prices = st.prices
-    floor = real[ENTRANCE] + real[SLICE_COST]
+    floor = cushion(st)
     if (w[TURN_WANTED] or w[TURN_WANTED + 1]) and not _is_sparse(st):
         floor += real[TURN_COST]
     while True:

@@ -56,6 +56,8 @@ class State(NamedTuple):
     fades: Array  # float64 [granularities]
     window: Array  # int64 [1]: ns
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
+    left_door: Array  # float64 [left tuples]: the door when each came in (weighted), else length 0
+    right_door: Array  # float64 [right tuples]
 
 
 class Output(NamedTuple):
