@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_fixtures import spark  # noqa: F401
 
 from nile.spark.exact import exact_join
+from nile.spark.prepare import PrepareSpec, prepare
+from nile.sql.expressions import parse_condition
 from summaries.errors import ConfigError, KeyTypeError, SourceError, SourceMissing
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ def write(path: Path, tuples: Sequence[Tuple], kind: pa.DataType, parts: int = 1
     size = -(-max(1, len(tuples)) // parts)
     for part in range(parts):
         pq.write_table(table.slice(part * size, size), path / f"part-{part:05}.parquet")
+    (path / "_SUCCESS").touch()
     return path
 
 
@@ -121,12 +124,13 @@ FLOATS = [None, math.nan, -0.0, 0.0, math.inf, -math.inf, *(x / 4 for x in range
         (pa.string(), pa.string(), TEXTS, 40),
         (pa.float64(), pa.float32(), FLOATS, 7),
         (pa.float64(), pa.float64(), FLOATS, 10_000),
+        (pa.decimal128(6, 1), pa.decimal128(20, 1), [None, Decimal("0.5"), Decimal("-7.0")], 9),
         (pa.binary(), pa.binary(), [None, b"", b"\x00", b"\x7f", b"\x80\xff"], 15),
     ],
-    ids=["int, no window", "int", "text, 1 ns", "text", "float", "float, the whole run", "bytes"],
+    ids=["int, no window", "int", "text, 1 ns", "text", "float", "float, the whole run", "decimal", "bytes"],
 )
 def test_every_column_of_the_answer_equals_the_oracle(
-    spark: SparkSession,  # noqa: F811
+    spark: SparkSession,
     tmp_path: Path,
     left_type: pa.DataType,
     right_type: pa.DataType,
@@ -149,7 +153,7 @@ def test_every_column_of_the_answer_equals_the_oracle(
 
 @pytest.mark.parametrize("window", [5, 2**61 - 2, 2**62 + 5], ids=str)
 def test_times_at_the_ends_of_the_range_and_pairs_at_the_edge_of_the_window_are_right(
-    spark: SparkSession,  # noqa: F811
+    spark: SparkSession,
     tmp_path: Path,
     window: int,
 ) -> None:
@@ -158,16 +162,23 @@ def test_times_at_the_ends_of_the_range_and_pairs_at_the_edge_of_the_window_are_
     left = sorted((ts, key) for ts in ends for key in (1, 2))
     right = sorted((ts, key) for ts in ends for key in (2, 3))
     paths = [write(tmp_path / name, tuples, pa.int64()) for name, tuples in (("l", left), ("r", right))]
-    assert read(exact_join(spark, *paths, window, tmp_path / "answer").path) == oracle(left, right, window)
+    assert read(exact_join(spark, paths[0], paths[1], window, tmp_path / "answer").path) == oracle(left, right, window)
 
 
-def test_a_stream_may_be_joined_with_itself(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_a_stream_may_be_joined_with_itself(spark: SparkSession, tmp_path: Path) -> None:
     tuples = stream(5, 120, ["a", "b", None])
     path = write(tmp_path / "both", tuples, pa.string())
     assert read(exact_join(spark, path, path, 20, tmp_path / "answer").path) == oracle(tuples, tuples, 20)
 
 
-def test_an_empty_side_gives_an_empty_answer(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_directories_may_have_names_that_spark_takes_for_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    tuples = stream(9, 30, [1, 2])
+    path = write(tmp_path / "a[b]{c}*" / ".s: \\q,1", tuples, pa.int64())
+    answer = exact_join(spark, path, path, 20, path.parent / "_answer [1]")
+    assert read(answer.path) == oracle(tuples, tuples, 20)
+
+
+def test_an_empty_side_gives_an_empty_answer(spark: SparkSession, tmp_path: Path) -> None:
     full = write(tmp_path / "full", stream(6, 10, [1, 2]), pa.int64())
     empty = write(tmp_path / "empty", [], pa.int64())
     for left, right, window in ((full, empty, 5), (empty, empty, None)):
@@ -179,7 +190,7 @@ def test_an_empty_side_gives_an_empty_answer(spark: SparkSession, tmp_path: Path
 # --- outside judges ---------------------------------------------------------------------------------------
 
 
-def test_duckdb_finds_the_same_pairs_and_counts(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_duckdb_finds_the_same_pairs_and_counts(spark: SparkSession, tmp_path: Path) -> None:
     keys = [None, *(f"item {number}" for number in range(400))]
     left = write(tmp_path / "left", stream(7, 6_000, keys, 100_000), pa.string(), parts=2)
     right = write(tmp_path / "right", stream(8, 5_000, keys, 100_000), pa.string())
@@ -207,6 +218,29 @@ def test_duckdb_finds_the_same_pairs_and_counts(spark: SparkSession, tmp_path: P
     assert len(found) > 1_000
 
 
+def counted_by_duckdb(retail: Path, left: str, right: str, window: int) -> int:
+    query = (
+        f"SELECT count(*) FROM '{retail}' l JOIN '{retail}' r ON l.item_id = r.item_id "
+        f"AND abs(epoch_us(l.ts) - epoch_us(r.ts)) <= {window // 1_000} WHERE l.{left} AND r.{right}"
+    )
+    return int(duckdb.connect().execute(query).fetchall()[0][0])
+
+
+def test_retail_has_the_known_numbers_of_pairs(spark: SparkSession, tmp_path: Path, retail: Path) -> None:
+    second = 1_000_000_000
+    for left, right, windows in (
+        ("vstore = 0", "vstore = 1", {600: 654, 3_600: 2_834, 21_600: 11_309}),
+        ("store_id = 0", "store_id <> 0", {3_600: 17_524}),
+    ):
+        for name, where in (("left", left), ("right", right)):
+            condition = parse_condition(where, where=f"where of {name}")
+            prepare(spark, PrepareSpec(name, retail, "ts", "item_id", condition), tmp_path / name)
+        for seconds, known in windows.items():
+            answer = exact_join(spark, tmp_path / "left", tmp_path / "right", seconds * second, tmp_path / "answer")
+            assert answer.pairs == known
+        assert counted_by_duckdb(retail, left, right, 3_600 * second) == windows[3_600]
+
+
 # --- what cannot be joined --------------------------------------------------------------------------------
 
 
@@ -216,23 +250,23 @@ def test_duckdb_finds_the_same_pairs_and_counts(spark: SparkSession, tmp_path: P
     ids=str,
 )
 def test_keys_of_different_types_are_refused(
-    spark: SparkSession,  # noqa: F811
+    spark: SparkSession,
     tmp_path: Path,
     left: pa.DataType,
     right: pa.DataType,
 ) -> None:
     paths = [write(tmp_path / name, [(0, None)], kind) for name, kind in (("l", left), ("r", right))]
     with pytest.raises(KeyTypeError, match="never compare equal"):
-        exact_join(spark, *paths, 5, tmp_path / "answer")
+        exact_join(spark, paths[0], paths[1], 5, tmp_path / "answer")
 
 
-def test_ages_beyond_64_bits_are_refused(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_ages_beyond_64_bits_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "wide", [(-FAR, 1), (FAR, 1)], pa.int64())
     with pytest.raises(SourceError, match="span 437 years"):
         exact_join(spark, path, path, None, tmp_path / "answer")
 
 
-def test_a_missing_or_foreign_directory_is_named(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_a_missing_or_foreign_directory_is_named(spark: SparkSession, tmp_path: Path) -> None:
     good = write(tmp_path / "good", [(0, 1)], pa.int64())
     with pytest.raises(SourceMissing, match=r"no prepared stream at .*nowhere"):
         exact_join(spark, good, tmp_path / "nowhere", 5, tmp_path / "answer")
@@ -241,16 +275,20 @@ def test_a_missing_or_foreign_directory_is_named(spark: SparkSession, tmp_path: 
     with pytest.raises(SourceError, match="foreign is no prepared stream"):
         exact_join(spark, good, foreign, 5, tmp_path / "answer")
     pq.write_table(pa.table({"a": [1]}), foreign / "part-0.parquet")
+    (foreign / "_SUCCESS").touch()
     with pytest.raises(SourceError, match="foreign is no prepared stream"):
         exact_join(spark, good, foreign, 5, tmp_path / "answer")
     (foreign / "part-0.parquet").write_bytes(b"PAR1 cut short")
     with pytest.raises(SourceError, match="foreign is no prepared stream"):
         exact_join(spark, good, foreign, 5, tmp_path / "answer")
+    (good / "_SUCCESS").unlink()
+    with pytest.raises(SourceError, match="no _SUCCESS"):
+        exact_join(spark, good, good, 5, tmp_path / "answer")
 
 
 @pytest.mark.parametrize("window", [0, -1])
 def test_a_window_without_length_is_refused(
-    spark: SparkSession,  # noqa: F811
+    spark: SparkSession,
     tmp_path: Path,
     window: int,
 ) -> None:
@@ -258,7 +296,7 @@ def test_a_window_without_length_is_refused(
         exact_join(spark, tmp_path, tmp_path, window, tmp_path / "answer")
 
 
-def test_progress_is_told_in_words(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_progress_is_told_in_words(spark: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "s", [(0, 1)], pa.int64())
     told: list[str] = []
     exact_join(spark, path, path, 5, tmp_path / "answer", told.append)

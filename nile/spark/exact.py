@@ -16,19 +16,21 @@ Nothing of Nile's lower floors is imported but the errors, so that a bug there c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nile.spark.failure import spark_failures
+from nile.spark.links import plain_links
 from summaries.errors import ConfigError, KeyTypeError, SourceError, SourceMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _INT64 = 1 << 63
-_INTEGERS = ("tinyint", "smallint", "int", "bigint", "decimal(20,0)")  # the last holds uint64
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _ROWS_A_PART = 500_000  # of both streams; what one task sorts and hashes in memory
 _FLOATS = ("float", "double")
 
@@ -78,9 +80,9 @@ def exact_join(
     if window is not None and window <= 0:
         raise ConfigError(f"exact join: window must be more than 0 ns, or None for no window, not {window}")
     say = on_progress or (lambda _: None)
-    with spark_failures(f"exact join of {left.name} and {right.name}"):
+    with spark_failures(f"exact join of {left.name} and {right.name}"), plain_links([left, right]) as links:
         say("exact: reading the prepared streams")
-        one, two = _open(spark, left), _open(spark, right)
+        one, two = (_open(spark, path, link) for path, link in zip((left, right), links, strict=True))
         times = one.times + two.times
         first, last = min(times, default=0), max(times, default=0)
         if window is not None and window >= last - first:
@@ -101,15 +103,15 @@ def exact_join(
     return ExactAnswer(out, sum(footer.num_rows for footer in _footers(out)))
 
 
-def _open(spark: SparkSession, path: Path) -> _Prepared:
+def _open(spark: SparkSession, path: Path, link: Path) -> _Prepared:
     if not path.is_dir():
         raise SourceMissing(f"exact join: no prepared stream at {path}; prepare() writes one")
     rows = 0
     times: list[int] = []
     try:
         footers = _footers(path)
-        if not footers:
-            raise ValueError("it has no part-*.parquet")
+        if not footers or not (path / "_SUCCESS").exists():
+            raise ValueError("it has no part-*.parquet, or no _SUCCESS beside them")
         for footer in footers:
             rows += footer.num_rows
             column = footer.schema.names.index("ts")
@@ -123,7 +125,7 @@ def _open(spark: SparkSession, path: Path) -> _Prepared:
         raise SourceError(
             f"exact join: {path} is no prepared stream (part-*.parquet with ordinal, ts, key): {error}"
         ) from None
-    return _Prepared(spark.read.parquet(str(path)).select("ordinal", "ts", "key"), rows, times)
+    return _Prepared(spark.read.parquet(str(link)).select("ordinal", "ts", "key"), rows, times)
 
 
 def _footers(path: Path) -> list[Any]:
@@ -135,18 +137,7 @@ def _footers(path: Path) -> list[Any]:
 
 def _one_stream(left: DataFrame, right: DataFrame, time: str) -> DataFrame:
     """Both streams as one, (stream, ordinal, ts, key), keys of one type, one NaN and one zero, no nulls."""
-    types = [frame.schema["key"].dataType.simpleString() for frame in (left, right)]
-    common = types[0]
-    if types[0] != types[1]:
-        for family in (_INTEGERS, _FLOATS):
-            if all(kind in family for kind in types):
-                common = max(types, key=family.index)
-                break
-        else:
-            raise KeyTypeError(
-                f"exact join: the keys have types {types[0]} and {types[1]}, which never compare equal; "
-                "choose key columns of one type"
-            )
+    common = _common_type(*(frame.schema["key"].dataType.simpleString() for frame in (left, right)))
     key = f"CAST(key AS {common})"
     if common in _FLOATS:
         key = f"CASE WHEN isnan(key) THEN CAST('NaN' AS {common}) ELSE {key} + CAST(0 AS {common}) END"
@@ -155,6 +146,21 @@ def _one_stream(left: DataFrame, right: DataFrame, time: str) -> DataFrame:
         for number, frame in enumerate((left, right))
     )
     return next(sides).unionAll(next(sides)).where("key IS NOT NULL")
+
+
+def _common_type(left: str, right: str) -> str:
+    """The Spark type in which keys of two types meet.  Raises KeyTypeError when they never compare equal."""
+    if left == right:
+        return left
+    for family in (_INTEGERS, _FLOATS):
+        if left in family and right in family:
+            return max(left, right, key=family.index)
+    scales = [re.fullmatch(r"decimal\((\d+),(\d+)\)", kind) for kind in (left, right)]
+    if scales[0] and scales[1] and scales[0][2] == scales[1][2]:
+        return max(left, right, key=lambda kind: int(kind[8:].split(",")[0]))
+    raise KeyTypeError(
+        f"exact join: the keys have types {left} and {right}, which never compare equal; choose key columns of one type"
+    )
 
 
 def _mark(tuples: DataFrame, window: int | None, kind: str) -> DataFrame:

@@ -5,34 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from summaries.errors import SparkFailed
+from summaries.errors import SourceError, SparkFailed
 
 _LONGEST = 300  # characters of a cause worth reading; Spark can quote a whole plan
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @contextmanager
-def spark_failures(where: str) -> Iterator[None]:
+def spark_failures(where: str, *, source: Path | None = None) -> Iterator[None]:
     """Turns whatever Spark, Py4J or the JVM raises inside into SparkFailed: `where`, then the cause.
 
-    Other exceptions (Nile's own, KeyboardInterrupt, bugs) pass.  PySpark also logs each error with its
-    stack to stderr; inside, it does not.
+    source: the file that is being read; if Spark finds it broken inside, that is a SourceError.
+    Other exceptions (Nile's own, KeyboardInterrupt, bugs) pass.
     """
-    loggers = _loggers()
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
     try:
         yield
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
+        if source is not None and "FAILED_READ_FILE" in str(error):
+            raise SourceError(
+                f"{where}: {source}: needed a whole file; it is broken inside: {cause(error)}; write or copy it again"
+            ) from None
         raise SparkFailed(f"{where}: Spark failed: {cause(error)}") from None
-    finally:
-        for logger, state in zip(loggers, before, strict=True):
-            logger.disabled = state
 
 
 def cause(error: BaseException) -> str:
@@ -56,10 +53,3 @@ def sentence(text: str) -> str:
         if line and not line.startswith(("at ", "Caused by:", "==")):
             return line if len(line) <= _LONGEST else line[:_LONGEST] + " ..."
     return "it gave no reason"
-
-
-def _loggers() -> list[Any]:
-    # PySpark's own kind of logger takes arguments that a plain one of the same name would refuse.
-    from pyspark.logger import PySparkLogger
-
-    return [PySparkLogger.getLogger(name) for name in _LOGGERS]

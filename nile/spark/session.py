@@ -23,11 +23,13 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyspark
     import pyspark.java_gateway as java_gateway
+    import pyspark.logger as spark_logger
     import pyspark.sql as spark_sql
     from pyspark.sql import SparkSession
 else:
     pyspark = lazy("pyspark")
     java_gateway = lazy("pyspark.java_gateway")
+    spark_logger = lazy("pyspark.logger")
     spark_sql = lazy("pyspark.sql")
 
 _MOST_MEMORY = 6 << 30  # bytes of Java heap; beyond it Spark spills, and a laptop stays usable
@@ -43,6 +45,7 @@ _SQL = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Nile's jobs know their sizes beforehand; planning again after every stage costs more than it finds.
     "spark.sql.adaptive.enabled": "false",
 }
@@ -134,6 +137,10 @@ def _start(app: str, cores: int, java: JavaHome) -> _Running:
             context = pyspark.SparkContext(conf=conf, gateway=gateway)
             context.setLogLevel("ERROR")
             session = spark_sql.SparkSession(context)
+            # PySpark also logs every error with its whole stack; Nile's message says what there is to say.
+            # Its own kind of logger takes arguments that a plain one of the same name would refuse.
+            for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+                spark_logger.PySparkLogger.getLogger(logger).disabled = True
     except BaseException:
         if gateway is not None:
             _end_java(gateway)
