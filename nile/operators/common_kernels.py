@@ -144,8 +144,8 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
 
     A sampled entry emits the match at floor(gap), then moves gap on by step; step 1 emits every match.
     A sampled pair stands for 1 / the lower of the two doors its tuples came through: both were open to its key
-    when the lower one was.  Under ranges the whole entry is one record.  Each output is charged by itself: sums of prices must not
-    depend on where a full output interrupted.
+    when the lower one was.  Under ranges the whole entry is one record.  Each output is charged by itself: sums
+    of prices must not depend on where a full output interrupted.
     """
     w = st.whole
     real = st.real
