@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nile.spark.failure import spark_failures
-from nile.spark.links import plain_links
+from nile.spark.paths import check_output, plain_links
 from summaries.errors import ConfigError, KeyTypeError, SourceError, SourceMissing
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ def exact_join(
     with that key in the whole run.
     Null keys never join; NaN equals NaN and -0.0 equals 0.0; integers compare across widths.
     Raises SourceMissing or SourceError (not a prepared stream), KeyTypeError (keys of different type),
-    ConfigError (window <= 0), SparkFailed.
+    ConfigError (window <= 0, or `out` holds other things), SparkFailed.
     """
     if window is not None and window <= 0:
         raise ConfigError(f"exact join: window must be more than 0 ns, or None for no window, not {window}")
+    check_output(out, "exact join", (left, right))
     say = on_progress or (lambda _: None)
     with spark_failures(f"exact join of {left.name} and {right.name}"), plain_links([left, right]) as links:
         say("exact: reading the prepared streams")

@@ -23,7 +23,9 @@ def spark_failures(where: str, *, source: Path | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        # A dead Java process shows as a refused connection.
+        foreign = type(error).__module__.partition(".")[0] not in ("pyspark", "py4j")
+        if foreign and not isinstance(error, ConnectionError):
             raise
         if source is not None and "FAILED_READ_FILE" in str(error):
             raise SourceError(
@@ -34,6 +36,10 @@ def spark_failures(where: str, *, source: Path | None = None) -> Iterator[None]:
 
 def cause(error: BaseException) -> str:
     """The innermost reason of a Spark error in one sentence."""
+    gone = "the Java process ended, out of memory or killed"
+    # With an answer from Java it would be a Py4JJavaError.
+    if isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JError", "Py4JNetworkError"):
+        return gone
     raised: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     try:
         if raised is None:
@@ -41,8 +47,8 @@ def cause(error: BaseException) -> str:
         while raised.getCause() is not None:
             raised = raised.getCause()
         return sentence(str(raised.getMessage() or raised.toString()))
-    except Exception:  # the JVM that could have told is gone
-        return "the Java process ended, out of memory or killed"
+    except Exception:  # the process that could have told has just gone
+        return gone
 
 
 def sentence(text: str) -> str:

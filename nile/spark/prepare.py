@@ -14,11 +14,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nile.spark.failure import spark_failures
-from nile.spark.links import plain_links
+from nile.spark.paths import check_output, plain_links
 from nile.spark.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.sqltypes import cell_sql, key_sql, plain_type, read_type, shown_sql, time_sql, value_sql
 from nile.sql.expressions import Condition
@@ -84,15 +85,18 @@ def prepare(
     """Writes the stream that `spec` describes to the directory `out`, replacing it.
 
     rows_a_part: how many tuples a part file holds, about; what is written does not depend on it.
+    spark: the session of `spark_session()`, whose settings the rules need.
     Raises what a StreamManager of the same specification raises (SourceMissing, SourceError, UnknownColumn,
-    KeyTypeError, ExpressionError), and SparkFailed.
+    KeyTypeError, ExpressionError), ConfigError (`out` holds other things) and SparkFailed.
     """
     say = on_progress or (lambda _: None)
+    where = f"stream '{spec.name}'"
     manager = StreamManager(StreamSpec(spec.name, str(spec.path), spec.time, spec.key, spec.where))
     _check_key(manager, spec)
+    check_output(out, where, (spec.path,))
     with (
         tempfile.TemporaryDirectory(prefix="nile-prepare-") as scratch,
-        spark_failures(f"stream '{spec.name}'", source=spec.path),
+        spark_failures(where, source=spec.path),
     ):
         say(f"{spec.name}: reading {spec.path.name}")
         with _rows(spark, manager.source, spec, Path(scratch)) as rows:
@@ -133,41 +137,44 @@ def _tuples(rows: Rows, schema: pa.Schema, spec: PrepareSpec) -> DataFrame:
     """The rows that count as in: `ts`, `key`, `why` (a reason, or null), `raw` (text where a reason), arrival."""
     columns = _columns(spec)
     kinds = [plain_type(schema.field(column).type) for column in columns]
-    places = range(len(columns))
-    reasons = [
-        quoted(UNPARSABLE_TIME if column == spec.time else misfit_reason(column, kind)) if rows.text else ""
-        for column, kind in zip(columns, kinds, strict=True)
-    ]
+    time, key = columns.index(spec.time), columns.index(spec.key)
+    condition = [columns.index(column) for column in (spec.where.columns if spec.where else ())]
 
     def misfits(wanted: list[int]) -> str:
-        """Why a row is rejected for a cell of these columns: for the first that does not fit."""
-        return " ".join(f"WHEN misfit{at} THEN {reasons[at]}" for at in wanted if rows.text)
+        """Why a row is rejected for a cell of these columns: for the first that does not fit its type."""
+        reasons = [UNPARSABLE_TIME if at == time else misfit_reason(columns[at], kinds[at]) for at in wanted]
+        return " ".join(f"WHEN misfit{at} THEN {quoted(why)}" for at, why in zip(wanted, reasons, strict=True))
 
-    typed = []
-    for at in places:
-        if rows.text:
-            cell = cell_sql(f"cell{at}", kinds[at])
-            typed += [f"cell{at} AS text{at}", f"{cell.raw} AS raw{at}", f"{cell.misfit} AS misfit{at}"]
-        else:
-            typed += [f"CAST({shown_sql(f'cell{at}', kinds[at])} AS STRING) AS text{at}", f"cell{at} AS raw{at}"]
-    frame = rows.frame.selectExpr(*typed, "broken", *rows.arrival)
-    needed = [columns.index(column) for column in (spec.where.columns if spec.where else ())]
-    frame = frame.selectExpr(
-        "*", f"CASE WHEN broken IS NOT NULL THEN {quoted(WRONG_FIELDS)} {misfits(needed)} END AS early"
-    )
+    frame = _typed(rows, kinds)
+    broken = f"WHEN broken IS NOT NULL THEN {quoted(WRONG_FIELDS)}"
+    frame = frame.selectExpr("*", f"CASE {broken} {misfits(condition)} END AS early")
     if spec.where:
         # The condition names columns as the source does; ours stand aside in one whose name it cannot use.
         box = "nile" + "_" * max(map(len, columns))
-        own = [f"{value_sql(f'raw{at}', kinds[at])} AS {name_sql(columns[at])}" for at in needed]
-        frame = frame.selectExpr(f"struct(*) AS {box}", *own)
+        named = [f"{value_sql(f'raw{at}', kinds[at])} AS {name_sql(columns[at])}" for at in condition]
+        frame = frame.selectExpr(f"struct(*) AS {box}", *named)
+        # A null condition does not select; neither does null OR one.
         frame = frame.where(f"{box}.early IS NOT NULL OR {spec.where.spark(schema)}").selectExpr(f"{box}.*")
-    time, key = columns.index(spec.time), columns.index(spec.key)
     told = time_sql(f"raw{time}", kinds[time])
-    late = f"CASE {misfits(list(dict.fromkeys((time, key))))} ELSE {told.reason} END" if rows.text else told.reason
-    line = ", ', ', ".join(f"{quoted(columns[at] + '=')}, coalesce(text{at}, 'null')" for at in places)
-    return frame.selectExpr(
-        "*", f"coalesce(early, {late}) AS why", f"{told.ns} AS ts", f"{key_sql(f'raw{key}', kinds[key])} AS key"
-    ).selectExpr("ts", "key", "why", f"IF(why IS NULL, NULL, coalesce(broken, concat({line}))) AS raw", *rows.arrival)
+    late = f"CASE {misfits(list(dict.fromkeys((time, key))))} ELSE {told.reason} END"
+    keys = key_sql(f"raw{key}", kinds[key])
+    frame = frame.selectExpr("*", f"coalesce(early, {late}) AS why", f"{told.ns} AS ts", f"{keys} AS key")
+    cells = ", ', ', ".join(f"{quoted(column + '=')}, coalesce(text{at}, 'null')" for at, column in enumerate(columns))
+    raw = f"IF(why IS NULL, NULL, coalesce(broken, concat({cells})))"
+    return frame.selectExpr("ts", "key", "why", f"{raw} AS raw", *rows.arrival)
+
+
+def _typed(rows: Rows, kinds: list[pa.DataType]) -> DataFrame:
+    """For each cell its text, its raw typed form, and whether it does not fit its type."""
+    typed = []
+    for at, kind in enumerate(kinds):
+        if rows.text:
+            cell = cell_sql(f"cell{at}", kind)
+            typed += [f"cell{at} AS text{at}", f"{cell.raw} AS raw{at}", f"{cell.misfit} AS misfit{at}"]
+        else:
+            shown = f"CAST({shown_sql(f'cell{at}', kind)} AS STRING)"
+            typed += [f"{shown} AS text{at}", f"cell{at} AS raw{at}", f"FALSE AS misfit{at}"]
+    return rows.frame.selectExpr(*typed, "broken", *rows.arrival)
 
 
 def _write(
@@ -216,7 +223,7 @@ def _in_order(tuples: DataFrame, arrival: tuple[str, ...], cuts: list[int]) -> D
     else:
         part = f"size(filter(array({', '.join(f'{cut}L' for cut in cuts)}), cut -> cut <= ts))"
         sizes = dict(tuples.groupBy(functions.expr(part)).count().collect())
-        before = [sum(sizes.get(earlier, 0) for earlier in range(at)) for at in range(len(cuts) + 1)]
+        before = list(accumulate((sizes.get(at, 0) for at in range(len(cuts))), initial=0))
         sized = tuples.repartitionById(len(before), functions.expr(part))
         starts = ", ".join(f"{start}L" for start in before)
         ordinal = f"element_at(array({starts}), CAST(shiftright({place}, 33) AS INT) + 1) + ({place} & {_PLACE}L)"

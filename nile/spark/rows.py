@@ -29,7 +29,7 @@ else:
 
 _BLOCK = 1 << 22  # bytes looked at in one go for a quote
 _ROWS = 65_536  # rows cut into cells in one go
-_BYTES_A_ROW = 16  # at least so long is a CSV line; an estimate that must not be too small
+_SHORTEST = 2  # bytes of the shortest line that is not blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _line_rows(spark: SparkSession, source: CsvSource, link: Path, columns: Sequ
         )
         return rows.join(splits, "split").selectExpr("*", "place - first + start AS row")
 
-    return Rows(frame, ("split", "place"), True, source.path.stat().st_size // _BYTES_A_ROW, numbered)
+    return Rows(frame, ("split", "place"), True, source.path.stat().st_size // _SHORTEST, numbered)
 
 
 def _cut_rows(spark: SparkSession, source: CsvSource, columns: Sequence[str], scratch: Path) -> Rows:

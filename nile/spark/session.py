@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -75,16 +76,17 @@ _running: _Running | None = None
 
 
 class _Running:
-    """The session of this process, the Java process behind it, and the directory they write in."""
+    """The session of this process; the Java process behind it and their directory, where those are ours."""
 
-    def __init__(self, session: SparkSession, gateway: Any, directory: Path, interrupt: Any) -> None:
+    def __init__(self, session: SparkSession, gateway: Any, directory: Path | None, interrupt: Any) -> None:
         self.session = session
         self.gateway = gateway
         self.directory = directory
         self.interrupt = interrupt
 
     def alive(self) -> bool:
-        return self.gateway.proc.poll() is None and self.session.sparkContext._jsc is not None
+        process = getattr(self.gateway, "proc", None)  # none where Java started Python, not Python Java
+        return (process is None or process.poll() is None) and self.session.sparkContext._jsc is not None
 
 
 def spark_session(app: str = "nile", *, cores: int | None = None) -> SparkSession:
@@ -94,7 +96,8 @@ def spark_session(app: str = "nile", *, cores: int | None = None) -> SparkSessio
     matter on the call that starts it.  Java listens on 127.0.0.1 alone, writes temporary files in one
     directory that goes away with it, has no web page, and takes at most a quarter of the memory (at most
     6 GiB).  What it prints goes to a file in that directory and into the message when it fails.
-    Cost: 2 to 4 s for the first call.  Raises JavaMissing, ConfigError (cores < 1), SparkFailed.
+    In a process that runs Spark already, a session of its own inside that Spark.
+    Cost: about 5 s on two cores for the first call.  Raises JavaMissing, ConfigError (cores < 1), SparkFailed.
     """
     global _running
     if cores is not None and cores < 1:
@@ -103,7 +106,7 @@ def spark_session(app: str = "nile", *, cores: int | None = None) -> SparkSessio
         if _running is not None and not _running.alive():
             stop_session()
         if _running is None:
-            _running = _start(app, cores or core_count(), find_java())
+            _running = _joined() or _start(app, cores or core_count(), find_java())
             atexit.register(stop_session)
         return _running.session
 
@@ -116,12 +119,27 @@ def stop_session() -> None:
         if running is None:
             return
         atexit.unregister(stop_session)
+        if running.directory is None:
+            return
         with contextlib.suppress(Exception):  # a Java process that died has nothing left to stop
             running.session.stop()
         _end_java(running.gateway)
+        _quieten(False)
         shutil.rmtree(running.directory, ignore_errors=True)
-        with contextlib.suppress(ValueError):  # only the main thread may put a handler back
+        with contextlib.suppress(ValueError, TypeError):  # not the main thread, or no handler of Python's
             signal.signal(signal.SIGINT, running.interrupt)
+
+
+def _joined() -> _Running | None:
+    """A session inside the Spark that somebody else started in this process, if there is one."""
+    context = pyspark.SparkContext._active_spark_context
+    if context is None:
+        return None
+    with spark_failures("Spark session"):
+        session = spark_sql.SparkSession(context).newSession()
+        for name, value in _SQL.items():
+            session.conf.set(name, value)
+    return _Running(session, pyspark.SparkContext._gateway, None, None)
 
 
 def _start(app: str, cores: int, java: JavaHome) -> _Running:
@@ -137,16 +155,29 @@ def _start(app: str, cores: int, java: JavaHome) -> _Running:
             context = pyspark.SparkContext(conf=conf, gateway=gateway)
             context.setLogLevel("ERROR")
             session = spark_sql.SparkSession(context)
-            # PySpark also logs every error with its whole stack; Nile's message says what there is to say.
-            # Its own kind of logger takes arguments that a plain one of the same name would refuse.
-            for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-                spark_logger.PySparkLogger.getLogger(logger).disabled = True
     except BaseException:
         if gateway is not None:
             _end_java(gateway)
         shutil.rmtree(directory, ignore_errors=True)
         raise
+    _quieten(True)
     return _Running(session, gateway, directory, interrupt)
+
+
+def _quieten(quiet: bool) -> None:
+    """Keeps PySpark and Py4J from logging errors with their stacks; Nile's message says what there is to say."""
+    # PySpark's own kind of logger takes arguments that a plain one of the same name would refuse.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        spark_logger.PySparkLogger.getLogger(name).disabled = quiet
+    if quiet:
+        logging.getLogger().addFilter(_not_from_py4j)
+    else:
+        logging.getLogger().removeFilter(_not_from_py4j)
+
+
+def _not_from_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs a lost Java process in the name of the root logger."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _settings(app: str, cores: int, directory: Path) -> dict[str, str]:
