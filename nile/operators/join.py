@@ -32,6 +32,8 @@ __all__ = ["JoinFigures", "JoinInput", "Outputs", "PromisingJoin"]
 
 Array = np.ndarray[Any, Any]
 _ROOM = 1 << 16
+_UNIT = 100.0
+"""Kernels count in hundredths of the cost table's unit: whole numbers, whose sums are exact in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ class PromisingJoin:
         sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
         self.state = _initial_state(plan, data, self.stores[0], sketched)
-        self._grant = grants(data.costs, plan.budget.fraction, plan.pace, data.times())
+        self._costs = np.rint(_UNIT * data.costs)
+        self._grant = grants(self._costs, plan.budget.fraction, plan.pace, data.times())
         self._queue: Any = None
         self._out = st.Output(
             first=np.empty(_ROOM, np.int64),
@@ -268,11 +271,11 @@ class PromisingJoin:
             pruned=int(whole[st.PRUNED]),
             expired=int(whole[st.EXPIRED]),
             evicted=int(whole[st.EVICTED]),
-            granted=float(real[st.GRANTED]),
-            spent=float(real[st.SPENT]),
-            spent_insert=float(real[st.SPENT_INSERT]),
-            spent_hit=float(real[st.SPENT_HIT]),
-            exact_cost=float(self.data.costs.sum()),
+            granted=float(real[st.GRANTED]) / _UNIT,
+            spent=float(real[st.SPENT]) / _UNIT,
+            spent_insert=float(real[st.SPENT_INSERT]) / _UNIT,
+            spent_hit=float(real[st.SPENT_HIT]) / _UNIT,
+            exact_cost=float(self._costs.sum()) / _UNIT,
             coverage=self._coverage(),
             forgotten=sum(int(store.side.zone[FORGOTTEN]) for store in self.stores),
             door=float(real[st.DOOR]),
@@ -297,7 +300,7 @@ class PromisingJoin:
 
 def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool) -> st.State:
     side = store.side
-    prices = plan.costs.prices()
+    prices = np.rint(_UNIT * plan.costs.prices())
     whole = np.zeros(st.WHOLE_FIELDS, np.int64)
     whole[st.DOOR_SINCE] = -st.FOREVER
     setting = np.zeros(st.SETTING_FIELDS, np.int64)
@@ -322,7 +325,7 @@ def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched:
     sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
     if sampled and not plan.pace.is_replay:
         # The first arrivals, whose windows are empty, grant least: let in the share of keys they can pay for.
-        least = plan.budget.fraction * (plan.costs.insert + plan.costs.lookup)
+        least = plan.budget.fraction * (prices[st.P_INSERT] + prices[st.P_LOOKUP])
         real[st.DOOR] = min(1.0, real[st.SHARE] * least / real[st.ENTRANCE])
         real[st.DOOR_BEFORE] = real[st.DOOR]
     if sketched:
