@@ -16,8 +16,6 @@ from pyramid.arrays import (
     HEAD,
     LAST,
     LEAVES,
-    NEXT,
-    NOW,
     OFFSET,
     RING,
     SIZE,
@@ -89,10 +87,66 @@ class PyramidIndex:
 
     def upper_bound(self, node: int, hashes: Array) -> Array:
         """At most so many tuples of each key (uint64 [n]) are below a node: int64 [n]."""
-        cells = self.cells(hashes)
-        counters = self.counters(node)
-        bound: Array = np.min([counters[r, cells[:, r]] for r in range(counters.shape[0])], axis=0)
+        bound: Array = self._own(self.slot(node), self.cells(hashes)).min(axis=0)
         return bound
+
+    def cover(self, since: int) -> list[tuple[int, float]]:
+        """The fewest grid slots that hold the granularity's tuples with ts >= since, and each one's share.
+
+        A slot wholly inside has share 1; a zone cut by `since` the part of its time that is inside.  The open
+        zone has two slots: the root with its share, and the closed part with as much less.
+        """
+        node = self.store.side.node
+        root = self.slot(1)
+        if not node[root, COUNT] or node[root, LAST] < since:
+            return []
+        if node[root, FIRST] >= since:
+            return [(root, 1.0)]
+        found = []
+        waiting = [1] if self.leaves == 1 else [3, 2]
+        while waiting:
+            position = waiting.pop()
+            slot = self.slot(position)
+            first, last = int(node[slot, FIRST]), int(node[slot, LAST])
+            if not node[slot, COUNT] or last < since:
+                continue
+            if first >= since or position >= self.leaves:
+                found.append((slot, _inside(first, last, since)))
+            else:
+                waiting += [2 * position + 1, 2 * position]
+        zone = self.store.side.zone
+        if self.granularity == 1 and zone[ZONE_COUNT]:
+            share = _inside(int(zone[ZONE_FIRST]), int(node[root, LAST]), since)
+            found += [(root, share), (node.shape[0] - 1, -share)]
+        return found
+
+    def estimate(self, hashes: Array, since: int) -> tuple[Array, Array]:
+        """Tuples of each key (uint64 [n]) with ts >= since, over the granularity.
+
+        Returns the signed sum of each row, float64 [rows, n], whose median is the estimate, and an upper
+        bound, int64 [n], which counts zones cut by `since` whole.  One read a slot of `cover`.
+        """
+        cells = self.cells(hashes)
+        rows = np.zeros((cells.shape[1], cells.shape[0]))
+        bound = np.zeros(cells.shape[0], np.int64)
+        slots = self.cover(since)
+        closed = self.store.side.counters.shape[0] - 1
+        while slots:
+            slot, share = slots.pop(0)
+            own, other = self._own(slot, cells), self._own(slot, cells ^ 1)
+            if slots and slots[0][0] == closed:
+                slots.pop(0)
+                own = own - self._own(closed, cells)
+                other = other - self._own(closed, cells ^ 1)
+            rows += share * (own - other)
+            bound += own.min(axis=0)
+        return rows, bound
+
+    def _own(self, slot: int, cells: Array) -> Array:
+        """A slot's counters at cells [n, rows]: int64 [rows, n]."""
+        counters = self.store.side.counters[slot]
+        own: Array = counters[np.arange(counters.shape[0])[:, None], cells.T]
+        return own
 
     def zones(self) -> list[Zone]:
         """The zones, oldest first; for granularity 1 the open zone comes last, if it has tuples."""
@@ -111,10 +165,16 @@ class PyramidIndex:
             )  # fmt: skip
         zone = self.store.side.zone
         if self.granularity == 1 and zone[ZONE_COUNT]:
+            root = node[self.slot(1)]
             found.append(
                 Zone(
-                    1, -1, int(zone[ZONE_START]), int(zone[NEXT]), int(zone[ZONE_FIRST]), int(zone[NOW]),
+                    1, -1, int(zone[ZONE_START]), int(root[END]), int(zone[ZONE_FIRST]), int(root[LAST]),
                     int(zone[ZONE_COUNT]),
                 )
             )  # fmt: skip
         return found
+
+
+def _inside(first: int, last: int, since: int) -> float:
+    """The share of the time [first, last] that is not before `since` (at most `last`)."""
+    return 1.0 if first >= since else (last - since + 1) / (last - first + 1)

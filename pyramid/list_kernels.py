@@ -1,9 +1,11 @@
 """Kernels of the key directory and the hot tuple lists.
 
-Per key an append-only list of ordinals in one shared arena.  A segment is a power of two; when it is full,
-entries older than anything a query can still reach are dropped from its front, or it moves to one of twice
-the size and its old place joins the free list of its size.  An entry's rank (its place among all ever
-appended) never changes.  Amortised O(1) an append, at most four times the live entries in memory.
+Design.  Per key an append-only list of ordinals in one shared arena, its room a power of two.  A full list
+first drops from its front what no query can reach any more, if that is half of it; else it moves to the end
+of the arena, with twice the room.  When the arena is full, a new one takes what is alive, lists back to back.
+An entry's rank (its place among all ever appended) never changes.
+Cost.  Amortised O(1) an append: a new arena has as much free room as it has in use, or two entries a key.
+A batch is counted first and makes room once a key, which touches a key's line once and not once a tuple.
 """
 
 from __future__ import annotations
@@ -13,62 +15,71 @@ from typing import Any
 import numpy as np
 
 from pyramid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, ROOM, TOP, Side
-from summaries.kernels import inlined, kernel, part
+from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _SMALLEST = 4
+_SLACK = 4096
 
 
-@part
-def _size_class(room: int) -> int:
-    k = 0
-    while (1 << k) < room:
-        k += 1
-    return k
+@inlined
+def _first_from(arena: Array, begin: int, size: int, ordinal: int) -> int:
+    """How many of the ascending entries arena[begin : begin + size] come before `ordinal`."""
+    low = 0
+    high = size
+    while low < high:
+        middle = (low + high) >> 1
+        if arena[begin + middle] < ordinal:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def _wanted(room: int, live: int, more: int) -> int:
+    """The room of a list that moves: a power of two, at least twice what it has."""
+    wanted = max(2 * room, _SMALLEST)
+    while wanted < live + more:
+        wanted *= 2
+    return wanted
+
+
+@inlined
+def _make_room(lists: Array, arena: Array, meta: Array, code: int | np.uint64, more: int) -> bool:
+    """Room for `more` ordinals in a list that has less; False, and nothing done, when the arena is too small."""
+    size = lists[code, HELD]
+    room = lists[code, ROOM]
+    begin = lists[code, PLACE]
+    keep = meta[KEEP_FROM]
+    old = _first_from(arena, begin, size, keep)
+    place = begin
+    if 2 * old < room or size - old + more > room:
+        place = meta[TOP]
+        wanted = _wanted(room, size - old, more)
+        if place + wanted > arena.shape[0]:
+            return False
+        meta[TOP] = place + wanted
+        lists[code, PLACE] = place
+        lists[code, ROOM] = wanted
+    for i in range(size - old):
+        arena[place + i] = arena[begin + old + i]
+    lists[code, GONE] += old
+    lists[code, HELD] = size - old
+    meta[DROPPED_TUPLES] += old
+    return True
 
 
 @part
 def make_room(s: Side, code: int) -> bool:
     """Room for one more ordinal in the key's full list; False, and nothing done, when the arena must grow first."""
-    size = s.lists[code, HELD]
-    room = s.lists[code, ROOM]
-    begin = s.lists[code, PLACE]
-    old = 0
-    keep = s.meta[KEEP_FROM]
-    while old < size and s.arena[begin + old] < keep:
-        old += 1
-    if old > 0 and 2 * old >= room:
-        for i in range(size - old):
-            s.arena[begin + i] = s.arena[begin + old + i]
-    else:
-        wanted = max(2 * room, _SMALLEST)
-        k = _size_class(wanted)
-        place = s.free[k]
-        if place >= 0:
-            s.free[k] = s.arena[place]
-        else:
-            place = s.meta[TOP]
-            if place + wanted > s.arena.shape[0]:
-                return False
-            s.meta[TOP] += wanted
-        for i in range(size - old):
-            s.arena[place + i] = s.arena[begin + old + i]
-        if room > 0:
-            j = _size_class(room)
-            s.arena[begin] = s.free[j]
-            s.free[j] = begin
-        s.lists[code, PLACE] = place
-        s.lists[code, ROOM] = wanted
-    s.lists[code, GONE] += old
-    s.meta[DROPPED_TUPLES] += old
-    s.lists[code, HELD] = size - old
-    return True
+    return _make_room(s.lists, s.arena, s.meta, code, 1)
 
 
 @inlined
 def is_full(s: Side, code: int) -> bool:
     """Whether the key's list must `make_room` before the next `append`."""
-    return s.lists[code, HELD] == s.lists[code, ROOM]  # type: ignore[no-any-return]
+    return bool(s.lists[code, HELD] == s.lists[code, ROOM])
 
 
 @inlined
@@ -79,19 +90,95 @@ def append(s: Side, code: int, ordinal: int) -> None:
     s.lists[code, HELD] = size + 1
 
 
+@kernel
+def append_all(s: Side, begin: int, end: int, marks: Array, touched: Array) -> int:
+    """Append tuples begin..end-1 (ordinals), but null keys, to the lists of their keys; returns 0.
+
+    Or does nothing and returns how much free arena it takes, when there is less.
+    marks: int64 [keys], all 0 before and after; touched: int32 [end - begin], work space.
+    """
+    lists = s.lists
+    arena = s.arena
+    codes = s.code[begin - s.meta[BASE] : end - s.meta[BASE]]
+    keys = 0
+    for i in range(codes.shape[0]):
+        if codes[i] < 0:
+            continue
+        code = U8(codes[i])
+        if marks[code] == 0:
+            touched[keys] = codes[i]
+            keys += 1
+        marks[code] += 1
+    needed = 0
+    for k in range(keys):
+        code = U8(touched[k])
+        if lists[code, HELD] + marks[code] > lists[code, ROOM]:
+            needed += _wanted(lists[code, ROOM], lists[code, HELD], marks[code])
+    if needed > arena.shape[0] - s.meta[TOP]:
+        for k in range(keys):
+            marks[U8(touched[k])] = 0
+        return needed
+    for k in range(keys):
+        code = U8(touched[k])
+        more = marks[code]
+        if lists[code, HELD] + more > lists[code, ROOM]:
+            _make_room(lists, arena, s.meta, code, more)
+        marks[code] = lists[code, PLACE] + lists[code, HELD]
+        lists[code, HELD] += more
+    for i in range(codes.shape[0]):
+        if codes[i] >= 0:
+            code = U8(codes[i])
+            place = marks[code]
+            arena[U8(place)] = begin + i
+            marks[code] = place + 1
+    for k in range(keys):
+        marks[U8(touched[k])] = 0
+    return 0
+
+
+@kernel
+def compact(s: Side, keys: int, free: int, arena: Array) -> int:
+    """Move what is alive of the lists of keys 0..keys-1 into a new arena; returns the size that it needs.
+
+    Called with an empty arena it only drops what is no longer alive and tells the size; the same call again
+    with one that big moves.  At least `free` entries stay free.  O(keys + entries).
+    """
+    lists = s.lists
+    keep = s.meta[KEEP_FROM]
+    total = 0
+    for code in range(keys):
+        held = lists[code, HELD]
+        begin = lists[code, PLACE]
+        old = _first_from(s.arena, begin, held, keep)
+        live = held - old
+        room = 0
+        if live > 0:  # twice what lives, up to eight times if it has it: a list that comes and goes stays put
+            room = max(_wanted(0, live, live), min(lists[code, ROOM], _wanted(0, live, 3 * live)))
+        lists[code, PLACE] = begin + old
+        lists[code, ROOM] = room
+        lists[code, HELD] = held - old
+        lists[code, GONE] += old
+        s.meta[DROPPED_TUPLES] += old
+        total += room
+    size = total + max(total, 2 * keys, free, _SLACK)
+    if arena.shape[0] < size:
+        return size
+    top = 0
+    for code in range(keys):
+        begin = lists[code, PLACE]
+        for i in range(lists[code, HELD]):
+            arena[top + i] = s.arena[begin + i]
+        lists[code, PLACE] = top
+        top += lists[code, ROOM]
+    s.meta[TOP] = top
+    return size
+
+
 @part
 def rank_from(s: Side, code: int, ordinal: int) -> int:
     """The rank of the key's first entry with that ordinal or a later one.  O(log list)."""
     begin = s.lists[code, PLACE]
-    low = 0
-    high = s.lists[code, HELD]
-    while low < high:
-        middle = (low + high) >> 1
-        if s.arena[begin + middle] < ordinal:
-            low = middle + 1
-        else:
-            high = middle
-    return s.lists[code, GONE] + low  # type: ignore[no-any-return]
+    return int(s.lists[code, GONE] + _first_from(s.arena, begin, s.lists[code, HELD], ordinal))
 
 
 @part
@@ -118,19 +205,28 @@ def rank_since(s: Side, code: int, since: int) -> int:
             low = middle + 1
         else:
             high = middle
-    return s.lists[code, GONE] + low  # type: ignore[no-any-return]
+    return int(s.lists[code, GONE] + low)
 
 
 @inlined
 def ordinal_at(s: Side, code: int, rank: int) -> int:
     """The ordinal at a rank of the key's list."""
-    return s.arena[s.lists[code, PLACE] + rank - s.lists[code, GONE]]  # type: ignore[no-any-return]
+    return int(s.arena[s.lists[code, PLACE] + rank - s.lists[code, GONE]])
 
 
 @inlined
 def end_rank(s: Side, code: int) -> int:
     """One past the rank of the key's newest entry: how many were ever appended."""
-    return s.lists[code, GONE] + s.lists[code, HELD]  # type: ignore[no-any-return]
+    return int(s.lists[code, GONE] + s.lists[code, HELD])
+
+
+@kernel
+def counts_since(s: Side, since: int, counts: Array) -> None:
+    """counts[c] (int64): entries of key c that a query can still reach and whose ts is `since` or later."""
+    keep = s.meta[KEEP_FROM]
+    for code in range(counts.shape[0]):
+        first = max(rank_since(s, code, since), rank_from(s, code, keep))
+        counts[code] = end_rank(s, code) - first
 
 
 @kernel

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.arrays import CHANGES, CLOSED, FORGOTTEN, KEPT_FROM, TURNING
+from pyramid.arrays import BASE, CHANGES, CLOSED, FORGOTTEN, KEPT_FROM, TURNING
 from pyramid.index import PyramidIndex
 from pyramid.spec import SummarySpec
 from pyramid.store import TupleStore
 from pyramid.zone import Zone
+from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError
 from summaries.estimate import Estimate
 from summaries.hashing import Encoded, KeyTable
 from summaries.lazy import lazy
@@ -57,32 +58,54 @@ class SummaryManager:
         self.store = TupleStore(spec)
 
     def ingest(self, ts: Array, column: pa.Array, *, where: str = "key") -> None:
-        """Take a batch in stream order.  ts: int64 [n] ns, not decreasing; column: the keys [n], Arrow."""
-        self.ingest_encoded(ts, self.keys.encode(column, where=where))
+        """Take a batch in stream order.  ts: int64 [n] ns, not decreasing; column: the keys [n], Arrow.
+
+        Raises TimestampOrderError for a time before one already taken, ConfigError for times that are not
+        int64 [n] or keys of another number, KeyTypeError for a column that cannot be a key, and then takes
+        nothing of the batch.
+        """
+        self._check_times(ts, len(column))
+        self._take(ts, self.keys.encode(column, where=where))
 
     def ingest_encoded(self, ts: Array, keys: Encoded) -> None:
-        """The same with keys already encoded by this manager's key table."""
-        store = self.store
-        done = store.extend(ts, keys.codes, keys.hashes, self.keys.known)
-        while done < store.tuples:
-            done = grid_kernels.ingest(store.side, done, store.tuples)
-            if store.side.zone[TURNING]:
-                grid_kernels.turn(store.side)
-            elif done < store.tuples:
-                store.grow_arena(int(store.code_of(done)))
+        """The same with keys already encoded by this manager's key table.
+
+        Raises likewise, and KeyTypeError for a code that the table has not given.
+        """
+        n = keys.codes.shape[0]
+        self._check_times(ts, n)
+        if n and not -1 <= int(keys.codes.min()) <= int(keys.codes.max()) < self.keys.known:
+            raise KeyTypeError(
+                f"ingest: needed key codes -1 to {self.keys.known - 1}, as this manager's key table gives; "
+                f"got {keys.codes.min()} to {keys.codes.max()}; encode the column with manager.keys.encode"
+            )
+        self._take(ts, keys)
+
+    def release(self, before: int) -> None:
+        """Free the tuples older than `before` (ns): no query asks for them any more.  Summaries stay."""
+        side = self.store.side
+        held = side.ts[: self.store.tuples - int(side.meta[BASE])]
+        self.store.release(int(side.meta[BASE]) + int(np.searchsorted(held, before, side="left")))
 
     def estimate(self, keys: Array, since: int | None = None) -> Estimate:
         """How many tuples of each key (uint64 hashes [n]) arrived at or after `since` (ns; None: all kept).
 
-        `high` is a certain upper bound for whole zones; a zone cut by `since` counts in proportion to time,
-        so the value is then an estimate of an estimate.  No interval is certified.
+        Median over sketch rows, cut to [0, high].  `high` is a certain upper bound; a zone cut by `since`
+        counts in proportion to time, so the value is then an estimate of an estimate.  No interval is
+        certified.  Cost: one read of a sketch for each slot of the granularities' covers.
+        Raises KeyTypeError for keys that are not uint64 [n].
         """
-        n = keys.shape[0]
-        values = np.zeros(n)
-        bounds = np.zeros(n)
-        lowest = np.iinfo(np.int64).min
-        grid_kernels.estimate_all(self.store.side, keys, lowest if since is None else since, values, bounds)
-        return Estimate(value=values, low=np.zeros(n), high=bounds, confidence=0.0, certified=False)
+        if not (isinstance(keys, np.ndarray) and keys.dtype == np.uint64 and keys.ndim == 1):
+            came = f"{keys.dtype} {list(keys.shape)}" if isinstance(keys, np.ndarray) else type(keys).__name__
+            raise KeyTypeError(
+                f"estimate: keys are hashes, a numpy array of uint64 [n]; got {came}; "
+                "turn a column into hashes with summaries.hashing.hash_keys"
+            )
+        lowest = -(1 << 63) if since is None else since
+        parts = [self.index(g).estimate(keys, lowest) for g in range(1, self.spec.depth + 1)]
+        high = np.sum([bound for _, bound in parts], axis=0).astype(np.float64)
+        value = np.clip(np.median(np.sum([rows for rows, _ in parts], axis=0), axis=0), 0.0, high)
+        return Estimate(value=value, low=np.zeros(keys.shape[0]), high=high, confidence=0.0, certified=False)
 
     def zones(self) -> list[Zone]:
         """The zones of every granularity, oldest first; the open zone comes last."""
@@ -120,3 +143,32 @@ class SummaryManager:
             directory=self.store.directory_bytes + self.keys.nbytes,
             tuples=self.store.tuple_bytes,
         )
+
+    def _take(self, ts: Array, keys: Encoded) -> None:
+        store = self.store
+        done = store.extend(ts, keys.codes, keys.hashes, self.keys.known)
+        store.append_all(done, store.tuples)
+        while done < store.tuples:
+            done = grid_kernels.ingest(store.side, done, store.tuples)
+            if store.side.zone[TURNING]:
+                grid_kernels.turn(store.side)
+
+    def _check_times(self, ts: Array, n: int) -> None:
+        if not (isinstance(ts, np.ndarray) and ts.dtype == np.int64 and ts.shape == (n,)):
+            came = f"{ts.dtype} {list(ts.shape)}" if isinstance(ts, np.ndarray) else type(ts).__name__
+            raise ConfigError(
+                f"ingest: needed times as int64 [{n}] nanoseconds, one for each key; got {came}; "
+                "cast them, and hand on as many times as keys"
+            )
+        if n == 0:
+            return
+        store = self.store
+        before = ts[:-1] > ts[1:]
+        at = int(before.argmax()) + 1 if before.any() else 0
+        reached = int(store.side.ts[store.tuples - 1 - int(store.side.meta[BASE])]) if store.tuples else int(ts[0])
+        if at or ts[0] < reached:
+            earlier = int(ts[at - 1]) if at else reached
+            raise TimestampOrderError(
+                f"ingest: tuple {store.tuples + at} has ts {ts[at]} ns, before {earlier} already read; "
+                "sort the batch, or declare a lateness where the stream is read"
+            )

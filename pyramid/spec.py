@@ -61,9 +61,7 @@ class SummarySpec:
             ("confidence", self.confidence, CONFIDENCES),
         ):
             if value not in known:
-                raise ConfigError(
-                    f"summary {name}: needed one of {', '.join(known)}; got {value!r}; name one of these"
-                )
+                raise ConfigError(f"summary {name}: needed one of {', '.join(known)}; got {value!r}; name one of these")
         if not (isinstance(self.threshold, (int, float)) and 0.0 <= self.threshold < 1.0):
             raise ConfigError(
                 f"summary threshold: needed a confidence in [0, 1); got {self.threshold!r}; "
@@ -118,12 +116,7 @@ class SummarySpec:
 
 
 def _whole(name: str, value: object, low: int, high: int | None, hint: str) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < low
-        or (high is not None and value > high)
-    ):
+    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
         span = f"{low} to {high}" if high is not None else f"{low} or more"
         raise ConfigError(f"summary {name}: needed a whole number, {span}; got {value!r}; {hint}")
 
@@ -132,6 +125,4 @@ def _power(name: str, value: object, low: int, high: int) -> None:
     _whole(name, value, low, high, "a power of two")
     assert isinstance(value, int)
     if value & (value - 1):
-        raise ConfigError(
-            f"summary {name}: needed a power of two; got {value}; try {1 << value.bit_length()}"
-        )
+        raise ConfigError(f"summary {name}: needed a power of two; got {value}; try {1 << value.bit_length()}")

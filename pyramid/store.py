@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pyramid.arrays import (
-    ADAPTIVE as _ADAPTIVE,
-)
-from pyramid.arrays import (
+    ADAPTIVE,
     BASE,
+    BUCKET_SHIFT,
+    CELL_BITS,
+    CELL_SHIFT,
     DETECTOR_BITS,
-    END,
-    FIRST,
-    FREE_CLASSES,
-    HEAD,
-    LAST,
+    FORGETTING,
+    GRAN_FIELDS,
+    KEEP_FROM,
     LEAVES,
+    MAX_LENGTH,
     META_FIELDS,
     NEVER,
+    NO_TUPLE,
+    NODE_FIELDS,
     OFFSET,
+    REACH,
     RING,
     ROOM,
     ROWS,
     SPAN,
     SPEC_FIELDS,
-    START,
-    TOP,
     TWO_WINDOW,
     VARIANCE,
     ZONE_FIELDS,
     Side,
 )
-from pyramid.arrays import BUCKET_SHIFT as _BUCKET_SHIFT
-from pyramid.arrays import CELL_BITS as _CELL_BITS
-from pyramid.arrays import CELL_SHIFT as _CELL_SHIFT
-from pyramid.arrays import FORGETTING as _FORGETTING
-from pyramid.arrays import MAX_LENGTH as _MAX_LENGTH
 from pyramid.spec import SummarySpec
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from pyramid import list_kernels
+else:
+    list_kernels = lazy("pyramid.list_kernels")
 
 __all__ = ["DETECTOR_COLUMNS", "DETECTOR_ROWS", "TupleStore"]
 
 Array = np.ndarray[Any, Any]
 DETECTOR_ROWS = 3
 DETECTOR_COLUMNS = 256
-_FAR = np.iinfo(np.int64).max
+_FAR = (1 << 63) - 1
+_LEAST_MOVED = 4096
+_PIECE = 1 << 16  # tuples listed at once: their codes and the ends of their lists stay in the cache
 
 
 def odd_multipliers(rows: int, seed: int, salt: int) -> Array:
@@ -57,42 +61,43 @@ def odd_multipliers(rows: int, seed: int, salt: int) -> Array:
 class TupleStore:
     """The arrays of one stream (see `pyramid.arrays.Side`) and how they grow.
 
-    Sketch memory is fixed by the spec; the directory grows with distinct keys (32 bytes each); flat arrays
-    and lists grow with the tuples a query can still reach (20 bytes, and 8 to 32 in the lists).
+    Sketch memory is fixed by the spec; the directory grows with distinct keys (40 bytes each); flat arrays
+    and lists grow with the tuples a query can still reach (20 bytes, and 8 to 32 in the lists, and 8 a key).
     """
 
     def __init__(self, spec: SummarySpec) -> None:
         self.spec = spec
-        capacity = 1024
-        keys = 256
+        self.tuples = 0
+        self.keys = 0
         slots = spec.zone_slots
-        sketched = spec.structure != "T1"
-        shape = (slots, spec.rows, 2 * spec.width) if sketched else (slots, 1, 2)
+        shape = (slots, spec.rows, 2 * spec.width) if spec.structure != "T1" else (slots, 1, 2)
+        detecting = DETECTOR_ROWS if spec.structure == "T4" else 0
+        self._marks = np.zeros(256, np.int64)
+        self._touched = np.zeros(_PIECE, np.int32)
         self.side = Side(
-            ts=np.zeros(capacity, np.int64),
-            code=np.full(capacity, -1, np.int32),
-            hash=np.zeros(capacity, np.uint64),
-            lists=np.zeros((keys, 4), np.int64),
+            ts=np.zeros(1024, np.int64),
+            code=np.zeros(1024, np.int32),
+            hash=np.zeros(1024, np.uint64),
+            lists=np.zeros((256, 4), np.int64),
             arena=np.zeros(4096, np.int64),
-            free=np.full(FREE_CLASSES, -1, np.int64),
             meta=np.zeros(META_FIELDS, np.int64),
             counters=np.zeros(shape, np.int64),
-            node=_empty_nodes(slots),
+            node=np.full((slots, NODE_FIELDS), NO_TUPLE, np.int64),
             gran=_granularities(spec),
             zone=np.zeros(ZONE_FIELDS, np.int64),
             spec=_integers(spec),
-            threshold=np.array([spec.threshold]),
+            threshold=np.array([spec.threshold], np.float64),
             multipliers=odd_multipliers(shape[1], spec.seed, 1),
-            detector=np.zeros((DETECTOR_ROWS, DETECTOR_COLUMNS, 2), np.int64),
-            detector_multipliers=odd_multipliers(DETECTOR_ROWS, spec.seed, 2),
+            detector=np.zeros((detecting, DETECTOR_COLUMNS), np.int32),
+            recent=np.zeros((detecting, 2 * DETECTOR_COLUMNS), np.int32),
+            detector_multipliers=odd_multipliers(detecting, spec.seed, 2),
+            moments=np.zeros((detecting, 3), np.int64),
         )
-        self.tuples = 0
-        self.keys = 0
 
     def extend(self, ts: Array, codes: Array, hashes: Array, keys: int) -> int:
         """Take a batch in stream order into the flat arrays (no summary yet); returns its first ordinal.
 
-        ts: int64 [n] ns; codes: int32 [n], -1 null; hashes: uint64 [n]; keys: distinct codes known so far.
+        ts: int64 [n] ns; codes: int32 [n], -1 null; hashes: uint64 [n], 0 null; keys: distinct codes known so far.
         """
         first = self.tuples
         n = ts.shape[0]
@@ -101,9 +106,7 @@ class TupleStore:
         needed = first - base + n
         if needed > side.ts.shape[0]:
             size = max(needed, 2 * side.ts.shape[0])
-            side = side._replace(
-                ts=_grown(side.ts, size), code=_grown(side.code, size), hash=_grown(side.hash, size)
-            )
+            side = side._replace(ts=_grown(side.ts, size), code=_grown(side.code, size), hash=_grown(side.hash, size))
         at = first - base
         side.ts[at : at + n] = ts
         side.code[at : at + n] = codes
@@ -118,26 +121,42 @@ class TupleStore:
         self.keys = max(self.keys, keys)
         side = self.side
         if keys > side.lists.shape[0]:
-            self.side = side._replace(lists=_grown(side.lists, max(keys, 2 * side.lists.shape[0])))
+            size = max(keys, 2 * side.lists.shape[0])
+            self.side = side._replace(lists=_grown(side.lists, size))
+            self._marks = np.zeros(size, np.int64)
 
     def code_of(self, ordinal: int) -> int:
         """The key code of a tuple held."""
         return int(self.side.code[ordinal - int(self.side.meta[BASE])])
 
+    def append_all(self, begin: int, end: int) -> None:
+        """Put tuples begin..end-1 (ordinals, taken by `extend`) into the tuple lists of their keys."""
+        for first in range(begin, end, _PIECE):
+            last = min(first + _PIECE, end)
+            free = list_kernels.append_all(self.side, first, last, self._marks, self._touched)
+            if free:
+                self._new_arena(free)
+                list_kernels.append_all(self.side, first, last, self._marks, self._touched)
+
     def grow_arena(self, code: int) -> None:
-        """Twice the arena, and enough for key `code` to move to a bigger segment."""
+        """A new arena for what is alive, with room for key `code` to move to twice its room."""
+        self._new_arena(2 * int(self.side.lists[code, ROOM]))
+
+    def _new_arena(self, free: int) -> None:
         side = self.side
-        size = max(2 * side.arena.shape[0], int(side.meta[TOP]) + 4 * int(side.lists[code, ROOM]) + 64)
-        self.side = side._replace(arena=_grown(side.arena, size))
+        size = list_kernels.compact(side, self.keys, free, side.arena[:0])
+        arena = np.empty(size, np.int64)
+        list_kernels.compact(side, self.keys, free, arena)
+        self.side = side._replace(arena=arena)
 
     def release(self, before: int) -> None:
         """Free tuples with ordinals below `before`: no query can reach them any more."""
         side = self.side
         base = int(side.meta[BASE])
         held = self.tuples - base
-        side.meta[2] = max(side.meta[2], before)
+        side.meta[KEEP_FROM] = max(int(side.meta[KEEP_FROM]), min(before, self.tuples))
         gone = min(before, self.tuples) - base
-        if gone > 4096 and 2 * gone > held:
+        if gone > _LEAST_MOVED and 2 * gone > held:
             for array in (side.ts, side.code, side.hash):
                 array[: held - gone] = array[gone:held].copy()
             side.meta[BASE] = base + gone
@@ -146,19 +165,18 @@ class TupleStore:
     def sketch_bytes(self) -> int:
         """Bytes of grid, pyramids and detector: fixed by the spec."""
         side = self.side
-        return int(side.counters.nbytes + side.node.nbytes + side.gran.nbytes + side.detector.nbytes)
+        return sum(int(array.nbytes) for array in (side.counters, side.node, side.gran, side.detector, side.recent))
 
     @property
     def directory_bytes(self) -> int:
         """Bytes of the key directory: grows with distinct keys."""
-        side = self.side
-        return int(side.lists.nbytes)
+        return int(self.side.lists.nbytes + self._marks.nbytes)
 
     @property
     def tuple_bytes(self) -> int:
         """Bytes of flat arrays and tuple lists: grows with the tuples held."""
         side = self.side
-        return int(side.ts.nbytes + side.code.nbytes + side.hash.nbytes + side.arena.nbytes)
+        return sum(int(array.nbytes) for array in (side.ts, side.code, side.hash, side.arena))
 
 
 def _grown(array: Array, size: int) -> Array:
@@ -167,39 +185,33 @@ def _grown(array: Array, size: int) -> Array:
     return bigger
 
 
-def _empty_nodes(slots: int) -> Array:
-    node = np.zeros((slots, 5), np.int64)
-    node[:, START] = _FAR
-    node[:, END] = -_FAR
-    node[:, FIRST] = _FAR
-    node[:, LAST] = -_FAR
-    return node
-
-
 def _granularities(spec: SummarySpec) -> Array:
-    gran = np.zeros((spec.depth, 6), np.int64)
+    gran = np.zeros((spec.depth, GRAN_FIELDS), np.int64)
     offset = 0
+    reach = 0
+    longest = _FAR // (2 * spec.depth)  # so that sums of spans stay inside int64
     for g, leaves in enumerate(spec.leaf_capacity):
-        gran[g, OFFSET] = offset
-        gran[g, LEAVES] = leaves
-        gran[g, RING] = spec.max_zones if g == 0 else spec.rate
-        gran[g, HEAD] = 0
-        gran[g, SPAN] = min(spec.span(g + 1), _FAR // 4)
+        span = min(spec.span(g + 1), longest)
+        reach += span
+        row = gran[g]
+        row[OFFSET], row[LEAVES], row[SPAN], row[REACH] = offset, leaves, span, reach
+        row[RING] = spec.max_zones if g == 0 else spec.rate
         offset += 2 * leaves - 1
     return gran
 
 
 def _integers(spec: SummarySpec) -> Array:
     out = np.zeros(SPEC_FIELDS, np.int64)
-    log_buckets = spec.value_buckets.bit_length() - 1
-    log_columns = spec.bucket_columns.bit_length() - 1
-    out[_BUCKET_SHIFT] = 63 - log_buckets
-    out[_CELL_SHIFT] = 63 - log_columns
-    out[_CELL_BITS] = log_columns + 1
-    out[_MAX_LENGTH] = spec.zone_length
+    sketched = spec.structure != "T1"
+    log_buckets = spec.value_buckets.bit_length() - 1 if sketched else 0
+    log_columns = spec.bucket_columns.bit_length() - 1 if sketched else 0
+    out[BUCKET_SHIFT] = 63 - log_buckets
+    out[CELL_SHIFT] = 63 - log_columns
+    out[CELL_BITS] = log_columns + 1
+    out[MAX_LENGTH] = spec.zone_length
     adaptive = {"two-window": TWO_WINDOW, "variance": VARIANCE}[spec.confidence]
-    out[_ADAPTIVE] = adaptive if spec.structure == "T4" else NEVER
-    out[_FORGETTING] = int(spec.forgetting)
-    out[DETECTOR_BITS] = DETECTOR_COLUMNS.bit_length() if spec.structure != "T1" else 0
-    out[ROWS] = spec.rows
+    out[ADAPTIVE] = adaptive if spec.structure == "T4" else NEVER
+    out[FORGETTING] = int(spec.forgetting)
+    out[DETECTOR_BITS] = DETECTOR_COLUMNS.bit_length() if sketched else 0
+    out[ROWS] = spec.rows if sketched else 1
     return out
