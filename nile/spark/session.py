@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,8 +86,11 @@ class _Running:
         self.interrupt = interrupt
 
     def alive(self) -> bool:
-        process = getattr(self.gateway, "proc", None)  # none where Java started Python, not Python Java
-        return (process is None or process.poll() is None) and self.session.sparkContext._jsc is not None
+        """Whether Java still answers and its Spark has not been stopped by somebody else."""
+        try:
+            return not self.session.sparkContext._jsc.sc().isStopped()
+        except Exception:
+            return False
 
 
 def spark_session(app: str = "nile", *, cores: int | None = None) -> SparkSession:
@@ -121,7 +125,8 @@ def stop_session() -> None:
         atexit.unregister(stop_session)
         if running.directory is None:
             return
-        with contextlib.suppress(Exception):  # a Java process that died has nothing left to stop
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a Java process that died has nothing left to stop
             running.session.stop()
         _end_java(running.gateway)
         _quieten(False)
@@ -236,8 +241,10 @@ def _end_java(gateway: Any) -> None:
         gateway.proc.kill()
         gateway.proc.wait()
     if pyspark.SparkContext._gateway is gateway:
-        pyspark.SparkContext._gateway = None
-        pyspark.SparkContext._jvm = None
+        # PySpark itself forgets a context only if its Java still answers.
+        pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
+        pyspark.SparkContext._active_spark_context = None
+        spark_sql.SparkSession._instantiatedSession = spark_sql.SparkSession._activeSession = None
 
 
 @contextlib.contextmanager
