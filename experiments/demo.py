@@ -56,9 +56,10 @@ def run_and_tell(config: RunConfig, out: Path, *, command: list[str], text: str 
 
     console = Console(width=None if sys.stdout.isatty() else 80, highlight=False)
     with Progress() as progress:
-        report = run_experiment(config, progress, command=shlex.join(command), text=text)
+        finished = run_experiment(config, progress, command=shlex.join(command), text=text)
+        report = finished.report
         with progress.stage("report"):
-            json_path, html_path = write_report(report, out)
+            json_path, html_path = write_report(report, out, finished.pictures)
     timings = {stage: round(seconds, 3) for stage, seconds in progress.timings.items()}
     exact = report["runs"][0]["exact_pairs"]
     window = "the whole stream" if config.window is None else format_duration(config.window)

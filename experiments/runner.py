@@ -7,7 +7,7 @@ import math
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,16 +20,19 @@ from experiments.workload import Workload, Workshop
 from nile import __version__
 from nile.answer import Answer
 from nile.operators.plan import JoinPlan
+from nile.report.heatmap import HeatMap
 from nile.report.html import render
+from nile.report.markup import Markup
 from nile.report.metrics import Obtained, score
 from nile.spark.machine import core_count, memory_bytes
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.fade import Fade
+from pyramid.manager import SummaryManager
 from summaries.costs import cost_table
 from summaries.lazy import lazy
 
-__all__ = ["Case", "cases", "run_experiment", "write_report"]
+__all__ = ["Case", "Finished", "cases", "run_experiment", "write_report"]
 
 kernels = lazy("summaries.kernels")
 _SECOND = 1e9
@@ -59,8 +62,16 @@ def cases(config: RunConfig) -> Iterator[Case]:
                             yield Case(method, guide, preference, budget, seed, costs)
 
 
-def run_experiment(config: RunConfig, progress: Progress, *, command: str, text: str | None = None) -> dict[str, Any]:
-    """Run a config; returns the report: {"environment": ..., "runs": [...]}.
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """report: {"environment": ..., "runs": [...]}; pictures: a heat map of each stream's summary, for the page."""
+
+    report: dict[str, Any]
+    pictures: tuple[Markup, ...]
+
+
+def run_experiment(config: RunConfig, progress: Progress, *, command: str, text: str | None = None) -> Finished:
+    """Run a config: prepare, judge, run every case, score.
 
     Spark prepares the streams and computes the exact answer; every run is scored against that.  The same
     config gives the same "runs", bit for bit.  command and text (the config) are recorded for a rerun.
@@ -88,19 +99,21 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
                         opponents[key] = known
                 records.append({**known, "preference": case.preference})
                 progress.step(f"{case.method} {case.guide or ''} {case.preference} at {case.budget:g}")
+        with progress.stage("summaries", total=2):
+            pictures = tuple(_pictures(config, workloads[config.seeds[0]], progress))
     environment = {**environment_of(workshop.versions), "batch_rows": config.batch_rows, "command": command}
     if text is not None:
         environment["config"] = text
     environment["timings"] = {stage: round(seconds, 3) for stage, seconds in progress.timings.items()}
-    return {"environment": environment, "runs": records}
+    return Finished({"environment": environment, "runs": records}, pictures)
 
 
-def write_report(report: dict[str, Any], out: Path) -> tuple[Path, Path]:
+def write_report(report: dict[str, Any], out: Path, pictures: Sequence[Markup] = ()) -> tuple[Path, Path]:
     """Write report.json and report.html into a folder (made if it is not there), each whole or not at all."""
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report, indent=1, allow_nan=False) + "\n"
     paths = (out / "report.json", out / "report.html")
-    for path, content in zip(paths, (text, render(report)), strict=True):
+    for path, content in zip(paths, (text, render(report, pictures)), strict=True):
         partial = path.with_suffix(path.suffix + ".partial")
         partial.write_text(content, encoding="utf-8")
         shutil.move(partial, path)
@@ -131,6 +144,18 @@ def _warm_up(config: RunConfig, workload: Workload) -> None:
     for case in cases(config):
         answer = Answer(workload.joined, plan_of(config, case), key="key", batch_rows=256)
         next(iter(answer.outputs()), None)
+
+
+def _pictures(config: RunConfig, workload: Workload, progress: Progress) -> Iterator[Markup]:
+    """The whole stream summarised, as a build without a budget would; a heat map of each side."""
+    spec = config.summary.spec(config.window, forgetting=config.forgetting, seed=config.seeds[0])
+    if spec.structure == "T1":
+        return
+    for side, stream in (("left", workload.joined.left), ("right", workload.joined.right)):
+        summary = SummaryManager(spec)
+        summary.ingest(stream.ts, stream.key, where=f"stream '{side}'")
+        yield HeatMap.of(summary, f"Summary of the {side} stream").figure()
+        progress.step(f"{side}: {len(summary.zones())} zones")
 
 
 def _record(config: RunConfig, case: Case, workload: Workload) -> dict[str, Any]:

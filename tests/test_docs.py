@@ -19,7 +19,7 @@ def blocks(page: Path) -> list[str]:
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
     names: dict[str, object] = {}
     for block in blocks(page):
-        exec(compile(block, page.name, "exec"), names)  # noqa: S102
+        exec(compile(block, page.name, "exec"), names)
     assert names
 
 

@@ -57,8 +57,9 @@ items = 300
 def runs_of(**changes: Any) -> list[dict[str, Any]]:
     config = build_config({name: value for name, value in {**SMALL, **changes}.items() if value}, where="test")
     with Progress(quiet=True) as progress:
-        report = run_experiment(config, progress, command="test")
-    return list(report["runs"])
+        finished = run_experiment(config, progress, command="test")
+    assert len(finished.pictures) == 2
+    return list(finished.report["runs"])
 
 
 def check_run(run: dict[str, Any]) -> None:
@@ -89,7 +90,7 @@ def test_a_full_budget_finds_everything_and_no_run_finds_what_is_not_there() -> 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_an_opponent_has_no_guide_and_one_record_for_each_preference() -> None:
-    runs = [run for run in runs_of(methods=["hash-drop"], budgets=[0.5])]
+    runs = list(runs_of(methods=["hash-drop"], budgets=[0.5]))
     assert [run["preference"] for run in runs] == ["desc", "weighted", "asc"]
     assert {run["guide"] for run in runs} == {None}
     without = [{name: value for name, value in run.items() if name != "preference"} for run in runs]

@@ -28,8 +28,10 @@ FIRST = {
 SIGNS = {Outcome.AHEAD: "▲", Outcome.LEVEL: "=", Outcome.BEHIND: "▼", Outcome.ABSENT: "–"}
 
 
-def render(report: Mapping[str, Any]) -> str:
+def render(report: Mapping[str, Any], pictures: Sequence[Markup] = ()) -> str:
     """The whole page as HTML text, from a report.json read into a dict.
+
+    pictures: figures of the summaries (`nile.report.heatmap`), shown before the appendix.
 
     report["runs"]: records as the runner writes them; a figure that is null or absent is left out of its chart.
     `dataset` of a record: its name, or a table of name, left, right and key as text.  `budget_spent`: in the
@@ -40,7 +42,7 @@ def render(report: Mapping[str, Any]) -> str:
     environment = report.get("environment")
     environment = environment if isinstance(environment, Mapping) else {}
     groups = grouped(records)
-    main = [_header(groups), *_settings(groups), appendix(records, environment)]
+    main = [_header(groups), *_settings(groups), _summaries(pictures), appendix(records, environment)]
     head = joined(
         void("meta", charset="utf-8"),
         void("meta", http_equiv="Content-Security-Policy", content=_policy()),
@@ -51,6 +53,21 @@ def render(report: Mapping[str, Any]) -> str:
     )
     body = element("body", element("main", *main), element("script", Markup(SCRIPT)))
     return f"<!doctype html>\n{element('html', element('head', head), body, lang='en')}\n"
+
+
+def _summaries(pictures: Sequence[Markup]) -> Markup:
+    if not pictures:
+        return Markup()
+    told = (
+        "What the count sketches of each stream looked like at its end: the zones that the change detector and "
+        "the granularities made, and how full their value buckets were."
+    )
+    return element(
+        "section",
+        element("h2", "The summaries, seen"),
+        element("p", told, class_="prose"),
+        element("div", *pictures, class_="charts"),
+    )
 
 
 def _policy() -> str:
