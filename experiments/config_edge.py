@@ -14,12 +14,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from nile.durations import parse_duration
+from nile.operators.plan import METHODS, SCANNING
 from pyramid.spec import CONFIDENCES, STRUCTURES
 from summaries.errors import ConfigError
 
 __all__ = ["GUIDES", "METHODS", "PREFERENCES", "Finding", "checked"]
 
-METHODS = ("nile", "hash-drop")
 PREFERENCES = ("desc", "weighted", "asc")
 GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
@@ -59,6 +59,12 @@ def checked(table: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     if "synthetic" in values and "synthetic" not in sides:
         told = 'needed a side with source = "synthetic", got none; set one, or take this table out'
         return {}, [Finding(("synthetic",), told)]
+    scanning = [name for name in values.get("methods", ()) if name in SCANNING]
+    if scanning and values.get("output") == "ranges":
+        told = (
+            f"needed methods that keep position lists, for ranges; got {scanning[0]!r}; take it out, or ask for pairs"
+        )
+        return {}, [Finding(("methods",), told)]
     return values, []
 
 

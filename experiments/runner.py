@@ -19,7 +19,7 @@ from experiments.progress import Progress
 from experiments.workload import Workload, Workshop
 from nile import __version__
 from nile.answer import Answer
-from nile.operators.plan import JoinPlan
+from nile.operators.plan import PREFERRING, JoinPlan
 from nile.report.heatmap import HeatMap
 from nile.report.html import render
 from nile.report.markup import Markup
@@ -40,7 +40,7 @@ _SECOND = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of the grid.  An opponent has no guide, and one run of it serves every preference."""
+    """One run of the grid.  Only `nile` has guides; one run of an opponent serves every preference."""
 
     method: str
     guide: str | None
@@ -92,10 +92,10 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
         with progress.stage("queries", total=len(everything)):
             for case in everything:
                 key = (case.method, case.budget, case.seed, case.costs)
-                known = opponents.get(key) if case.guide is None else None
+                known = opponents.get(key)
                 if known is None:
                     known = _record(config, case, workloads[case.seed])
-                    if case.guide is None:
+                    if case.method not in PREFERRING:
                         opponents[key] = known
                 records.append({**known, "preference": case.preference})
                 progress.step(f"{case.method} {case.guide or ''} {case.preference} at {case.budget:g}")

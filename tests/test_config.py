@@ -243,7 +243,15 @@ def test_values_from_a_command_line_are_checked_alike() -> None:
         ("seeds = 1.5", "run.toml:1: seeds: needed whole numbers >= 0; got 1.5"),
         ("seeds = [-1]", "run.toml:1: seeds[0]: needed whole numbers >= 0; got -1"),
         ('preferences = "acs"', "needed one of desc, weighted, asc; got 'acs'; did you mean 'asc'?"),
-        ('methods = ["hashdrop"]', "needed one of nile, hash-drop; got 'hashdrop'; did you mean 'hash-drop'?"),
+        (
+            'methods = ["hashdrop"]',
+            "needed one of nile, paper, hash-drop, hash-backlog, scan, shed-uniform; got 'hashdrop'; "
+            "did you mean 'hash-drop'?",
+        ),
+        (
+            'methods = ["nile", "scan"]\noutput = "ranges"',
+            "run.toml:1: methods: needed methods that keep position lists, for ranges; got 'scan'",
+        ),
         ('guides = "zzz"', "run.toml:1: guides: needed one of countsketch, directory; got 'zzz'"),
         ('output = "pair"', "needed one of pairs, ranges; got 'pair'; did you mean 'pairs'?"),
         ('costs = "Engine"', "needed one of engine, memory; got 'Engine'; did you mean 'engine'?"),

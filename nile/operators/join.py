@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators import state as st
+from nile.operators.figures import JoinFigures
 from nile.operators.plan import JoinPlan
+from nile.operators.runners import runner_of
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue
 from pyramid.arrays import FORGOTTEN
@@ -75,35 +77,6 @@ class Outputs:
     high: Array | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinFigures:
-    """What a run did.  Costs are in units of its cost table; t_ins is insert_cost a tuple, t_hit hit_cost an output."""
-
-    arrivals: int
-    nulls: int
-    admitted: int
-    shed: tuple[int, int]
-    outputs: int
-    regions: int
-    pruned: int
-    expired: int
-    evicted: int
-    granted: float
-    spent: float
-    spent_insert: float
-    spent_hit: float
-    exact_cost: float
-    coverage: float
-    forgotten: int
-    door: float
-    sampling_rate: float
-
-    @property
-    def budget_spent(self) -> float:
-        """What was spent as a share of the exact answer's cost."""
-        return self.spent / self.exact_cost if self.exact_cost else 0.0
-
-
 class PromisingJoin:
     """One run of a JoinPlan over one JoinInput: feed, step, collect.
 
@@ -120,6 +93,7 @@ class PromisingJoin:
         self.state = _initial_state(plan, data, self.stores[0], sketched)
         self._costs = np.rint(_UNIT * data.costs)
         self._grant = grants(self._costs, plan.budget.fraction, plan.pace, data.times())
+        self._runner = runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
         self._out = st.Output(
             first=np.empty(_ROOM, np.int64),
@@ -166,6 +140,8 @@ class PromisingJoin:
     def _step(self, end: int) -> int:
         left, right = self.stores
         order, state, out = self.data.order, self.state, self._out
+        if self._runner is not None:
+            return self._runner.step(left.side, right.side, order, self._grant, end, state, out)
         if self.plan.is_exact:
             return int(probe_kernels.probe(left.side, right.side, order, self._grant, end, state, out))
         if self.plan.method == "hash-drop":
@@ -184,6 +160,8 @@ class PromisingJoin:
             store.grow_arena(int(whole[st.STOPPED_CODE]))
         elif why == st.TURN:
             grid_kernels.turn(store.side)
+        elif why == st.QUEUE_FULL and self._runner is not None:
+            self._runner.grow(self.state)
         elif why == st.QUEUE_FULL:
             self._queue = grown_queue(self._queue)
 

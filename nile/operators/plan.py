@@ -12,9 +12,13 @@ from pyramid.spec import SummarySpec
 from summaries.costs import ENGINE, CostTable
 from summaries.errors import ConfigError
 
-__all__ = ["GUIDES", "METHODS", "OUTPUTS", "JoinPlan", "default_spec"]
+__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "JoinPlan", "default_spec"]
 
-METHODS = ("nile", "hash-drop")
+METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform")
+PREFERRING = ("nile", "paper")
+"""Methods that have preferences; an opponent answers the same under each."""
+SCANNING = ("paper", "scan")
+"""Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
 
@@ -34,8 +38,9 @@ def default_spec(window: int | None, **options: object) -> SummarySpec:
 class JoinPlan:
     """Everything that decides what a join of two streams answers.
 
-    window: ns, both ends included, or None for the whole stream.  method: `nile`, or the opponent
-    `hash-drop`, which has no preference and no guide.  outlier_cap: the most tuples of a key, both streams
+    window: ns, both ends included, or None for the whole stream.  method: `nile`; `paper`, the algorithm as
+    printed, over the structure that `spec` names; or an opponent, which has no preference and no guide.
+    outlier_cap: the most tuples of a key, both streams
     together, that make a pair an outlier.  waiting: arrivals that may wait for credit under a replay before
     the oldest is shed.  blind: test only, every sketch estimate is read as 0.
     """
@@ -64,6 +69,11 @@ class JoinPlan:
         ):
             if value not in known:
                 raise ConfigError(f"{name}: needed one of {', '.join(known)}; got {value!r}; name one of these")
+        if self.output == "ranges" and self.method in SCANNING:
+            raise ConfigError(
+                f"output: needed 'pairs' with method {self.method!r}, which scans and has no position lists to give "
+                "ranges of; got 'ranges'; ask for pairs, or leave this method out"
+            )
         if self.window is not None and self.window < 0:
             raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
         if isinstance(self.outlier_cap, bool) or not isinstance(self.outlier_cap, int) or self.outlier_cap < 2:

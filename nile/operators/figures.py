@@ -1,0 +1,66 @@
+"""What a run of a join did, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["JoinFigures"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFigures:
+    """What a run did.  Costs are in units of its cost table; t_ins is insert_cost a tuple, t_hit hit_cost an output."""
+
+    arrivals: int
+    nulls: int
+    admitted: int
+    shed: tuple[int, int]
+    outputs: int
+    regions: int
+    pruned: int
+    expired: int
+    evicted: int
+    granted: float
+    spent: float
+    spent_insert: float
+    spent_hit: float
+    exact_cost: float
+    coverage: float
+    forgotten: int
+    door: float
+    sampling_rate: float
+
+    @property
+    def budget_spent(self) -> float:
+        """What was spent as a share of the exact answer's cost."""
+        return self.spent / self.exact_cost if self.exact_cost else 0.0
+
+    @property
+    def t_ins(self) -> float | None:
+        """Cost of taking one tuple in; None when none was."""
+        return self.spent_insert / self.admitted if self.admitted else None
+
+    @property
+    def t_hit(self) -> float | None:
+        """Cost of finding one output; None when there is none."""
+        return self.spent_hit / self.outputs if self.outputs else None
+
+    @property
+    def interarrival(self) -> float | None:
+        """What an arrival is granted on average: the paper's average interarrival time, on the cost clock."""
+        return self.granted / self.arrivals if self.arrivals else None
+
+    @property
+    def outputs_per_input(self) -> float | None:
+        """Outputs an arrival, as measured."""
+        return self.outputs / self.arrivals if self.arrivals else None
+
+    @property
+    def predicted_outputs_per_input(self) -> float | None:
+        """Equation 1 of promising tuples: (interarrival - t_ins) / t_hit, at least 0.
+
+        More than measured where credit was left, less where tuples were shed, which cost no t_ins.
+        """
+        if self.t_ins is None or self.t_hit is None or self.interarrival is None:
+            return None
+        return max(0.0, self.interarrival - self.t_ins) / self.t_hit

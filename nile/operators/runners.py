@@ -1,0 +1,143 @@
+"""What runs a method other than `nile`: its own state, and the kernel it goes on with."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from nile.operators import state as st
+from nile.operators.plan import JoinPlan
+from preferences.heap import new_heap, roomier
+from preferences.queue import LIMIT
+from pyramid.store import TupleStore
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators import opponent_kernels, paper_kernels, scan_kernels
+else:
+    opponent_kernels = lazy("nile.operators.opponent_kernels")
+    paper_kernels = lazy("nile.operators.paper_kernels")
+    scan_kernels = lazy("nile.operators.scan_kernels")
+
+__all__ = ["Runner", "kept_share", "runner_of"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Runner(Protocol):
+    """The part of a join operator that differs between methods."""
+
+    def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
+        """Run to arrival `end` or to where the kernel stopped; returns why (`nile.operators.state`)."""
+
+    def grow(self, state: st.State) -> None:
+        """Make room: the kernel stopped because what waits fills its places."""
+
+
+def runner_of(plan: JoinPlan, stores: tuple[TupleStore, TupleStore], state: st.State, costs: Array) -> Runner | None:
+    """The runner of the plan's method, its stores and state made ready; None for `nile` and `hash-drop`.
+
+    costs: float64 [n], what the exact answer spends at each arrival.
+    """
+    if plan.method == "paper":
+        for store in stores:
+            store.reserve_keys(plan.spec.value_buckets)
+        return _Paper(plan)
+    if plan.method == "scan":
+        for store in stores:
+            store.reserve_keys(1)
+        return _Scan()
+    if plan.method == "hash-backlog":
+        return _Hash(keeps=True)
+    if plan.method == "shed-uniform":
+        state.real[st.DOOR] = kept_share(plan, costs)
+        return _Hash(keeps=False)
+    return None
+
+
+def kept_share(plan: JoinPlan, costs: Array) -> float:
+    """The share p of tuples that `shed-uniform` lets in, so that what they cost is what is granted.
+
+    Both streams thinned to p have p * p of the pairs: p solves p * taking + p * p * emitting = granted, means
+    a tuple, where the exact pass says how much emitting there is.  Under ranges a thinned range is still one
+    output, so p * (taking + emitting) bounds the cost.
+    """
+    mean = float(costs.sum()) / costs.shape[0] if costs.shape[0] else 0.0
+    if plan.budget.fraction >= 1.0 or mean == 0.0:
+        return 1.0
+    granted = plan.budget.fraction * mean
+    if plan.output == "ranges":
+        return plan.budget.fraction
+    taking = plan.costs.insert + plan.costs.lookup
+    emitting = max(0.0, mean - taking)
+    return min(1.0, 2.0 * granted / (taking + math.sqrt(taking * taking + 4.0 * emitting * granted)))
+
+
+class _Paper:
+    """JOIN-PROBE: its priority queue, and what is owed for work that could not be interrupted."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        spec = plan.spec
+        self._zones = 1 if spec.structure == "T1" else sum(spec.leaf_capacity) + 1
+        self._heap = new_heap(max(4096, 4 * self._zones))
+        self._limit = max(LIMIT, self._heap.place.shape[0])
+        self._debt = np.zeros(paper_kernels.DEBT_FIELDS)
+
+    def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
+        return int(
+            paper_kernels.join_probe(left, right, order, grant, end, self._zones, state, self._heap, self._debt, out)
+        )
+
+    def grow(self, state: st.State) -> None:
+        self._heap, expired, evicted = roomier(self._heap, _before(state), limit=self._limit)
+        state.whole[st.EXPIRED] += expired
+        state.whole[st.EVICTED] += evicted
+
+
+class _Hash:
+    """The symmetric hash join with a backlog (`hash-backlog`) or a random door (`shed-uniform`)."""
+
+    def __init__(self, *, keeps: bool) -> None:
+        self._keeps = keeps
+        self._stack = opponent_kernels.Stack(
+            entry=np.zeros((1024, opponent_kernels.STACK_FIELDS), np.int64), control=np.zeros(2, np.int64)
+        )
+
+    def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
+        return int(opponent_kernels.hash_join(left, right, order, grant, end, self._keeps, state, self._stack, out))
+
+    def grow(self, state: st.State) -> None:
+        """Expired probes lie at the bottom and go; at the limit the oldest half goes too."""
+        old = self._stack
+        size = int(old.control[opponent_kernels.SIZE])
+        gone = int(np.searchsorted(old.entry[:size, opponent_kernels.TIME], _before(state)))
+        state.whole[st.EXPIRED] += gone
+        capacity = old.entry.shape[0]
+        if 2 * (size - gone) > capacity:
+            if capacity < LIMIT:
+                capacity *= 2
+            else:
+                state.whole[st.EVICTED] += size - gone - capacity // 2
+                gone = size - capacity // 2
+        entry = np.zeros((capacity, opponent_kernels.STACK_FIELDS), np.int64)
+        entry[: size - gone] = old.entry[gone:size]
+        old.control[opponent_kernels.SIZE] = size - gone
+        self._stack = old._replace(entry=entry)
+
+
+class _Scan:
+    """The nested scan, which keeps nothing but its tuples."""
+
+    def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
+        return int(scan_kernels.nested_scan(left, right, order, grant, end, state, out))
+
+    def grow(self, state: st.State) -> None:
+        """Nothing waits, so the kernel never asks."""
+
+
+def _before(state: st.State) -> int:
+    """Entries of tuples before this time have expired."""
+    window = int(state.window[0])
+    return max(-st.FOREVER, int(state.whole[st.NOW_TS]) - window)
