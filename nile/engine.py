@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from nile.durations import parse_duration
 from nile.joining import Loaded, load_stream
 from nile.query import JoinQuery
+from nile.selecting import read_predicates
+from nile.selection import SelectionQuery
 from nile.sql.expressions import parse_condition
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
@@ -98,6 +101,25 @@ class Database:
         for stream, column in zip((left, right), names, strict=True):
             _check_column(self._stream(stream).source, column, stream)
         query = JoinQuery(database=self, left=left, right=right, on=(names[0], names[1]))
+        return query if window is None else query.within(window)
+
+    def select(
+        self,
+        stream: str,
+        *,
+        on: str,
+        predicates: Mapping[str, str],
+        window: str | float | timedelta | None = None,
+    ) -> SelectionQuery:
+        """Standing selections over a stream: {name: condition}, each over its column `on`, which is summarised.
+
+        window: how long a selected tuple stays valid; None: a filter.  Raises UnknownStream, UnknownColumn,
+        ExpressionError, ConfigError.
+        """
+        source = self._stream(stream).source
+        _check_column(source, on, stream)
+        read = read_predicates(predicates, source.schema, on, stream=stream)
+        query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
         return query if window is None else query.within(window)
 
     def manager(self, name: str, key: str) -> StreamManager:

@@ -1,0 +1,100 @@
+"""Standing selections as a Python object: frozen, cheap, nothing read until they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from nile.durations import parse_duration
+from nile.operators.selection_plan import SelectionPlan
+from nile.selecting import Selectable
+from nile.selection_answer import AGGREGATES, SelectionAnswer
+from nile.sql.expressions import Condition
+from preferences.budget import Budget
+from summaries.costs import cost_table
+from summaries.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nile.engine import Database
+
+__all__ = ["SelectionQuery"]
+
+_OPTIONS = ("method", "costs", "buckets", "zone", "every", "sample")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionQuery:
+    """Named conditions over one column of a registered stream, standing at once.
+
+    Made by `Database.select`; each method returns a changed copy.
+    """
+
+    database: Database = field(repr=False)
+    stream: str
+    on: str
+    predicates: tuple[tuple[str, Condition], ...]
+    window: int | None = None
+    preference: str = "desc"
+    promise: str = "share"
+    method: str = "paper"
+    costs: str = "engine"
+    options: tuple[tuple[str, int], ...] = ()
+
+    def within(self, window: str | float | timedelta | None) -> SelectionQuery:
+        """WINDOW: how long a selected tuple stays valid ("1 hour", seconds); None: a filter, nothing expires."""
+        return replace(self, window=None if window is None else parse_duration(window, where="window"))
+
+    def prefer(self, preference: str, *, by: str = "share") -> SelectionQuery:
+        """WITH PREFERENCE desc | asc: regions by their promise; weighted: of every region the same share.
+
+        by: `share`, the estimated share of satisfying tuples of a region, or `value`, value x frequency.
+        """
+        return replace(self, preference=preference, promise=by)
+
+    def preferring_for(self, aggregate: str) -> SelectionQuery:
+        """The preference of section 4.3: weighted for avg and median, desc by value x frequency for sum."""
+        if aggregate not in AGGREGATES:
+            raise ConfigError(f"aggregate: needed one of {', '.join(AGGREGATES)}; got {aggregate!r}; name one of these")
+        return self.prefer("desc", by="value") if aggregate == "sum" else self.prefer("weighted")
+
+    def using(self, **options: Any) -> SelectionQuery:
+        """method ("paper", "naive", "predicate-index"), costs ("engine", "memory"), buckets, zone, every, sample.
+
+        Raises ConfigError for anything else.
+        """
+        changed: dict[str, Any] = {}
+        kept: dict[str, Any] = dict(self.options)
+        for name, value in options.items():
+            if name not in _OPTIONS:
+                known = ", ".join(_OPTIONS)
+                raise ConfigError(f"selection option: needed one of {known}; got {name!r}; check the spelling")
+            (changed if name in ("method", "costs") else kept)[name] = value
+        return replace(self, **changed, options=tuple(kept.items()))
+
+    def plan(self, budget: Budget | float | None = None) -> SelectionPlan:
+        """The checked plan that `run` would follow."""
+        given: Mapping[str, Any] = dict(self.options)
+        return SelectionPlan(
+            window=self.window,
+            budget=budget if budget is None or isinstance(budget, Budget) else Budget(budget),
+            method=self.method,
+            preference=self.preference,
+            promise=self.promise,
+            costs=cost_table(self.costs),
+            **given,
+        )
+
+    def run(self, budget: Budget | float | None = None) -> SelectionAnswer:
+        """Read the stream and prepare the answer; tuples are found as they are asked for.
+
+        budget: a Budget or a fraction of what `naive` needs to feed every tuple to every selection; None:
+        everything.  Raises ConfigError, BudgetError, KeyTypeError, SourceError, TimestampOrderError.
+        """
+        plan = self.plan(budget)
+        return SelectionAnswer(self.load(), plan)
+
+    def load(self) -> Selectable:
+        """The stream read and every condition evaluated, for several runs: `SelectionAnswer(loaded, plan)`."""
+        return Selectable(self.database.load(self.stream, self.on), self.on, self.predicates)

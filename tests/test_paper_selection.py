@@ -1,0 +1,346 @@
+"""Standing selections: Figure 8 by hand, its twin, brute force and DuckDB, and two opponents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from selection_twin import Twin
+
+import nile
+from nile.operators.selection import SelectionInput, StandingSelections, naive_costs
+from nile.operators.selection_plan import SELECTION_METHODS, SelectionPlan
+from nile.streams.synthetic import SyntheticRetail
+from preferences.budget import Budget
+from summaries.costs import ENGINE, MEMORY, CostTable
+
+SECOND = 1_000_000_000
+ONES = CostTable("ones", insert=1, update=1, estimate=1, scan=1, emit=1, lookup=1, push=1, pop=1, heap_pop=1, add=0)
+
+
+def encoded(values: list[int], predicates: list[Callable[[int], bool]], ts: list[int] | None = None) -> SelectionInput:
+    keys = list(dict.fromkeys(values))
+    return SelectionInput(
+        ts=np.array(range(len(values)) if ts is None else ts, np.int64),
+        code=np.array([keys.index(value) for value in values], np.int32),
+        rank=np.argsort(np.argsort(keys)).astype(np.int64),
+        passes=np.array([[bool(p(key)) for key in keys] for p in predicates], np.uint8).reshape(-1, len(keys)),
+        magnitude=np.abs(np.array(keys, np.float64)),
+    )
+
+
+def run(plan: SelectionPlan, data: SelectionInput, rows: int = 65_536) -> tuple[list[tuple[int, int, int]], Any]:
+    operator = StandingSelections(plan, data, batch_rows=rows)
+    found = [
+        (int(q), int(i), int(at))
+        for part in operator.run()
+        for q, i, at in zip(part.query, part.ordinal, part.at, strict=True)
+    ]
+    return found, operator.figures
+
+
+# --- by hand ----------------------------------------------------------------------------------------------
+
+
+def test_figure_8_line_by_line() -> None:
+    """Values 1 2 3 4 | 3 3 1 4; queries A: value <= 3, B: value = 3.  Every price is 1, marking is free.
+
+    Buckets {1, 2} and {3, 4}; a zone is four tuples, a slice too.  c_j = insert + 2 scans + matches =
+    4 4 5 3 | 5 5 4 3; the budget grants twice that: 32 | 34.  Taking a tuple in costs 3 (insert, lookup,
+    update), one lookup more for the first four, the sample: 16 | 12.
+
+    Slice 1 leaves 16.  Round of A, t_start = -inf, t_end = 4.
+      (b) 4 keys evaluated: 12.  {1,2}: 2 of 2 keys satisfy A; {3,4}: 1 of 2.  Two regions read, 2 each: 8.
+      (c) {1,2} promises 1, {3,4} promises 1/2.
+      (d) {1,2}: pop 1, tuples 0 and 1 scanned and selected: 3.  {3,4}: pop 1, tuple 2 selected: 0.  Time out:
+          tuple 3 is left undone.
+      (e) t_start of A = 4.
+    Round of B: nothing left to evaluate a key with, so it waits, and it is its turn next.
+    Slice 2 leaves 22.  Round of B over [-inf, 8).
+      (b) 4 keys: 18.  {1,2} holds no key of B.  {3,4} of zone 2, then of zone 1, read: 14.
+      (c) 1/2 each; alike, so the newer zone first.
+      (d) zone 2: pop, tuples 4 and 5 selected, 7 not: 8.  zone 1: pop, tuple 2 selected, 3 not: 4.
+    Round of A over [4, 8) with 4.
+      (b) at most half goes into reading: {1,2} read, {3,4} not: 2.
+      (d) one region needs no heap; tuple 6 selected: 0.
+      (e) tuples 4 and 5, which satisfy A, will never be visited.
+    """
+    data = encoded([1, 2, 3, 4, 3, 3, 1, 4], [lambda v: v <= 3, lambda v: v == 3])
+    plan = SelectionPlan(budget=Budget(2.0), costs=ONES, buckets=2, zone=4, every=4, sample=4)
+    found, figures = run(plan, data)
+    a, b = 0, 1
+    assert found == [(a, 0, 4), (a, 1, 4), (a, 2, 4), (b, 4, 8), (b, 5, 8), (b, 2, 8), (a, 6, 8)]
+    assert (figures.granted, figures.spent, figures.spent_summary) == (66.0, 66.0, 28.0)
+    assert (figures.evaluated, figures.regions_read, figures.regions_visited) == (8, 5, 5)
+    assert (figures.regions_undone, figures.rounds, figures.shed) == (1, 3, 0)
+
+
+def test_a_round_resumes_inside_a_zone_that_is_still_open() -> None:
+    """One zone of four tuples, dispatched every two: the second round begins after tuple 1 of each cell."""
+    data = encoded([5, 5, 5, 5], [lambda v: v == 5])
+    found, figures = run(SelectionPlan(buckets=1, zone=4, every=2, sample=4), data)
+    assert found == [(0, 0, 2), (0, 1, 2), (0, 2, 4), (0, 3, 4)]
+    assert (figures.scanned, figures.rounds, figures.evaluated) == (4, 2, 1)
+
+
+def test_asc_visits_the_least_promising_region_first_and_weighted_the_same_share_of_each() -> None:
+    """Values 1 2 3 4 1 2 3 4, query: value <= 3.  {1,2} satisfies wholly, {3,4} by half; one zone, one round.
+
+    weighted: c_j = 3 3 3 2 3 3 3 2, of which 42 in all are granted.  Taking in costs 28, evaluating 4, two reads
+    (no push, no pop) 2: 8 are left, and scanning everything would take 4 * (1 + 1) + 4 * (1 + 1/2) = 14.  Of
+    each cell 4 * 8 / 14 = 2.3 tuples are due: 0 and 1, then 2 and 3 (2.3 + 2.3 - 2 = 2.6), of which 3 fails.
+    """
+    data = encoded([1, 2, 3, 4, 1, 2, 3, 4], [lambda v: v <= 3])
+    spec: dict[str, Any] = {"costs": ONES, "buckets": 2, "zone": 8, "every": 8, "sample": 4}
+    orders = {
+        how: [i for _, i, _ in run(SelectionPlan(preference=how, **spec), data)[0]]
+        for how in ("asc", "desc", "weighted")
+    }
+    assert orders == {"asc": [2, 6, 0, 1, 4, 5], "desc": [0, 1, 4, 5, 2, 6], "weighted": [0, 1, 4, 5, 2, 6]}
+    part, _ = run(SelectionPlan(preference="weighted", budget=Budget(42 / 22), **spec), data)
+    assert [i for _, i, _ in part] == [0, 1, 2]
+
+
+def test_naive_drops_what_it_has_no_time_for_and_goes_on_with_the_next_query() -> None:
+    """Two queries that every tuple satisfies: c_j = 1 + 2 + 2 = 5; a grant of 3 feeds one query a tuple, in turns.
+
+    Insert 1, scan 1, emit 1: nothing left.
+    """
+    data = encoded([7, 7, 7], [lambda v: v == 7, lambda v: v > 0])
+    found, figures = run(SelectionPlan(method="naive", budget=Budget(0.6), costs=ONES), data)
+    assert found == [(0, 0, 1), (1, 1, 2), (0, 2, 3)]
+    assert (figures.spent, figures.lost, figures.shed) == (9.0, 3, 0)
+
+
+def test_the_predicate_index_matches_a_tuple_once_and_reports_while_credit_lasts() -> None:
+    """c_j = 1 + 2 + 2 = 5, a grant of 3: insert 1, lookup 1, one of two matches; the first lost one rotates."""
+    data = encoded([7, 7, 7], [lambda v: v == 7, lambda v: v > 0])
+    found, figures = run(SelectionPlan(method="predicate-index", budget=Budget(0.6), costs=ONES), data)
+    assert found == [(0, 0, 1), (1, 1, 2), (0, 2, 3)]
+    assert (figures.spent, figures.lost) == (9.0, 3)
+
+
+def test_the_base_of_the_budget_is_what_naive_spends_to_answer_everything() -> None:
+    data = encoded([1, 2, 3, 1], [lambda v: v < 3, lambda v: v == 1])
+    assert naive_costs(data, ENGINE, windowed=False).tolist() == [34.0, 24.0, 14.0, 34.0]
+    for window in (None, 10):
+        _, figures = run(SelectionPlan(method="naive", window=window), data)
+        assert figures.spent == figures.exact_cost
+
+
+# --- against the twin -------------------------------------------------------------------------------------
+
+
+@some.composite
+def workloads(draw: some.DrawFn) -> tuple[SelectionPlan, SelectionInput]:
+    values = draw(some.lists(some.integers(-9, 9), min_size=1, max_size=60))
+    bounds = draw(some.lists(some.tuples(some.integers(-9, 9), some.integers(0, 8)), min_size=1, max_size=5))
+    gaps = draw(some.lists(some.integers(0, 3), min_size=len(values), max_size=len(values)))
+    data = encoded(
+        values,
+        [lambda v, low=low, width=width: low <= v <= low + width for low, width in bounds],
+        np.cumsum(gaps).tolist(),
+    )
+    plan = SelectionPlan(
+        window=draw(some.none() | some.integers(0, 20)),
+        budget=draw(some.none() | some.floats(0.05, 4.0).map(Budget)),
+        method=draw(some.sampled_from(SELECTION_METHODS)),
+        preference=draw(some.sampled_from(["desc", "weighted", "asc"])),
+        promise=draw(some.sampled_from(["share", "value"])),
+        costs=draw(some.sampled_from([ENGINE, MEMORY, ONES])),
+        buckets=draw(some.integers(1, 9)),
+        zone=draw(some.integers(1, 30)),
+        every=draw(some.integers(1, 30)),
+        sample=draw(some.integers(1, 30)),
+    )
+    return plan, data
+
+
+@settings(max_examples=150)
+@given(workloads(), some.integers(1, 60))
+def test_kernels_equal_their_twin_however_the_input_is_cut(
+    workload: tuple[SelectionPlan, SelectionInput], rows: int
+) -> None:
+    plan, data = workload
+    twin = Twin(plan, data)
+    found, figures = run(plan, data, rows)
+    assert found == twin.outputs
+    assert (round(100 * figures.spent), figures.shed) == (round(twin.spent), twin.shed)
+
+
+@settings(max_examples=100)
+@given(workloads())
+def test_outputs_are_part_of_the_answer_without_repeats_and_within_the_grant(
+    workload: tuple[SelectionPlan, SelectionInput],
+) -> None:
+    plan, data = workload
+    found, figures = run(plan, data)
+    pairs = [(q, i) for q, i, _ in found]
+    exact = {(q, i) for q in range(len(data.passes)) for i, code in enumerate(data.code) if data.passes[q, code]}
+    assert len(set(pairs)) == len(pairs)
+    assert set(pairs) <= exact
+    assert figures.spent <= figures.granted
+    for _, i, at in found:
+        assert i < at
+        assert plan.window is None or data.ts[at - 1] - data.ts[i] <= plan.window
+    if plan.budget is None and plan.window is None:
+        assert set(pairs) == exact
+
+
+# --- as users meet it -------------------------------------------------------------------------------------
+
+PREDICATES = {
+    "dear": "price > 12.5",
+    "cheap": "price BETWEEN 0.5 AND 1.2",
+    "some": "price IN (0.29, 3.5, 4.75) OR price = 10.01",
+    "odd": "NOT (price < 14) AND price * 2 < 29",
+    "all": "price IS NOT NULL",
+    "none": "price < 0",
+}
+
+
+def retail(tuples: int = 3_000) -> pa.Table:
+    return SyntheticRetail(seed=3, tuples=tuples, rare=20, items=300).table()
+
+
+def selection(table: pa.Table | None = None, **options: Any) -> Any:
+    db = nile.connect().register("sales", retail() if table is None else table, time="ts")
+    return db.select("sales", on="price", predicates=PREDICATES).using(**options)
+
+
+@pytest.mark.parametrize("method", SELECTION_METHODS)
+def test_without_a_budget_every_method_equals_duckdb(method: str) -> None:
+    sales = retail()
+    answer = selection(sales, method=method).run()
+    for name, condition in PREDICATES.items():
+        expected = duckdb.sql(f"SELECT seq FROM sales WHERE {condition} ORDER BY seq").fetchnumpy()["seq"]
+        assert np.sort(answer.ordinals(name)).tolist() == expected.tolist()
+        assert answer.exact[name] == len(expected)
+    assert answer.shares == {**dict.fromkeys(PREDICATES, 1.0), "none": None}
+
+
+@pytest.mark.parametrize("method", SELECTION_METHODS)
+def test_under_a_budget_it_spends_no_more_and_accounts_for_every_tuple(method: str) -> None:
+    answer = selection(method=method, costs="memory").run(0.3 if method != "predicate-index" else 0.2)
+    accounting = answer.accounting
+    assert accounting.tuples_in == 3_000 == accounting.applied + accounting.shed
+    assert 0.8 * answer.budget.asked < answer.budget.spent <= answer.budget.asked + 1e-12
+    assert 0.0 < np.mean([share for share in answer.shares.values() if share is not None]) < 1.0
+
+
+@pytest.mark.parametrize("method", SELECTION_METHODS)
+def test_a_budget_that_takes_no_tuple_in_sheds_all(method: str) -> None:
+    answer = selection(method=method).run(1e-6)
+    assert answer.accounting.shed == 3_000
+    assert answer.budget.spent == 0.0
+
+
+def test_a_selected_tuple_expires_one_nanosecond_after_its_window() -> None:
+    """Times 0 2 2 5 9 s, window 3 s, all selected: at 5 s the tuple of 0 s has gone, those of 2 s (2 + 3) have not.
+
+    They go with the next arrival, at 9 s, and so does that of 5 s; that of 9 s is valid at the end.
+    """
+    table = pa.table({"ts": pa.array([0, 2, 2, 5, 9], pa.timestamp("s")), "v": [1, 1, 1, 1, 1]})
+    db = nile.connect().register("s", table, time="ts")
+    answer = db.select("s", on="v", predicates={"one": "v = 1"}, window="3 s").using(every=1).run()
+    gone = answer.expired("one")
+    assert gone["ordinal"].to_pylist() == [0, 1, 2, 3]
+    assert gone["expired"].cast(pa.int64()).to_pylist() == [s * SECOND + 1 for s in (3, 5, 5, 8)]
+    assert gone["arrivals"].to_pylist() == [4, 5, 5, 5]
+    assert answer.valid("one").tolist() == [4]
+    assert selection().run().expired("all").num_rows == 0
+
+
+def test_a_tuple_that_waited_longer_than_the_window_is_not_selected() -> None:
+    """One dispatch, at the end: of times 0 2 2 5 9 s only 9 s is within 3 s of now."""
+    table = pa.table({"ts": pa.array([0, 2, 2, 5, 9], pa.timestamp("s")), "v": [1, 1, 1, 1, 1]})
+    db = nile.connect().register("s", table, time="ts")
+    answer = db.select("s", on="v", predicates={"one": "v = 1"}, window="3 s").run()
+    assert answer.ordinals("one").tolist() == [4]
+
+
+def test_nulls_nan_and_text_are_values_like_others() -> None:
+    table = pa.table(
+        {"ts": pa.array(range(6), pa.timestamp("s")), "name": ["b", None, "a", "bb", None, "a"]},
+    )
+    db = nile.connect().register("s", table, time="ts")
+    predicates = {"null": "name IS NULL", "b": "name LIKE 'b%'", "a": "name = 'a'", "not a": "NOT name = 'a'"}
+    answer = db.select("s", on="name", predicates=predicates).using(every=2, buckets=2, zone=2).run()
+    assert {name: np.sort(answer.ordinals(name)).tolist() for name in predicates} == {
+        "null": [1, 4],
+        "b": [0, 3],
+        "a": [2, 5],
+        "not a": [0, 3],
+    }
+    assert answer.to_arrow("b")["name"].to_pylist() == ["b", "bb"]
+
+
+def test_an_empty_stream_gives_empty_answers() -> None:
+    answer = selection(retail().slice(0, 0)).run(0.5)
+    assert [answer.to_arrow(name).num_rows for name in answer.names] == [0] * len(PREDICATES)
+    assert answer.expired("all").num_rows == 0
+    assert answer.accounting.tuples_in == 0
+
+
+def test_batches_name_the_query_of_each_output() -> None:
+    answer = selection().run(2.0)
+    table = pa.Table.from_batches(list(answer.batches()))
+    told = table.group_by("query").aggregate([("ordinal", "count")])
+    counted = dict(zip(told["query"].to_pylist(), told["ordinal_count"].to_pylist(), strict=True))
+    assert counted == {name: len(answer.ordinals(name)) for name in answer.names if len(answer.ordinals(name))}
+    assert table.column_names == ["query", "ordinal", "ts", "price", "arrivals"]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "kind", "message"),
+    [
+        (lambda q: q.using(buckets=0), nile.ConfigError, "selection buckets: needed a whole number"),
+        (lambda q: q.using(zone=True), nile.ConfigError, "selection zone: needed a whole number"),
+        (lambda q: q.using(method="best"), nile.ConfigError, "selection method: needed one of paper, naive"),
+        (lambda q: q.using(speed=2), nile.ConfigError, "selection option: needed one of method"),
+        (lambda q: q.using(costs="mine"), nile.ConfigError, "costs: needed one of engine, memory"),
+        (lambda q: q.prefer("most"), nile.ConfigError, "selection preference: needed one of desc"),
+        (lambda q: q.prefer("desc", by="colour"), nile.ConfigError, "selection promise: needed one of share, value"),
+        (lambda q: q.preferring_for("total"), nile.ConfigError, "aggregate: needed one of avg, median, sum"),
+        (lambda q: q.within("-1 s"), nile.ConfigError, "window"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(mistake: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        mistake(selection()).plan(0.5)
+
+
+@pytest.mark.parametrize("budget", [0, -1.0, float("nan"), float("inf")])
+def test_a_budget_of_nothing_is_refused(budget: float) -> None:
+    with pytest.raises(nile.BudgetError, match="needed a fraction above 0"):
+        selection().run(budget)
+
+
+@pytest.mark.parametrize(
+    ("on", "predicates", "kind", "message"),
+    [
+        ("price", {}, nile.ConfigError, "needed predicates as"),
+        ("price", {"a": 3}, nile.ConfigError, "needed a name and a condition as text"),
+        ("price", {"a": "quantity > 1"}, nile.ConfigError, "needed a condition over 'price'.*over 'quantity'"),
+        ("price", {"a": "prise > 1"}, nile.UnknownColumn, "price"),
+        ("price", {"a": "price >"}, nile.ExpressionError, "'a'"),
+        ("prise", {"a": "price > 1"}, nile.UnknownColumn, "did you mean 'price'"),
+    ],
+)
+def test_a_predicate_that_cannot_stand_is_named(on: str, predicates: Any, kind: type[Exception], message: str) -> None:
+    db = nile.connect().register("sales", retail(100), time="ts")
+    with pytest.raises(kind, match=message):
+        db.select("sales", on=on, predicates=predicates)
+
+
+def test_an_unknown_selection_and_an_unknown_stream_are_named() -> None:
+    with pytest.raises(nile.UnknownColumn, match="no selection is named 'chep'; did you mean 'cheap'"):
+        selection().run().to_arrow("chep")
+    with pytest.raises(nile.UnknownStream, match="register it first"):
+        nile.connect().select("sales", on="price", predicates={"a": "price > 1"})
