@@ -1,8 +1,8 @@
 """The flat arrays of one stream: what kernels of this floor and above read and write.
 
 Shapes: n tuples held, k key codes, s sketch slots, m granularities.  A slot is one node of one granularity's
-pyramid (heap order, root first); the last slot is the closed part of G1, so that the open zone is root minus
-that and a tuple updates one sketch only.
+pyramid (heap order, root first).  A node is the sum of its two children, but for G1's root: that holds the
+open zone too, so that a tuple updates one sketch only, and the open zone is root minus its children.
 """
 
 from __future__ import annotations

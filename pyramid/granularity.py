@@ -1,8 +1,9 @@
 """Granularities: zones end, grow old, and collapse into the next coarser granularity.
 
-Design.  A zone that ends becomes G1's newest leaf: root minus the closed part.  A zone wholly older than what
-its granularity covers is added to the next one's current zone and subtracted from every index node above it,
-so a node is always the sum of its children and no upper bound of a node is below one of a child.
+Design.  A zone that ends becomes G1's newest leaf: root minus its two children, which hold all that has ended.
+Then zones wholly older than what their granularity covers move on: each is added to the next granularity's
+current zone and subtracted from every index node above it, so a node is always the sum of its children and no
+upper bound of a node is below one of a child.
 Rings: G1 has `max_zones` leaves and merges its two oldest when it needs another; G2..Gm have `rate` zones and
 pass their oldest on, or merge or forget it at the last.
 Cost: one pass over a sketch for each index level, a few tens of microseconds a zone; plain numpy, which is as
@@ -47,11 +48,11 @@ __all__ = ["turn"]
 
 
 def turn(s: Side) -> None:
-    """End the open zone if it was found to end, and move on what has grown older than its granularity."""
+    """End the open zone, which was found to end, after what has grown older than its granularity has moved on."""
+    _retire(s, int(s.zone[NOW]))
     if s.zone[ENDING]:
         s.zone[ENDING] = 0
         _close_zone(s)
-    _retire(s, int(s.zone[NOW]))
 
 
 def _close_zone(s: Side) -> None:
@@ -67,10 +68,9 @@ def _close_zone(s: Side) -> None:
     leaf = _leaf(s, 0, int(s.gran[0, SIZE]))
     slot = _slot(s, 0, leaf)
     root = _slot(s, 0, 1)
-    closed = s.counters.shape[0] - 1
-    np.subtract(s.counters[root], s.counters[closed], out=s.counters[slot])
-    s.counters[closed] = s.counters[root]
-    zone[ADDS] += 2 * s.counters[slot].size
+    np.subtract(s.counters[root], s.counters[root + 1], out=s.counters[slot])
+    zone[ADDS] += s.counters[slot].size
+    _combine(s, slot, root + 2, -1)
     row = s.node[slot]
     row[COUNT] = zone[ZONE_COUNT]
     row[START], row[END] = zone[ZONE_START], s.node[root, END]
@@ -156,8 +156,6 @@ def _drop_oldest(s: Side, g: int) -> None:
     while position >= 1:
         _combine(s, _slot(s, g, position), slot, -1)
         position >>= 1
-    if g == 0:
-        _combine(s, s.counters.shape[0] - 1, slot, -1)
     _advance(s, g)
 
 
@@ -200,6 +198,8 @@ def _slot(s: Side, g: int, position: int) -> int:
 
 def _combine(s: Side, target: int, source: int, sign: int) -> None:
     """Add a slot's counters to another's, or subtract them."""
+    if not s.node[source, COUNT]:
+        return
     into = s.counters[target]
     if sign > 0:
         np.add(into, s.counters[source], out=into)

@@ -2,9 +2,9 @@
 
 Design: a tuple goes into G1's root and into the detector's recent sketch.  At a slice end the detector looks,
 and the caller learns whether zones must move; `turn` moves them, outside any kernel.  A batch takes each
-piece for itself: the detector slice by slice as far as zones stay put, then that whole run into the root,
-one row after the other, so that a row's multiplier and counters stay close.
-Cost: O(rows) a tuple, O(detector) a slice.
+piece for itself: `advance` feeds the detector slice by slice, as far as zones stay put; `count` then puts
+that whole run into the root.
+Cost: O(rows) a tuple, or a distinct key of a run; O(detector) a slice.
 Source: promising tuples, sections 3.1 to 3.3.
 """
 
@@ -28,17 +28,12 @@ from pyramid.arrays import (
     END,
     ENDING,
     FIRST,
-    FORGETTING,
-    HEAD,
     LAST,
-    LEAVES,
     MAX_LENGTH,
     NEXT,
     NOW,
     OFFSET,
-    REACH,
     REFERENCE,
-    SIZE,
     SLICE_COUNT,
     START,
     TURNING,
@@ -53,12 +48,10 @@ from pyramid.spec import SLICE
 from summaries.kernels import U8, inlined, kernel, part
 from summaries.sketch_kernels import median
 
-__all__ = ["cell_of", "ingest", "log2_class", "reach", "root_estimate", "slice_end", "summarize", "turn"]
+__all__ = ["advance", "cell_of", "count", "log2_class", "reach", "root_estimate", "slice_end", "summarize", "turn"]
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer: an index that needs no test for being negative
-_RUN = 64 * SLICE
-_BLOCK = 16 * SLICE
 _MOST = 1 << 30  # tuples of a zone that the detector's int32 counters are exact for
 _TOP = np.int64(0x7FFFFFFFFFFFFFFF)
 
@@ -115,143 +108,141 @@ def reach(s: Side, ordinal: int, ts: int) -> bool:
 
 
 @inlined
-def _end_slice(s: Side, ts: int) -> bool:
-    zone = s.zone
-    how = s.spec[ADAPTIVE]
+def _end_slice(
+    zone: Array, spec: Array, threshold: Array, detector: Array, recent: Array, moments: Array, ts: int
+) -> bool:
+    """`slice_end` with the arrays that it needs: a whole Side would count references to all of them."""
+    how = spec[ADAPTIVE]
     if how != 0 and zone[SLICE_COUNT] > 0:
-        look(s.detector, s.recent, s.moments)
-        columns = s.detector.shape[1]
-        zone[ADDS] += 2 * s.detector.shape[0] * columns
+        look(detector, recent, moments)
+        columns = detector.shape[1]
+        zone[ADDS] += 2 * detector.shape[0] * columns
         n = zone[REFERENCE]
         m = zone[SLICE_COUNT]
-        if n > 0 and confidence_of(s.moments, columns, n, m, how) < s.threshold[0]:
+        if n > 0 and confidence_of(moments, columns, n, m, how) < threshold[0]:
             zone[CHANGES] += 1
             zone[ENDING] = 1
         zone[REFERENCE] = n + m
         if n + m >= _MOST:
             zone[ENDING] = 1
     zone[SLICE_COUNT] = 0
-    if s.spec[DETECTOR_BITS] == 0:
-        return False
-    if zone[ZONE_COUNT] > 0 and elapsed(ts, zone[ZONE_FIRST]) >= U8(s.spec[MAX_LENGTH]):
+    if spec[DETECTOR_BITS] != 0 and zone[ZONE_COUNT] > 0 and elapsed(ts, zone[ZONE_FIRST]) >= U8(spec[MAX_LENGTH]):
         zone[ENDING] = 1
-    if zone[ENDING]:
-        return True
-    for g in range(s.gran.shape[0] - (0 if s.spec[FORGETTING] else 1)):
-        if s.gran[g, SIZE] > 0:
-            oldest = s.gran[g, OFFSET] + s.gran[g, LEAVES] + s.gran[g, HEAD] - 1
-            if elapsed(ts, s.node[oldest, LAST]) >= U8(s.gran[g, REACH]):
-                return True
-    return False
+    return bool(zone[ENDING] != 0)
 
 
 @part
 def slice_end(s: Side, ts: int) -> bool:
-    """Compare the slice that just ended with the zone before it; True when zones must move.
+    """Compare the slice that just ended with the zone before it; True when the zone ends.
 
     The caller then leaves its kernel and calls `turn`, which is none.
     """
-    return _end_slice(s, ts)
-
-
-@inlined
-def _detect(recent: Array, multipliers: Array, by: Word, hashes: Array, nulls: int, cells: Array) -> None:
-    """Count a slice of hashes, some of null keys, in the recent sketch."""
-    for r in range(recent.shape[0]):
-        multiplier = multipliers[r]
-        row = recent[r]
-        for i in range(hashes.shape[0]):
-            cells[i] = (multiplier * hashes[i]) >> by
-        for i in range(hashes.shape[0]):
-            row[cells[i]] += 1
-        row[0] -= nulls
-
-
-@inlined
-def _count(counters: Array, multipliers: Array, spec: Array, hashes: Array, nulls: int, cells: Array) -> None:
-    """Count a run of hashes, some of null keys, in the root.  The cells are those of `cell_of`.
-
-    One row after the other keeps its counters close; cells are found first, which the processor does for
-    several tuples at once, and counted then.
-    """
-    bits = U8(spec[CELL_BITS])
-    bucket_by = U8(1) + U8(spec[BUCKET_SHIFT]) - bits
-    bucket_mask = ((U8(1) << (U8(63) - U8(spec[BUCKET_SHIFT]))) - U8(1)) << bits
-    by = U8(spec[CELL_SHIFT])
-    for begin in range(0, hashes.shape[0], _BLOCK):
-        block = hashes[begin : begin + _BLOCK]
-        for r in range(counters.shape[0]):
-            multiplier = multipliers[r]
-            row = counters[r]
-            for i in range(block.shape[0]):
-                h = block[i]
-                cells[i] = ((h >> bucket_by) & bucket_mask) | ((multiplier * h) >> by)
-            for i in range(block.shape[0]):
-                row[cells[i]] += 1
-    for r in range(counters.shape[0]):
-        counters[r, 0] -= nulls
+    return _end_slice(s.zone, s.spec, s.threshold, s.detector, s.recent, s.moments, ts)
 
 
 @kernel
-def ingest(s: Side, begin: int, end: int) -> int:
-    """Summarise tuples begin..end-1 (ordinals), which are in the flat arrays: what a build without a query does.
+def advance(s: Side, begin: int, end: int) -> int:
+    """Bring zones and detector on to tuples begin..end-1 (ordinals), which are in the flat arrays.
 
-    All that `summarize`, `reach` and `slice_end` do a tuple at a time.  Null keys have hash 0, which lands in
-    cell 0 of every row: they are counted there and taken out again.
-    Returns the first ordinal not done: `end`, or less when after it zones must `turn` (then
-    `s.zone[TURNING]` is 1, also when `end` is reached).
+    All that `summarize`, `reach` and `slice_end` do a tuple at a time, but for the counters of the root:
+    those are for `count`.  Null keys have hash 0, which lands in cell 0 of every row: they are counted there
+    and taken out again.  Returns the first ordinal not done: `end`, or less when after it zones must `turn`
+    (then `s.zone[TURNING]` is 1, also when `end` is reached).
     """
     base = s.meta[BASE]
     zone = s.zone
-    root = s.gran[0, OFFSET]
-    node = s.node[root]
-    counters = s.counters[root]
+    node = s.node[s.gran[0, OFFSET]]
     codes = s.code
-    hashes = s.hash
     times = s.ts
-    detector_by = U8(64 - s.spec[DETECTOR_BITS])
-    cells = np.empty(_BLOCK, np.uint32)
+    hashes = s.hash
+    spec = s.spec
+    threshold, detector, recent, moments = s.threshold, s.detector, s.recent, s.moments
+    multipliers = s.detector_multipliers
+    by = U8(64 - spec[DETECTOR_BITS])
+    cells = np.empty(SLICE, np.uint32)
     zone[TURNING] = 0
-    done = begin
-    while done < end and zone[TURNING] == 0:
-        limit = min(end, done + _RUN)
-        at = done
+    at = begin
+    while at < end and zone[TURNING] == 0:
+        first = at - base
+        at = min(end, (at | (SLICE - 1)) + 1)
+        last = at - base
         nulls = 0
-        while at < limit and zone[TURNING] == 0:
-            first = at - base
-            at = min(limit, (at | (SLICE - 1)) + 1)
-            last = at - base
-            null = 0
-            for i in range(first, last):
-                null += codes[i] < 0
-            keyed = last - first - null
-            if keyed > 0:
-                a = first
-                while codes[a] < 0:
-                    a += 1
-                z = last - 1
-                while codes[z] < 0:
-                    z -= 1
-                if node[COUNT] == 0:
-                    node[FIRST] = times[a]
-                    node[START] = base + a
-                if zone[ZONE_COUNT] == 0:
-                    zone[ZONE_FIRST] = times[a]
-                    zone[ZONE_START] = base + a
-                zone[ZONE_COUNT] += keyed
-                zone[SLICE_COUNT] += keyed
-                node[COUNT] += keyed
-                node[LAST] = times[z]
-                node[END] = base + z + 1
-                _detect(s.recent, s.detector_multipliers, detector_by, hashes[first:last], null, cells)
-            nulls += null
-            zone[NOW] = times[last - 1]
-            zone[NEXT] = at
-            if at & (SLICE - 1) == 0 and _end_slice(s, times[last - 1]):
-                zone[TURNING] = 1
-        _count(counters, s.multipliers, s.spec, hashes[done - base : at - base], nulls, cells)
-        done = at
-    return done
+        for i in range(U8(first), U8(last)):
+            nulls += codes[i] < 0
+        keyed = last - first - nulls
+        if keyed > 0:
+            a = first
+            while codes[a] < 0:
+                a += 1
+            z = last - 1
+            while codes[z] < 0:
+                z -= 1
+            if node[COUNT] == 0:
+                node[FIRST] = times[a]
+                node[START] = base + a
+            if zone[ZONE_COUNT] == 0:
+                zone[ZONE_FIRST] = times[a]
+                zone[ZONE_START] = base + a
+            zone[ZONE_COUNT] += keyed
+            zone[SLICE_COUNT] += keyed
+            node[COUNT] += keyed
+            node[LAST] = times[z]
+            node[END] = base + z + 1
+            for r in range(recent.shape[0]):
+                multiplier = multipliers[r]
+                for i in range(U8(last - first)):  # first all cells, several at once, then all counters
+                    cells[i] = (multiplier * hashes[U8(first) + i]) >> by
+                for i in range(U8(last - first)):
+                    recent[r, cells[i]] += 1
+                recent[r, 0] -= nulls
+        zone[NOW] = times[last - 1]
+        zone[NEXT] = at
+        if at & (SLICE - 1) == 0 and _end_slice(zone, spec, threshold, detector, recent, moments, times[last - 1]):
+            zone[TURNING] = 1
+    return at
+
+
+@kernel
+def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: Array, distinct: int) -> None:
+    """Count tuples begin..end-1 (ordinals), at most 65,536, in G1's root.
+
+    keys: int32, the `distinct` keys of the run; times: int64, how often each comes; key_hashes: uint64, the hash
+    of every key.  When a key comes twice or more on average each is counted once, that often; else each tuple is,
+    row after row, so that a row's counters stay close.  The cells are those of `cell_of`.
+    """
+    counters = s.counters[s.gran[0, OFFSET]]
+    hashes = s.hash[begin - s.meta[BASE] : end - s.meta[BASE]]
+    n = end - begin
+    by_key = 2 * distinct <= n
+    if by_key:
+        own = np.empty(distinct, np.uint64)
+        for k in range(distinct):
+            own[k] = key_hashes[U8(keys[k])]
+        hashes = own
+        n = distinct
+    bits = U8(s.spec[CELL_BITS])
+    bucket_by = U8(1) + U8(s.spec[BUCKET_SHIFT]) - bits
+    bucket_mask = ((U8(1) << (U8(63) - U8(s.spec[BUCKET_SHIFT]))) - U8(1)) << bits
+    by = U8(s.spec[CELL_SHIFT])
+    cells = np.empty(n, np.uint32)
+    for r in range(counters.shape[0]):
+        multiplier = s.multipliers[r]
+        row = counters[r]
+        for i in range(n):
+            h = hashes[i]
+            cells[i] = ((h >> bucket_by) & bucket_mask) | ((multiplier * h) >> by)
+        if by_key:
+            for i in range(n):
+                row[cells[i]] += times[i]
+        else:
+            for i in range(n):
+                row[cells[i]] += 1
+    if not by_key:
+        nulls = 0
+        for code in s.code[begin - s.meta[BASE] : end - s.meta[BASE]]:
+            nulls += code < 0
+        for r in range(counters.shape[0]):
+            counters[r, 0] -= nulls
 
 
 @part

@@ -94,7 +94,7 @@ class PyramidIndex:
         """The fewest grid slots that hold the granularity's tuples with ts >= since, and each one's share.
 
         A slot wholly inside has share 1; a zone cut by `since` the part of its time that is inside.  The open
-        zone has two slots: the root with its share, and the closed part with as much less.
+        zone, which has no slot, is in the root alone: it is left out unless the root is the answer.
         """
         node = self.store.side.node
         root = self.slot(1)
@@ -114,10 +114,6 @@ class PyramidIndex:
                 found.append((slot, _inside(first, last, since)))
             else:
                 waiting += [2 * position + 1, 2 * position]
-        zone = self.store.side.zone
-        if self.granularity == 1 and zone[ZONE_COUNT]:
-            share = _inside(int(zone[ZONE_FIRST]), int(node[root, LAST]), since)
-            found += [(root, share), (node.shape[0] - 1, -share)]
         return found
 
     def estimate(self, hashes: Array, since: int) -> tuple[Array, Array]:
@@ -129,15 +125,19 @@ class PyramidIndex:
         cells = self.cells(hashes)
         rows = np.zeros((cells.shape[1], cells.shape[0]))
         bound = np.zeros(cells.shape[0], np.int64)
-        slots = self.cover(since)
-        closed = self.store.side.counters.shape[0] - 1
-        while slots:
-            slot, share = slots.pop(0)
-            own, other = self._own(slot, cells), self._own(slot, cells ^ 1)
-            if slots and slots[0][0] == closed:
-                slots.pop(0)
-                own = own - self._own(closed, cells)
-                other = other - self._own(closed, cells ^ 1)
+        side = self.store.side
+        root = self.slot(1)
+        cover = self.cover(since)
+        for slot, share in cover:
+            own = self._own(slot, cells)
+            rows += share * (own - self._own(slot, cells ^ 1))
+            bound += own.min(axis=0)
+        zone = side.zone
+        if self.granularity == 1 and zone[ZONE_COUNT] and side.node[root, LAST] >= since and (root, 1.0) not in cover:
+            share = _inside(int(zone[ZONE_FIRST]), int(side.node[root, LAST]), since)
+            own, other = (
+                self._own(root, at) - self._own(root + 1, at) - self._own(root + 2, at) for at in (cells, cells ^ 1)
+            )
             rows += share * (own - other)
             bound += own.min(axis=0)
         return rows, bound

@@ -91,49 +91,48 @@ def append(s: Side, code: int, ordinal: int) -> None:
 
 
 @kernel
-def append_all(s: Side, begin: int, end: int, marks: Array, touched: Array) -> int:
-    """Append tuples begin..end-1 (ordinals), but null keys, to the lists of their keys; returns 0.
+def append_all(s: Side, begin: int, end: int, marks: Array, keys: Array, times: Array) -> int:
+    """Append tuples begin..end-1 (ordinals), but null keys, to the lists of their keys; returns the distinct keys.
 
-    Or does nothing and returns how much free arena it takes, when there is less.
-    marks: int64 [keys], all 0 before and after; touched: int32 [end - begin], work space.
+    keys: int32, the distinct keys, in order of appearance; times: int64, how often each comes; both are written,
+    and have as many places as there are tuples.  marks: int64 [all keys], 0 before and after.
+    Returns -free, with nothing appended, when that much of the arena must be free and is not.
     """
     lists = s.lists
     arena = s.arena
     codes = s.code[begin - s.meta[BASE] : end - s.meta[BASE]]
-    keys = 0
+    distinct = 0
     for i in range(codes.shape[0]):
         if codes[i] < 0:
             continue
         code = U8(codes[i])
         if marks[code] == 0:
-            touched[keys] = codes[i]
-            keys += 1
+            keys[distinct] = codes[i]
+            distinct += 1
         marks[code] += 1
-    needed = 0
-    for k in range(keys):
-        code = U8(touched[k])
+    free = 0
+    for k in range(distinct):
+        code = U8(keys[k])
+        times[k] = marks[code]
         if lists[code, HELD] + marks[code] > lists[code, ROOM]:
-            needed += _wanted(lists[code, ROOM], lists[code, HELD], marks[code])
-    if needed > arena.shape[0] - s.meta[TOP]:
-        for k in range(keys):
-            marks[U8(touched[k])] = 0
-        return needed
-    for k in range(keys):
-        code = U8(touched[k])
-        more = marks[code]
-        if lists[code, HELD] + more > lists[code, ROOM]:
-            _make_room(lists, arena, s.meta, code, more)
-        marks[code] = lists[code, PLACE] + lists[code, HELD]
-        lists[code, HELD] += more
-    for i in range(codes.shape[0]):
-        if codes[i] >= 0:
-            code = U8(codes[i])
-            place = marks[code]
-            arena[U8(place)] = begin + i
-            marks[code] = place + 1
-    for k in range(keys):
-        marks[U8(touched[k])] = 0
-    return 0
+            free += _wanted(lists[code, ROOM], lists[code, HELD], marks[code])
+    if free <= arena.shape[0] - s.meta[TOP]:
+        free = 0
+        for k in range(distinct):
+            code = U8(keys[k])
+            if lists[code, HELD] + times[k] > lists[code, ROOM]:
+                _make_room(lists, arena, s.meta, code, times[k])
+            marks[code] = lists[code, PLACE] + lists[code, HELD]
+            lists[code, HELD] += times[k]
+        for i in range(codes.shape[0]):
+            if codes[i] >= 0:
+                code = U8(codes[i])
+                place = marks[code]
+                arena[U8(place)] = begin + i
+                marks[code] = place + 1
+    for k in range(distinct):
+        marks[U8(keys[k])] = 0
+    return distinct if free == 0 else -free
 
 
 @kernel

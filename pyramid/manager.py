@@ -10,7 +10,7 @@ import numpy as np
 from pyramid.arrays import BASE, CHANGES, CLOSED, FORGOTTEN, KEPT_FROM, TURNING
 from pyramid.index import PyramidIndex
 from pyramid.spec import SummarySpec
-from pyramid.store import TupleStore
+from pyramid.store import PIECE, TupleStore
 from pyramid.zone import Zone
 from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError
 from summaries.estimate import Estimate
@@ -147,11 +147,13 @@ class SummaryManager:
     def _take(self, ts: Array, keys: Encoded) -> None:
         store = self.store
         done = store.extend(ts, keys.codes, keys.hashes, self.keys.known)
-        store.append_all(done, store.tuples)
         while done < store.tuples:
-            done = grid_kernels.ingest(store.side, done, store.tuples)
+            end = grid_kernels.advance(store.side, done, min(done + PIECE, store.tuples))
+            run = store.append(done, end)
+            grid_kernels.count(store.side, done, end, self.keys.hashes(), *run)
             if store.side.zone[TURNING]:
                 grid_kernels.turn(store.side)
+            done = end
 
     def _check_times(self, ts: Array, n: int) -> None:
         if not (isinstance(ts, np.ndarray) and ts.dtype == np.int64 and ts.shape == (n,)):

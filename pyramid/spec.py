@@ -102,8 +102,8 @@ class SummarySpec:
 
     @property
     def zone_slots(self) -> int:
-        """Sketches held: every node of every pyramid, and the closed part of G1."""
-        return sum(2 * leaves - 1 for leaves in self.leaf_capacity) + 1
+        """Sketches held: every node of every pyramid."""
+        return sum(2 * leaves - 1 for leaves in self.leaf_capacity)
 
     @property
     def counters(self) -> int:

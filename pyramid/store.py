@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 else:
     list_kernels = lazy("pyramid.list_kernels")
 
-__all__ = ["DETECTOR_COLUMNS", "DETECTOR_ROWS", "TupleStore"]
+__all__ = ["DETECTOR_COLUMNS", "DETECTOR_ROWS", "PIECE", "TupleStore"]
 
 Array = np.ndarray[Any, Any]
 DETECTOR_ROWS = 3
 DETECTOR_COLUMNS = 256
 _FAR = (1 << 63) - 1
-_LEAST_MOVED = 4096
-_PIECE = 1 << 16  # tuples listed at once: their codes and the ends of their lists stay in the cache
+PIECE = 1 << 16
+"""Tuples put into lists and counted at once; their codes stay in the cache."""
 
 
 def odd_multipliers(rows: int, seed: int, salt: int) -> Array:
@@ -73,7 +73,8 @@ class TupleStore:
         shape = (slots, spec.rows, 2 * spec.width) if spec.structure != "T1" else (slots, 1, 2)
         detecting = DETECTOR_ROWS if spec.structure == "T4" else 0
         self._marks = np.zeros(256, np.int64)
-        self._touched = np.zeros(_PIECE, np.int32)
+        self._distinct = np.zeros(PIECE, np.int32)
+        self._times = np.zeros(PIECE, np.int64)
         self.side = Side(
             ts=np.zeros(1024, np.int64),
             code=np.zeros(1024, np.int32),
@@ -101,20 +102,37 @@ class TupleStore:
         """
         first = self.tuples
         n = ts.shape[0]
+        self._fit(n)
         side = self.side
-        base = int(side.meta[BASE])
-        needed = first - base + n
-        if needed > side.ts.shape[0]:
-            size = max(needed, 2 * side.ts.shape[0])
-            side = side._replace(ts=_grown(side.ts, size), code=_grown(side.code, size), hash=_grown(side.hash, size))
-        at = first - base
+        at = first - int(side.meta[BASE])
         side.ts[at : at + n] = ts
         side.code[at : at + n] = codes
         side.hash[at : at + n] = hashes
-        self.side = side
         self.tuples = first + n
         self.reserve_keys(keys)
         return first
+
+    def _fit(self, n: int) -> None:
+        """Room for n more tuples: by moving to the front what is kept, when that is at most half, or by growing."""
+        side = self.side
+        base = int(side.meta[BASE])
+        held = self.tuples - base
+        if held + n <= side.ts.shape[0]:
+            return
+        gone = int(side.meta[KEEP_FROM]) - base
+        kept = held - gone
+        if 2 * kept <= held and kept + n <= side.ts.shape[0]:
+            for array in (side.ts, side.code, side.hash):
+                array[:kept] = array[gone:held]
+            side.meta[BASE] = base + gone
+            return
+        size = max(kept + n, 3 * kept, 1024)
+        fresh = []
+        for array in (side.ts, side.code, side.hash):
+            fresh.append(np.empty(size, array.dtype))
+            fresh[-1][:kept] = array[gone:held]
+        side.meta[BASE] = base + gone
+        self.side = side._replace(ts=fresh[0], code=fresh[1], hash=fresh[2])
 
     def reserve_keys(self, keys: int) -> None:
         """Room in the directory for codes 0..keys-1."""
@@ -129,14 +147,18 @@ class TupleStore:
         """The key code of a tuple held."""
         return int(self.side.code[ordinal - int(self.side.meta[BASE])])
 
-    def append_all(self, begin: int, end: int) -> None:
-        """Put tuples begin..end-1 (ordinals, taken by `extend`) into the tuple lists of their keys."""
-        for first in range(begin, end, _PIECE):
-            last = min(first + _PIECE, end)
-            free = list_kernels.append_all(self.side, first, last, self._marks, self._touched)
-            if free:
-                self._new_arena(free)
-                list_kernels.append_all(self.side, first, last, self._marks, self._touched)
+    def append(self, begin: int, end: int) -> tuple[Array, Array, int]:
+        """Put tuples begin..end-1 (ordinals, taken by `extend`; at most PIECE) into the lists of their keys.
+
+        Returns the run by keys: their codes (int32), how often each comes (int64), and how many there are; the
+        arrays are work space, good until the next call.
+        """
+        run = (begin, end, self._marks, self._distinct, self._times)
+        distinct = list_kernels.append_all(self.side, *run)
+        if distinct < 0:
+            self._new_arena(-distinct)
+            distinct = list_kernels.append_all(self.side, *run)
+        return self._distinct, self._times, distinct
 
     def grow_arena(self, code: int) -> None:
         """A new arena for what is alive, with room for key `code` to move to twice its room."""
@@ -150,16 +172,9 @@ class TupleStore:
         self.side = side._replace(arena=arena)
 
     def release(self, before: int) -> None:
-        """Free tuples with ordinals below `before`: no query can reach them any more."""
-        side = self.side
-        base = int(side.meta[BASE])
-        held = self.tuples - base
-        side.meta[KEEP_FROM] = max(int(side.meta[KEEP_FROM]), min(before, self.tuples))
-        gone = min(before, self.tuples) - base
-        if gone > _LEAST_MOVED and 2 * gone > held:
-            for array in (side.ts, side.code, side.hash):
-                array[: held - gone] = array[gone:held].copy()
-            side.meta[BASE] = base + gone
+        """Tuples with ordinals below `before` are free to go: no query can reach them any more."""
+        meta = self.side.meta
+        meta[KEEP_FROM] = max(int(meta[KEEP_FROM]), min(before, self.tuples))
 
     @property
     def sketch_bytes(self) -> int:
