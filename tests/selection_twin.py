@@ -99,8 +99,9 @@ class Twin:
             else:
                 self.shed += 1
             if (i + 1) % plan.every == 0 or i + 1 == len(self.grant):
+                least = self.credit / 2 if i + 1 < len(self.grant) else 0.0
                 for _ in range(self.queries):
-                    if not self.round(turn, i + 1):
+                    if self.credit < least or not self.round(turn, i + 1):
                         break
                     turn = (turn + 1) % self.queries
 
@@ -164,16 +165,22 @@ class Twin:
                 return
 
     def visit_weighted(self, q: int, end: int, oldest: int, regions: list[tuple[float, float, list[int]]]) -> None:
+        def expected(share: float, tuples: list[int]) -> float:
+            return len(tuples) * (self.price["scan"] + share * self.price["emit"])
+
         needed = 0.0
         for _, share, tuples in regions:
-            needed += len(tuples) * (self.price["scan"] + share * self.price["emit"])
-        rate = min(1.0, self.credit / needed) if needed else 0.0
-        owed = 0.0
-        for _, _, tuples in regions:
-            before = math.floor(owed)
-            owed += rate * len(tuples)
-            if not self.scan(q, end, oldest, tuples[: math.floor(owed) - before]):
-                return
+            needed += expected(share, tuples)
+        credit = self.credit
+        rate = min(1.0, credit / needed) if needed else 1.0
+        least = self.price["scan"] + self.price["emit"]
+        due = 0.0
+        for _, share, tuples in regions:
+            due += rate * len(tuples) * (self.price["scan"] + share * self.price["emit"])
+            for i in tuples:
+                if self.credit - least < (credit - due if rate < 1.0 else 0.0) or self.credit < least:
+                    break
+                self.scan(q, end, oldest, [i])
 
     def scan(self, q: int, end: int, oldest: int, tuples: list[int]) -> bool:
         for i in tuples:

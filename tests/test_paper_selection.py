@@ -93,8 +93,8 @@ def test_asc_visits_the_least_promising_region_first_and_weighted_the_same_share
     """Values 1 2 3 4 1 2 3 4, query: value <= 3.  {1,2} satisfies wholly, {3,4} by half; one zone, one round.
 
     weighted: c_j = 3 3 3 2 3 3 3 2, of which 42 in all are granted.  Taking in costs 28, evaluating 4, two reads
-    (no push, no pop) 2: 8 are left, and scanning everything would take 4 * (1 + 1) + 4 * (1 + 1/2) = 14.  Of
-    each cell 4 * 8 / 14 = 2.3 tuples are due: 0 and 1, then 2 and 3 (2.3 + 2.3 - 2 = 2.6), of which 3 fails.
+    (no push, no pop) 2: 8 are left, and all tuples are expected to take 4 * (1 + 1) and 4 * (1 + 1/2), 14 in
+    all.  {1,2} is due 8 * 8 / 14 = 4.6: tuples 0 and 1, 2 each.  {3,4} is due what is left: 2, and 3, which fails.
     """
     data = encoded([1, 2, 3, 4, 1, 2, 3, 4], [lambda v: v <= 3])
     spec: dict[str, Any] = {"costs": ONES, "buckets": 2, "zone": 8, "every": 8, "sample": 4}
@@ -344,3 +344,46 @@ def test_an_unknown_selection_and_an_unknown_stream_are_named() -> None:
         selection().run().to_arrow("chep")
     with pytest.raises(nile.UnknownStream, match="register it first"):
         nile.connect().select("sales", on="price", predicates={"a": "price > 1"})
+
+
+@pytest.mark.parametrize(
+    ("values", "predicates", "expected"),
+    [
+        (pa.array([3, None, 1, 2], pa.int16()), {"a": "v > 1", "b": "v IN (1, 3)"}, {"a": [0, 3], "b": [0, 2]}),
+        (pa.array(["10", "9", "é", "e"]), {"a": "v < 'f'", "b": "upper(v) = 'E'"}, {"a": [0, 1, 3], "b": [3]}),
+        (pa.array([True, False, None, True]), {"a": "v", "b": "NOT v"}, {"a": [0, 3], "b": [1]}),
+        (
+            pa.array([0, 2, 1, 0], pa.date32()),
+            {"a": "v > DATE '1970-01-01'", "b": "v IS NULL"},
+            {"a": [1, 2], "b": []},
+        ),
+        (
+            pa.array([0.0, -0.0, float("nan"), float("inf")]),
+            {"a": "v = 0", "b": "v = CAST('inf' AS DOUBLE)"},
+            {"a": [0, 1], "b": [3]},
+        ),
+        (pa.array(["x", "y", "x", "z"]).dictionary_encode(), {"a": "v <> 'x'"}, {"a": [1, 3]}),
+    ],
+)
+def test_keys_of_every_kind_can_be_selected(values: pa.Array, predicates: Any, expected: dict[str, list[int]]) -> None:
+    table = pa.table({"ts": pa.array(range(4), pa.timestamp("s")), "v": values})
+    db = nile.connect().register("s", table, time="ts")
+    answer = db.select("s", on="v", predicates=predicates).using(buckets=3, zone=2, every=3, sample=2).run()
+    assert {name: np.sort(answer.ordinals(name)).tolist() for name in predicates} == expected
+
+
+def test_a_range_satisfies_whole_buckets_but_for_those_at_its_ends() -> None:
+    """1,000 values evenly, 10 buckets of 100, the range 250 to 649: five buckets are read, 500 tuples scanned."""
+    data = encoded([7 * i % 1_000 for i in range(1_000)], [lambda v: 250 <= v < 650])
+    found, figures = run(SelectionPlan(buckets=10, zone=1_000, every=1_000, sample=1_000), data)
+    assert (len(found), figures.regions_read, figures.scanned) == (400, 5, 500)
+    whole = {int(data.code[i]) for _, i, _ in found[:300]}
+    assert all(300 <= 7 * code % 1_000 < 600 for code in whole)
+
+
+def test_with_more_work_granted_a_query_finds_more_and_queries_fare_alike() -> None:
+    shares = []
+    for fraction in (0.4, 0.6, 0.8):
+        answer = selection(retail(6_000), costs="memory", every=64, zone=1_024, buckets=16).run(fraction)
+        shares.append(np.mean([share for share in answer.shares.values() if share is not None]))
+    assert shares[0] < shares[1] < shares[2]

@@ -4,7 +4,8 @@ Design.  A tuple enters one cell, value bucket x zone: a count and a list in arr
 queries are dispatched in turn while credit lasts.  A dispatch is one round of Figure 8: the query looks at
 the cells of [t_start, t_end) whose bucket holds keys that satisfy it, puts them in the order of their
 promise, scans until nothing is left of the credit, and goes on from t_end next time.  What it has not
-scanned by then it never will.
+scanned by then it never will; so no dispatch begins with less than half of the credit of the slice end, lest a
+query lose a region to the dregs of another's time.
 Cost.  Every operation is paid for before it is done: spending never passes what was granted.
 Source: promising tuples, section 4.2 and Figure 8.
 """
@@ -26,6 +27,7 @@ from nile.operators.selection_state import (
     FOREVER,
     GRANTED,
     KNOWN,
+    LEAST,
     LOST,
     NEXT,
     OUTPUTS,
@@ -216,19 +218,31 @@ def _visit_sorted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Pro
 
 @part
 def _visit_weighted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Progress, out: Selected) -> None:
-    """Steps 2c and 2d, weighted: of every region the same share of its tuples, as many as credit allows."""
+    """Steps 2c and 2d, weighted: credit is divided among regions by what all their tuples are expected to take.
+
+    So the same share of each is scanned.  What a region does not use, it leaves to those after it.
+    """
+    least = p.prices[P_SCAN] + p.prices[P_EMIT]
     needed = 0.0
     for r in range(n):
         needed += g.size[r] * (p.prices[P_SCAN] + g.share[r] * p.prices[P_EMIT])
-    rate = min(1.0, p.real[CREDIT] / needed)
-    owed = 0.0
+    credit = p.real[CREDIT]
+    rate = min(1.0, credit / needed)
+    due = 0.0
     for r in range(n):
-        whole = math.floor(owed)
-        owed += rate * g.size[r]
+        due += rate * g.size[r] * (p.prices[P_SCAN] + g.share[r] * p.prices[P_EMIT])
+        floor = credit - due if rate < 1.0 else 0.0
         p.whole[VISITED] += 1
-        if not _scan(s, g, q, g.first[r], math.floor(owed) - whole, oldest, p, out):
-            p.whole[UNDONE] += n - r
-            return
+        at = g.first[r]
+        left = g.size[r]
+        while left > 0 and p.real[CREDIT] - least >= floor and p.real[CREDIT] >= least:
+            _pay(p, p.prices[P_SCAN])
+            p.whole[SCANNED] += 1
+            if s.passes[q, s.code[at]] and s.ts[at] >= oldest:
+                _emit(p, out, q, at)
+            at = g.after[at]
+            left -= 1
+        p.whole[UNDONE] += left > 0
 
 
 @part
@@ -276,7 +290,7 @@ def select_promising(s: Standing, g: ValueGrid, grant: Array, end: int, p: Progr
             most = 1 + min(most, np.int64(min(p.real[CREDIT] / least, np.float64(most))))
             if w[WRITTEN] + most > out.query.shape[0]:
                 return most  # type: ignore[no-any-return]
-            if not _round(s, g, q, p, out):
+            if p.real[CREDIT] < p.real[LEAST] or not _round(s, g, q, p, out):
                 w[PENDING] = 0
                 break
             w[NEXT] = (q + 1) % queries
@@ -286,6 +300,7 @@ def select_promising(s: Standing, g: ValueGrid, grant: Array, end: int, p: Progr
         _summarize(s, g, grant, p)
         if w[ARRIVED] % p.setting[EVERY] == 0 or w[ARRIVED] == grant.shape[0]:
             w[PENDING] = queries
+            p.real[LEAST] = 0.5 * p.real[CREDIT] if w[ARRIVED] < grant.shape[0] else 0.0
 
 
 @kernel

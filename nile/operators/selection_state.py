@@ -16,9 +16,10 @@ ARRIVED, PENDING, NEXT, WRITTEN, SHED, KNOWN, OUTPUTS = 0, 1, 2, 3, 4, 5, 6
 EVALUATED, SCANNED, READ, VISITED, UNDONE, ROUNDS, LOST = 7, 8, 9, 10, 11, 12, 13
 WHOLE_FIELDS = 14
 
-# `real`, in hundredths of the cost table's unit.  SPENT_SUMMARY: of it, what taking tuples in has cost.
-CREDIT, GRANTED, SPENT, SPENT_SUMMARY = 0, 1, 2, 3
-REAL_FIELDS = 4
+# `real`, in hundredths of the cost table's unit.  SPENT_SUMMARY: of it, what taking tuples in has cost; LEAST: the
+# credit below which no dispatch begins.
+CREDIT, GRANTED, SPENT, SPENT_SUMMARY, LEAST = 0, 1, 2, 3, 4
+REAL_FIELDS = 5
 
 # `setting`
 ZONE, EVERY, PREFERENCE, BY_VALUE, WINDOW, SAMPLE = 0, 1, 2, 3, 4, 5
@@ -41,7 +42,7 @@ class Progress(NamedTuple):
     """Where a run is.  prices: float64 [10], hundredths, in the order of the cost table."""
 
     whole: Array  # int64 [14]
-    real: Array  # float64 [4]
+    real: Array  # float64 [5]
     setting: Array  # int64 [6]
     prices: Array  # float64 [10]
 
