@@ -38,10 +38,11 @@ class HeatMap:
         buckets = summary.spec.value_buckets
         zones = tuple(summary.zones()) if summary.spec.structure != "T1" else ()
         counters = summary.store.side.counters
-        root, closed = summary.index(1).slot(1), counters.shape[0] - 1
+        newest = summary.index(1)
+        open_zone = counters[newest.slot(1), 0] - sum(counters[newest.slot(node), 0] for node in newest.children(1))
         rows = []
         for zone in zones:
-            first = counters[zone.slot, 0] if zone.slot >= 0 else counters[root, 0] - counters[closed, 0]
+            first = counters[zone.slot, 0] if zone.slot >= 0 else open_zone
             rows.append(first.reshape(buckets, -1).sum(axis=1))
         return cls(title, zones, np.array(rows, np.int64).reshape(len(zones), buckets))
 
