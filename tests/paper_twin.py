@@ -90,7 +90,8 @@ class Grid:
         self.store.extend(self.ts[at : at + 1], code, h, 1)
         zone = self.store.side.zone
         before = int(zone[ADDS])
-        grid_kernels.ingest(self.store.side, at, at + 1)
+        grid_kernels.advance(self.store.side, at, at + 1)
+        grid_kernels.count(self.store.side, at, at + 1, h, np.zeros(1, np.int32), np.ones(1, np.int64), 1)
         if zone[TURNING]:
             turn(self.store.side)
         return int(zone[ADDS]) - before
@@ -207,14 +208,15 @@ class Twin:
             _, bound = estimate(index.counters(1), cells)
             reads += 1
             if g == 0 and bound > 0 and store.zone[ZONE_COUNT] > 0:
-                closed = store.counters[-1]
+                children = [node for node in index.children(1) if index.count(node)]
+                closed = sum((index.counters(node) for node in children), np.zeros_like(index.counters(1)))
                 value, upper = estimate(index.counters(1) - closed, cells)
                 if upper > 0:
                     enter(int(store.zone[ZONE_START]), int(store.zone[NEXT]), int(store.zone[ZONE_FIRST]), value)
                 if all(zone.slot < 0 for zone in index.zones()):
                     continue
-                _, bound = estimate(closed, cells)
-                reads += 1
+                bound = sum(estimate(index.counters(node), cells)[1] for node in children)
+                reads += len(children)
             if bound == 0:
                 continue
             below = list(index.children(1))

@@ -52,7 +52,7 @@ def bucket_of(s: Side, h: Word) -> int:
 
 @part
 def _read(s: Side, slot: int, base: int, h: Word, rows: Array) -> tuple[float, float]:
-    """One sketch read: a key's (estimate, upper bound) in a slot, less slot `base` unless that is -1."""
+    """A key's (estimate, upper bound) in a slot, less slots `base` and `base` + 1 unless that is -1."""
     n = rows.shape[0]
     least = _FAR
     for r in range(n):
@@ -60,8 +60,8 @@ def _read(s: Side, slot: int, base: int, h: Word, rows: Array) -> tuple[float, f
         mine = s.counters[slot, r, cell]
         other = s.counters[slot, r, cell ^ U8(1)]
         if base >= 0:
-            mine -= s.counters[base, r, cell]
-            other -= s.counters[base, r, cell ^ U8(1)]
+            mine -= s.counters[base, r, cell] + s.counters[base + 1, r, cell]
+            other -= s.counters[base, r, cell ^ U8(1)] + s.counters[base + 1, r, cell ^ U8(1)]
         rows[r] = np.float64(mine - other)
         least = min(least, mine)
     bound = np.float64(least)
@@ -114,17 +114,21 @@ def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap
         _, bound = _read(s, root, _NO_BASE, h, rows)
         reads += 1
         if g == 0 and bound > 0.0 and s.zone[ZONE_COUNT] > 0:
-            closed = s.counters.shape[0] - 1
-            value, upper = _read(s, root, closed, h, rows)
+            value, upper = _read(s, root, root + 1, h, rows)  # the open zone: the root less its children
             if upper > 0.0:
                 first = s.zone[ZONE_FIRST]
                 _enqueue(st, q, side, ordinal, ts, s.zone[ZONE_START], s.zone[NEXT], first < since, fade * value)
             else:
                 w[PRUNED] += 1
-            if s.gran[0, SIZE] == 0:  # nothing is closed: that sketch is empty and needs no read
+            # Reading the children tells whether anything closed is worth a descent; an empty one needs no read.
+            bound = 0.0
+            for child in range(root + 1, root + 3):
+                if node[child, COUNT] > 0:
+                    _, least = _read(s, child, _NO_BASE, h, rows)
+                    bound += least
+                    reads += 1
+            if s.gran[0, SIZE] == 0:
                 continue
-            _, bound = _read(s, closed, _NO_BASE, h, rows)
-            reads += 1
         if bound == 0.0:
             w[PRUNED] += 1
             continue
