@@ -1,0 +1,194 @@
+"""The promising join against brute force: whatever the plan, nothing false, nothing unpaid, nothing lost."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
+
+from nile.joining import Joinable
+from nile.operators import join as operator
+from nile.operators import plan as plans
+from nile.operators.join import PromisingJoin
+from nile.operators.plan import JoinPlan
+from preferences.budget import Budget
+from preferences.clock import Pace
+from pyramid.spec import SummarySpec
+from summaries.costs import ENGINE, MEMORY
+
+WINDOW = 60 * SECOND
+
+
+def plan_of(joined: Joinable, fraction: float, **options: Any) -> JoinPlan:
+    """A nile plan over small sketches, so that zones turn and estimates err."""
+    window = joined.window
+    summary = {"buckets": 4, "columns": 8, "max_zones": 4, "rate": 2, **options.pop("summary", {})}
+    granularity = 40 * SECOND if window is None else max(1, window // 4)
+    spec = SummarySpec(granularity=granularity, **summary)
+    return JoinPlan(window=window, budget=Budget(fraction), spec=spec, **options)
+
+
+def outliers(joined: Joinable, cap: int) -> set[tuple[int, int]]:
+    """Pairs whose key has at most `cap` tuples, of order up to the later one and inside its window, by looking."""
+    window = np.iinfo(np.int64).max if joined.window is None else joined.window
+    merged = sorted(
+        [(int(ts), side, i, key) for side, one in enumerate((joined.left, joined.right))
+         for i, (ts, key) in enumerate(zip(one.ts, one.key.to_pylist(), strict=True))],
+        key=lambda row: row[:3],
+    )  # fmt: skip
+    place = {(side, i): n for n, (_, side, i, _) in enumerate(merged)}
+    found = set()
+    for i, j in brute_force(joined):
+        last = max(place[0, i], place[1, j])
+        ts, _, _, key = merged[last]
+        count = sum(1 for row in merged[: last + 1] if row[3] == key and ts - row[0] <= window)
+        if count <= cap:
+            found.add((i, j))
+    return found
+
+
+@pytest.mark.parametrize("window", [0, 3 * SECOND, WINDOW, None])
+@pytest.mark.parametrize("guide", plans.GUIDES)
+@pytest.mark.parametrize("costs", [ENGINE, MEMORY])
+def test_a_full_budget_gives_the_whole_answer_and_asc_just_the_outliers(
+    guide: str, window: int | None, costs: Any
+) -> None:
+    joined = joinable(4, n=400, keys=120, window=window)
+    for preference, output in itertools.product(("desc", "weighted", "asc"), plans.OUTPUTS):
+        plan = plan_of(joined, 1.0, guide=guide, preference=preference, output=output, costs=costs, outlier_cap=4)
+        found, join = run(plan, joined)
+        assert_honest(plan, joined, found, join)
+        assert set(found) == (outliers(joined, 4) if preference == "asc" else brute_force(joined))
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.sampled_from([0, 1, 30, 300, 900]),
+    keys=st.sampled_from([1, 5, 60, 2_000]),
+    window=st.sampled_from([0, SECOND, WINDOW, None]),
+    fraction=st.sampled_from([0.02, 0.1, 0.4, 0.9, 3.0]),
+    guide=st.sampled_from(plans.GUIDES),
+    preference=st.sampled_from(["desc", "weighted", "asc"]),
+    output=st.sampled_from(plans.OUTPUTS),
+    costs=st.sampled_from([ENGINE, MEMORY]),
+    replay=st.sampled_from(["none", "exponential", "data"]),
+    structure=st.sampled_from(["T1", "T2", "T3", "T4"]),
+    forgetting=st.booleans(),
+    fade=st.sampled_from([1.0, 0.5]),
+)
+@settings(max_examples=120)
+def test_no_plan_makes_a_false_or_an_unpaid_pair(
+    seed: int, n: int, keys: int, window: int | None, fraction: float, guide: str, preference: str, output: str,
+    costs: Any, replay: str, structure: str, forgetting: bool, fade: float,
+) -> None:  # fmt: skip
+    joined = joinable(seed, n=n, keys=keys, window=window, replay=replay)
+    plan = plan_of(
+        joined, fraction, guide=guide, preference=preference, output=output, costs=costs, pace=Pace(replay, SECOND),
+        fade=plans.Fade(fade), seed=seed % 1000, summary={"structure": structure, "forgetting": forgetting},
+    )  # fmt: skip
+    found, join = run(plan, joined, batch_rows=197)
+    figures = join.figures
+    if preference == "asc":
+        assert len(found) == len(set(found))
+        assert set(found) <= outliers(joined, plan.outlier_cap)
+        assert figures.spent <= figures.granted * (1 + 1e-9)
+    else:
+        assert_honest(plan, joined, found, join)
+    assert all(weight >= 1.0 for weight in (row[2] for row in records(plan, joined, batch_rows=10_000)))
+
+
+@pytest.mark.parametrize("guide", plans.GUIDES)
+@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
+@pytest.mark.parametrize("output", plans.OUTPUTS)
+@pytest.mark.parametrize("costs", [ENGINE, MEMORY])
+def test_any_batch_split_gives_the_same_bytes(guide: str, preference: str, output: str, costs: Any) -> None:
+    joined = joinable(9, n=1_200, keys=60, window=WINDOW)
+    plan = plan_of(joined, 0.3, guide=guide, preference=preference, output=output, costs=costs, seed=5)
+    told = [records(plan, joined, batch_rows=rows) for rows in (1, 7, 256, 100_000)]
+    assert told[0] == told[1] == told[2] == told[3]
+    figures = []
+    for rows in (13, 100_000):
+        join = PromisingJoin(plan, joined.input(costs, ranges=output == "ranges"), batch_rows=rows)
+        list(join.run())
+        figures.append(join.figures)
+    assert figures[0] == figures[1]
+
+
+@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
+def test_a_full_output_or_queue_or_arena_interrupts_without_a_trace(
+    preference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels stop in the middle of an entry when there is no room, and go on as if nothing had been."""
+    joined = joinable(11, n=1_000, keys=15, window=WINDOW)
+    plan = plan_of(joined, 0.5, preference=preference, seed=1)
+    whole = records(plan, joined, batch_rows=10_000)
+    monkeypatch.setattr(operator, "_ROOM", 3)
+    assert records(plan, joined, batch_rows=10_000) == whole
+
+
+@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
+def test_reading_every_estimate_as_zero_changes_which_regions_are_visited(preference: str) -> None:
+    joined = joinable(21, n=3_000, keys=80, window=WINDOW)
+    seen = [
+        records(plan_of(joined, 0.35, preference=preference, blind=blind), joined, batch_rows=10_000)
+        for blind in (False, True)
+    ]
+    assert {row[:2] for row in seen[0]} != {row[:2] for row in seen[1]}
+
+
+def test_forgetting_never_gives_a_pair_with_a_forgotten_side_and_lowers_coverage() -> None:
+    joined = joinable(31, n=6_000, keys=6, window=2_000 * SECOND)
+    summary = {"forgetting": True, "depth": 2, "max_length": 50 * SECOND}
+    plan = plan_of(joined, 0.4, summary={**summary, "buckets": 2})
+    plan = plans.JoinPlan(**{**_fields(plan), "spec": SummarySpec(granularity=100 * SECOND, rate=2, **summary)})
+    found, join = run(plan, joined)
+    assert_honest(plan, joined, found, join)
+    assert join.figures.forgotten > 0
+    assert join.figures.coverage < 1.0
+
+
+def test_a_stream_much_longer_than_its_window_keeps_lists_and_sketches_small() -> None:
+    joined = joinable(41, n=30_000, keys=50, window=10 * SECOND)
+    plan = plan_of(joined, 0.8)
+    join = PromisingJoin(plan, joined.input(ENGINE, ranges=False), batch_rows=512)
+    sketches = join.memory.sketches
+    peak = 0
+    for _ in join.run():
+        peak = max(peak, join.memory.tuples)
+    assert join.memory.sketches == sketches
+    assert peak < 2_000_000
+
+
+def test_one_side_empty_all_null_or_all_equal_is_no_special_case() -> None:
+    none = stream("none", [], [])
+    nulls = stream("nulls", range(50), [None] * 50)
+    equal = stream("equal", [0] * 40, [7] * 40)
+    for left, right in itertools.product((none, nulls, equal), repeat=2):
+        joined = Joinable(left, right, WINDOW)
+        for guide, preference in itertools.product(plans.GUIDES, ("desc", "weighted", "asc")):
+            plan = plan_of(joined, 0.5, guide=guide, preference=preference)
+            found, join = run(plan, joined)
+            assert set(found) <= brute_force(joined)
+            assert join.figures.arrivals == len(left) + len(right)
+
+
+@pytest.mark.parametrize("guide", plans.GUIDES)
+def test_weights_add_up_to_the_exact_answer_on_average(guide: str) -> None:
+    """Horvitz-Thompson: over 200 seeds the mean total of weights is the number of pairs, within 4 standard errors."""
+    joined = joinable(51, n=1_500, keys=40, window=WINDOW)
+    totals = np.array([
+        sum(row[2] for row in records(plan_of(joined, 0.5, guide=guide, preference="weighted", seed=seed), joined,
+                                      batch_rows=10_000))
+        for seed in range(200)
+    ])  # fmt: skip
+    error = totals.std(ddof=1) / np.sqrt(totals.size)
+    assert abs(totals.mean() - joined.pairs) <= 4 * error + 0.02 * joined.pairs
+
+
+def _fields(plan: JoinPlan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
