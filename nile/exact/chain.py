@@ -45,6 +45,8 @@ def encode(left: Any, right: Any) -> tuple[Array, Array, int]:
         columns[0] = columns[0].cast(b)
     elif pa.types.is_null(b):
         columns[1] = columns[1].cast(a)
+    if pa.types.is_null(columns[0].type):  # two columns without a single key
+        return np.full(len(columns[0]), -1, np.int64), np.full(len(columns[1]), -1, np.int64), 1
     if pa.types.is_floating(columns[0].type):
         columns = [_canonical(pa, pc, column) for column in columns]
     both = pa.chunked_array(columns).dictionary_encode().combine_chunks()

@@ -1,0 +1,104 @@
+"""The exact chain join against a double loop written from the definition, and against DuckDB."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nile.exact.chain import ExactJoin, encode
+from summaries.errors import KeyTypeError
+
+KEYS = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, float("nan"), -float("nan")]))
+TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "é", "e\u0301", "b\0"]))
+
+
+def joined(
+    left: list[tuple[int, Any]], right: list[tuple[int, Any]], kind: pa.DataType, window: int | None
+) -> ExactJoin:
+    sides = [sorted(rows, key=lambda row: row[0]) for rows in (left, right)]
+    ts = [np.array([row[0] for row in rows], np.int64) for rows in sides]
+    columns = [pa.array([row[1] for row in rows], kind) for rows in sides]
+    codes_left, codes_right, keys = encode(*columns)
+    return ExactJoin(ts[0], ts[1], codes_left, codes_right, keys, window)
+
+
+def same(a: Any, b: Any) -> bool:
+    return a is not None and b is not None and (a == b or (a != a and b != b))
+
+
+def check(left: list[tuple[int, Any]], right: list[tuple[int, Any]], kind: pa.DataType, window: int | None) -> None:
+    exact = joined(left, right, kind, window)
+    sides = [sorted(rows, key=lambda row: row[0]) for rows in (left, right)]
+    truth = {
+        (i, j)
+        for i, (a, x) in enumerate(sides[0])
+        for j, (b, y) in enumerate(sides[1])
+        if same(x, y) and (window is None or abs(a - b) <= window)
+    }
+    found = [pair for lefts, rights in exact.pairs() for pair in zip(lefts.tolist(), rights.tolist(), strict=True)]
+    assert sorted(found) == sorted(truth)
+    order = sorted(
+        [(ts, side, i, key) for side, rows in enumerate(sides) for i, (ts, key) in enumerate(rows)],
+        key=lambda row: row[:3],
+    )
+    assert exact.order().tolist() == [row[1] for row in order]
+    matches, standing = exact.matches()
+    for n, (ts, side, _, key) in enumerate(order):
+        near = [row for row in order[: n + 1] if same(row[3], key) and (window is None or ts - row[0] <= window)]
+        assert matches[n] == sum(1 for row in near if row[1] != side)
+        assert standing[n] == len(near)
+
+
+@given(
+    left=st.lists(st.tuples(st.integers(0, 30), KEYS), max_size=25),
+    right=st.lists(st.tuples(st.integers(0, 30), KEYS), max_size=25),
+    window=st.sampled_from([0, 1, 7, 100, None]),
+)
+@settings(max_examples=150)
+def test_pairs_matches_and_standing_are_what_the_definition_says(left: Any, right: Any, window: int | None) -> None:
+    check(left, right, pa.float64(), window)
+
+
+@given(
+    left=st.lists(st.tuples(st.integers(-(2**60), 2**60), TEXTS), max_size=15),
+    right=st.lists(st.tuples(st.integers(-(2**60), 2**60), TEXTS), max_size=15),
+    window=st.sampled_from([0, 2**59, 2**61 - 2, None]),
+)
+@settings(max_examples=60)
+def test_text_keys_and_the_widest_times_are_no_special_case(left: Any, right: Any, window: int | None) -> None:
+    check(left, right, pa.string(), window)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_streams_agree_with_duckdb(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, keys, window = int(rng.integers(1, 2_000)), int(rng.integers(1, 200)), int(rng.integers(0, 50))
+    tables = []
+    for _ in range(2):
+        ts = np.cumsum(rng.integers(0, 3, n))
+        key = [None if rng.random() < 0.05 else int(k) for k in rng.integers(0, keys, n)]
+        tables.append(pa.table({"i": np.arange(n), "ts": ts, "key": pa.array(key, pa.int64())}))
+    one, two = tables
+    connection = duckdb.connect()
+    connection.register("one", one)
+    connection.register("two", two)
+    rows = connection.execute(
+        f"select one.i, two.i from one join two on one.key = two.key and abs(one.ts - two.ts) <= {window} order by all"
+    ).fetchall()
+    left, right, distinct = encode(one["key"], two["key"])
+    exact = ExactJoin(one["ts"].to_numpy(), two["ts"].to_numpy(), left, right, distinct, window)
+    found = sorted(pair for a, b in exact.pairs() for pair in zip(a.tolist(), b.tolist(), strict=True))
+    assert found == [tuple(row) for row in rows]
+
+
+def test_integer_widths_are_one_type_and_text_never_equals_a_number() -> None:
+    left, right, _ = encode(pa.array([1, 2], pa.int8()), pa.array([2, 300], pa.int64()))
+    assert left[1] == right[0]
+    with pytest.raises(KeyTypeError, match="cast one side"):
+        encode(pa.array([1]), pa.array(["1"]))
