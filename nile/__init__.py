@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from nile.answer import Answer
     from nile.engine import Database, connect
     from nile.query import JoinQuery
+    from nile.selection import SelectionQuery
+    from nile.selection_answer import SelectionAnswer
     from nile.streams.accounting import Accounting
     from preferences.budget import Budget
     from summaries.estimate import Estimate
@@ -54,6 +56,8 @@ __all__ = [
     "MemoryRefused",
     "NileError",
     "NotLinear",
+    "SelectionAnswer",
+    "SelectionQuery",
     "SourceError",
     "SourceMissing",
     "SparkFailed",
@@ -73,6 +77,8 @@ _HOMES = {
     "Database": "nile.engine",
     "Estimate": "summaries.estimate",
     "JoinQuery": "nile.query",
+    "SelectionAnswer": "nile.selection_answer",
+    "SelectionQuery": "nile.selection",
     "connect": "nile.engine",
 }
 
