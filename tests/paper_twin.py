@@ -207,18 +207,16 @@ class Twin:
                 break
             _, bound = estimate(index.counters(1), cells)
             reads += 1
-            if g == 0 and bound > 0 and store.zone[ZONE_COUNT] > 0:
-                children = [node for node in index.children(1) if index.count(node)]
-                closed = sum((index.counters(node) for node in children), np.zeros_like(index.counters(1)))
+            if bound == 0:
+                continue
+            read = []
+            if g == 0 and store.zone[ZONE_COUNT] > 0:
+                read = [node for node in index.children(1) if index.count(node)]
+                reads += len(read)
+                closed = sum((index.counters(node) for node in read), np.zeros_like(index.counters(1)))
                 value, upper = estimate(index.counters(1) - closed, cells)
                 if upper > 0:
                     enter(int(store.zone[ZONE_START]), int(store.zone[NEXT]), int(store.zone[ZONE_FIRST]), value)
-                if all(zone.slot < 0 for zone in index.zones()):
-                    continue
-                bound = sum(estimate(index.counters(node), cells)[1] for node in children)
-                reads += len(children)
-            if bound == 0:
-                continue
             below = list(index.children(1))
             while below:
                 node = below.pop()
@@ -226,7 +224,7 @@ class Twin:
                 if row[COUNT] == 0 or row[LAST] < since:
                     continue
                 value, bound = estimate(index.counters(node), cells)
-                reads += 1
+                reads += node not in read
                 if bound == 0:
                     continue
                 if index.children(node):

@@ -108,20 +108,46 @@ class PromisingJoin:
     def run(self) -> Iterator[Outputs]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
         n = self.data.order.shape[0]
-        whole = self.state.whole
+        while self._fed < n:
+            yield from self.advance(min(n, self._fed + self.batch_rows))
+
+    @property
+    def fed(self) -> int:
+        """How many arrivals have been fed."""
+        return self._fed
+
+    @property
+    def spent(self) -> float:
+        """What has been spent so far, in units of the cost table."""
+        return float(self.state.real[st.SPENT]) / _UNIT
+
+    @property
+    def credit(self) -> float:
+        """What is granted and not yet spent, in units of the cost table."""
+        return float(self.state.real[st.CREDIT]) / _UNIT
+
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Outputs]:
+        """Go on to arrival `end` of the merged input.
+
+        credit: cost granted for these arrivals, or for what waits when there are none, in place of the
+        plan's budget (None).
+        """
+        whole, real = self.state.whole, self.state.real
+        if credit is not None:
+            arrivals = end - self._fed
+            self._grant[self._fed : end] = _UNIT * credit / max(1, arrivals)
+            if not arrivals:
+                real[st.CREDIT] += _UNIT * credit
+                real[st.GRANTED] += _UNIT * credit
+        self._feed(end)
         while True:
-            end = min(n, self._fed + self.batch_rows)
-            self._feed(end)
-            while True:
-                why = self._step(end)
-                if whole[st.WRITTEN] and why in (st.DONE, st.OUTPUT_FULL):
-                    yield self._collect()
-                if why == st.DONE:
-                    break
-                self._mend(why)
-            self._release()
-            if end == n:
-                return
+            why = self._step(end)
+            if whole[st.WRITTEN] and why in (st.DONE, st.OUTPUT_FULL):
+                yield self._collect()
+            if why == st.DONE:
+                break
+            self._mend(why)
+        self._release()
 
     def _feed(self, end: int) -> None:
         """Put arrivals up to `end` into the flat arrays of their streams."""

@@ -20,7 +20,6 @@ from pyramid.arrays import (
     LEAVES,
     NEXT,
     OFFSET,
-    SIZE,
     START,
     ZONE_COUNT,
     ZONE_FIRST,
@@ -113,25 +112,18 @@ def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap
         fade = scale * st.fades[g]
         _, bound = _read(s, root, _NO_BASE, h, rows)
         reads += 1
-        if g == 0 and bound > 0.0 and s.zone[ZONE_COUNT] > 0:
-            value, upper = _read(s, root, root + 1, h, rows)  # the open zone: the root less its children
+        if bound == 0.0:
+            w[PRUNED] += 1
+            continue
+        opened = g == 0 and s.zone[ZONE_COUNT] > 0
+        if opened:  # the open zone is the root less its children, which are read for that
+            value, upper = _read(s, root, root + 1, h, rows)
+            reads += np.int64(node[root + 1, COUNT] > 0) + np.int64(node[root + 2, COUNT] > 0)
             if upper > 0.0:
                 first = s.zone[ZONE_FIRST]
                 _enqueue(st, q, side, ordinal, ts, s.zone[ZONE_START], s.zone[NEXT], first < since, fade * value)
             else:
                 w[PRUNED] += 1
-            # Reading the children tells whether anything closed is worth a descent; an empty one needs no read.
-            bound = 0.0
-            for child in range(root + 1, root + 3):
-                if node[child, COUNT] > 0:
-                    _, least = _read(s, child, _NO_BASE, h, rows)
-                    bound += least
-                    reads += 1
-            if s.gran[0, SIZE] == 0:
-                continue
-        if bound == 0.0:
-            w[PRUNED] += 1
-            continue
         leaves = s.gran[g, LEAVES]
         stack[0] = 2
         stack[1] = 3
@@ -143,7 +135,8 @@ def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap
             if node[slot, COUNT] == 0 or node[slot, LAST] < since:
                 continue
             value, bound = _read(s, slot, _NO_BASE, h, rows)
-            reads += 1
+            if not (opened and position <= 3):
+                reads += 1
             if bound == 0.0:
                 w[PRUNED] += 1
             elif position < leaves:

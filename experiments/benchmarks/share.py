@@ -1,0 +1,86 @@
+"""Whether a join under the wall clock keeps to the share of a core that it was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmarks.harness import Result, benchmark
+from nile.operators.join import JoinInput, PromisingJoin
+from nile.operators.live import run_live
+from nile.operators.plan import JoinPlan, default_spec
+from preferences.budget import Budget
+from preferences.clock import Pace
+from preferences.wall import WallBudget, WallClock
+from summaries.hashing import Encoded, KeyHasher
+
+__all__ = ["kept_shares", "random_join"]
+
+Array = np.ndarray[Any, Any]
+
+TITLE = "CPU share kept by a join under the wall clock"
+SECOND = 1_000_000_000
+ARRIVALS = 200_000
+WINDOW = 60 * SECOND
+GAP = SECOND // 10  # mean, of the data's own time
+SPEED = 5_000.0  # times the data's own pace: 50,000 arrivals a second, more than a tenth of a core can take
+KEYS = 2_000
+SHARES = (0.05, 0.1)
+BAR = 0.05
+METHODS = ("paper", "scan")
+
+
+def random_join(arrivals: int, seed: int) -> JoinInput:
+    """Two streams of half the arrivals each, uniform in time, keys with density 1 / (3 * (key / KEYS) ** (2 / 3))."""
+    rng = np.random.default_rng(seed)
+    half = arrivals // 2
+    hashes = KeyHasher().words(np.arange(KEYS, dtype=np.int64))
+    sides = []
+    for _ in range(2):
+        codes = (KEYS * rng.random(half) ** 3).astype(np.int32)
+        sides.append((np.sort(rng.integers(0, arrivals * GAP, half)), Encoded(codes=codes, hashes=hashes[codes])))
+    (left_ts, left), (right_ts, right) = sides
+    order = np.repeat(np.array([0, 1], np.int8), half)[np.argsort(np.concatenate([left_ts, right_ts]), kind="stable")]
+    return JoinInput(
+        left_ts=left_ts,
+        right_ts=right_ts,
+        left=left,
+        right=right,
+        order=order,
+        costs=np.ones(order.shape[0]),
+        keys=KEYS,
+    )
+
+
+@benchmark("share", TITLE)
+def kept_shares() -> Result:
+    """Play the same join back at a pace that no small share can keep up with, once a method and share."""
+    data = random_join(ARRIVALS, seed=1)
+    figures: dict[str, Any] = {}
+    for method in METHODS:
+        plan = JoinPlan(window=WINDOW, budget=Budget(1.0), method=method, pace=Pace("data"), spec=default_spec(WINDOW))
+        for _ in PromisingJoin(plan, data, batch_rows=4096).run():
+            pass  # the kernels are compiled and in the caches
+        for share in SHARES:
+            join = PromisingJoin(plan, data)
+            clock = WallClock(WallBudget(share))
+            outputs = sum(found.left.shape[0] for found in run_live(join, clock, speed=SPEED))
+            off = clock.share / share - 1.0
+            figures[f"{method}, asked {share:.3f}"] = (
+                f"used {clock.share:.4f} ({100 * off:+.1f} %), {outputs:,} outputs; "
+                f"bar {100 * BAR:g} %: {'reached' if abs(off) <= BAR else 'NOT reached'}"
+            )
+    return Result(
+        name="share",
+        title=TITLE,
+        unit="arrivals",
+        work=ARRIVALS,
+        timings=(),
+        ratios=(),
+        notes=(
+            "CPU time of the thread that runs the join over wall time, everything but the consumer counted",
+            "a share below what refusing every arrival costs cannot be kept",
+        ),
+        figures=figures,
+    )
