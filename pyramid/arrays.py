@@ -37,9 +37,10 @@ SPEC_FIELDS = 8
 NEVER, TWO_WINDOW, VARIANCE = 0, 1, 2
 
 # `meta`: BASE is the ordinal of the first tuple held, TOP the used part of the arena, KEEP_FROM the first
-# ordinal that a query can still reach, DROPPED_TUPLES how many entries have left the lists.
-BASE, TOP, KEEP_FROM, DROPPED_TUPLES = 0, 1, 2, 3
-META_FIELDS = 4
+# ordinal that a query can still reach, DROPPED_TUPLES how many entries have left the lists, PLACED how many
+# keys have a place in the arena.
+BASE, TOP, KEEP_FROM, DROPPED_TUPLES, PLACED = 0, 1, 2, 3, 4
+META_FIELDS = 5
 
 # Columns of `lists`; a rank counts entries gone too, so it never changes.
 PLACE, ROOM, HELD, GONE = 0, 1, 2, 3
@@ -53,7 +54,8 @@ class Side(NamedTuple):
     hash: Array  # uint64 [n], 0 null
     lists: Array  # int64 [k, 4]: place in the arena, room, entries held, entries gone from its front
     arena: Array  # int64, ordinals
-    meta: Array  # int64 [4]
+    placed: Array  # int32, the keys that have a place in the arena; a quarter of its length
+    meta: Array  # int64 [5]
     counters: Array  # int64 [s, rows, cells]
     node: Array  # int64 [s, 5]
     gran: Array  # int64 [m, 7]

@@ -4,7 +4,8 @@ Design.  Per key an append-only list of ordinals in one shared arena, its room a
 first drops from its front what no query can reach any more, if that is half of it; else it moves to the end
 of the arena, with twice the room.  When the arena is full, a new one takes what is alive, lists back to back.
 An entry's rank (its place among all ever appended) never changes.
-Cost.  Amortised O(1) an append: a new arena has as much free room as it has in use, or two entries a key.
+Cost.  Amortised O(1) an append: a new arena has as much free room as it has in use, and keys that have no place
+in the old one are not looked at.
 A batch is counted first and makes room once a key, which touches a key's line once and not once a tuple.
 """
 
@@ -14,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, ROOM, TOP, Side
+from pyramid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, PLACED, ROOM, TOP, Side
 from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
-_SMALLEST = 4
+_SMALLEST = 4  # entries; a place is never smaller, so that `placed` needs a quarter of the arena's length
 _SLACK = 4096
 
 
@@ -46,7 +47,7 @@ def _wanted(room: int, live: int, more: int) -> int:
 
 
 @inlined
-def _make_room(lists: Array, arena: Array, meta: Array, code: int | np.uint64, more: int) -> bool:
+def _make_room(lists: Array, arena: Array, placed: Array, meta: Array, code: int | np.uint64, more: int) -> bool:
     """Room for `more` ordinals in a list that has less; False, and nothing done, when the arena is too small."""
     size = lists[code, HELD]
     room = lists[code, ROOM]
@@ -60,6 +61,9 @@ def _make_room(lists: Array, arena: Array, meta: Array, code: int | np.uint64, m
         if place + wanted > arena.shape[0]:
             return False
         meta[TOP] = place + wanted
+        if room == 0:
+            placed[meta[PLACED]] = code
+            meta[PLACED] += 1
         lists[code, PLACE] = place
         lists[code, ROOM] = wanted
     for i in range(size - old):
@@ -73,7 +77,7 @@ def _make_room(lists: Array, arena: Array, meta: Array, code: int | np.uint64, m
 @part
 def make_room(s: Side, code: int) -> bool:
     """Room for one more ordinal in the key's full list; False, and nothing done, when the arena must grow first."""
-    return _make_room(s.lists, s.arena, s.meta, code, 1)
+    return _make_room(s.lists, s.arena, s.placed, s.meta, code, 1)
 
 
 @inlined
@@ -121,7 +125,7 @@ def append_all(s: Side, begin: int, end: int, marks: Array, keys: Array, times: 
         for k in range(distinct):
             code = U8(keys[k])
             if lists[code, HELD] + times[k] > lists[code, ROOM]:
-                _make_room(lists, arena, s.meta, code, times[k])
+                _make_room(lists, arena, s.placed, s.meta, code, times[k])
             marks[code] = lists[code, PLACE] + lists[code, HELD]
             lists[code, HELD] += times[k]
         for i in range(codes.shape[0]):
@@ -135,42 +139,47 @@ def append_all(s: Side, begin: int, end: int, marks: Array, keys: Array, times: 
     return distinct if free == 0 else -free
 
 
-@kernel
-def compact(s: Side, keys: int, free: int, arena: Array) -> int:
-    """Move what is alive of the lists of keys 0..keys-1 into a new arena; returns the size that it needs.
+@inlined
+def _kept_room(room: int, live: int) -> int:
+    """The room of a list in a new arena: twice what lives, up to eight times if it had it, so that it stays put."""
+    if live == 0:
+        return 0
+    return max(_wanted(0, live, live), min(room, _wanted(0, live, 3 * live)))
 
-    Called with an empty arena it only drops what is no longer alive and tells the size; the same call again
-    with one that big moves.  At least `free` entries stay free.  O(keys + entries).
+
+@kernel
+def compact(s: Side, free: int, arena: Array, placed: Array) -> int:
+    """Move what is alive of the lists into a new arena, at least `free` entries of which stay free.
+
+    With an empty arena nothing moves, and the length that a new one needs is returned; `placed` takes a quarter
+    of it.  O(keys placed + entries).
     """
     lists = s.lists
     keep = s.meta[KEEP_FROM]
-    total = 0
-    for code in range(keys):
-        held = lists[code, HELD]
-        begin = lists[code, PLACE]
-        old = _first_from(s.arena, begin, held, keep)
-        live = held - old
-        room = 0
-        if live > 0:  # twice what lives, up to eight times if it has it: a list that comes and goes stays put
-            room = max(_wanted(0, live, live), min(lists[code, ROOM], _wanted(0, live, 3 * live)))
-        lists[code, PLACE] = begin + old
-        lists[code, ROOM] = room
-        lists[code, HELD] = held - old
-        lists[code, GONE] += old
-        s.meta[DROPPED_TUPLES] += old
-        total += room
-    size = total + max(total, 2 * keys, free, _SLACK)
-    if arena.shape[0] < size:
-        return size
     top = 0
-    for code in range(keys):
+    keys = 0
+    for k in range(s.meta[PLACED]):
+        code = s.placed[k]
         begin = lists[code, PLACE]
-        for i in range(lists[code, HELD]):
-            arena[top + i] = s.arena[begin + i]
-        lists[code, PLACE] = top
-        top += lists[code, ROOM]
-    s.meta[TOP] = top
-    return size
+        old = _first_from(s.arena, begin, lists[code, HELD], keep)
+        live = lists[code, HELD] - old
+        room = _kept_room(lists[code, ROOM], live)
+        if arena.shape[0] > 0:
+            for i in range(live):
+                arena[top + i] = s.arena[begin + old + i]
+            lists[code, PLACE] = top
+            lists[code, ROOM] = room
+            lists[code, HELD] = live
+            lists[code, GONE] += old
+            s.meta[DROPPED_TUPLES] += old
+            if live > 0:
+                placed[keys] = code
+                keys += 1
+        top += room
+    if arena.shape[0] > 0:
+        s.meta[TOP] = top
+        s.meta[PLACED] = keys
+    return top + max(top, free, _SLACK)
 
 
 @part

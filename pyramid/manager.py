@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyramid.arrays import BASE, CHANGES, CLOSED, FORGOTTEN, KEPT_FROM, TURNING
+from pyramid.directory import KeyDirectory
 from pyramid.index import PyramidIndex
 from pyramid.spec import SummarySpec
 from pyramid.store import PIECE, TupleStore
@@ -84,8 +85,10 @@ class SummaryManager:
     def release(self, before: int) -> None:
         """Free the tuples older than `before` (ns): no query asks for them any more.  Summaries stay."""
         side = self.store.side
-        held = side.ts[: self.store.tuples - int(side.meta[BASE])]
-        self.store.release(int(side.meta[BASE]) + int(np.searchsorted(held, before, side="left")))
+        base = int(side.meta[BASE])
+        if self.store.tuples > base and side.ts[0] < before:
+            held = side.ts[: self.store.tuples - base]
+            self.store.release(base + int(np.searchsorted(held, min(before, (1 << 63) - 1), side="left")))
 
     def estimate(self, keys: Array, since: int | None = None) -> Estimate:
         """How many tuples of each key (uint64 hashes [n]) arrived at or after `since` (ns; None: all kept).
@@ -106,6 +109,10 @@ class SummaryManager:
         high = np.sum([bound for _, bound in parts], axis=0).astype(np.float64)
         value = np.clip(np.median(np.sum([rows for rows, _ in parts], axis=0), axis=0), 0.0, high)
         return Estimate(value=value, low=np.zeros(keys.shape[0]), high=high, confidence=0.0, certified=False)
+
+    def directory(self, since: int | None = None) -> KeyDirectory:
+        """Exact counts of the tuples in the lists that arrived at or after `since` (ns; None: all that are held)."""
+        return KeyDirectory.of(self.store, self.keys.hashes(), since)
 
     def zones(self) -> list[Zone]:
         """The zones of every granularity, oldest first; the open zone comes last."""

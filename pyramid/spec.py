@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from summaries.errors import ConfigError, MemoryRefused
 
-__all__ = ["CONFIDENCES", "SLICE", "STRUCTURES", "SummarySpec"]
+__all__ = ["CONFIDENCES", "LONGEST", "SLICE", "STRUCTURES", "SummarySpec"]
 
 SLICE = 256
 """Tuples of a stream, by ordinal, after which a zone may end."""
 
 STRUCTURES = ("T1", "T2", "T3", "T4")
 CONFIDENCES = ("two-window", "variance")
+LONGEST = 1 << 62
+"""The longest granularity, ns: 146 years."""
 _COUNTER_LIMIT = 1 << 28  # 2 GiB of counters a stream
 
 
@@ -47,31 +49,43 @@ class SummarySpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _whole("granularity", self.granularity, 1, None, "ns; write a duration such as '15 min'")
-        _whole("rate", self.rate, 2, 4096, "granularities must grow")
-        _whole("depth", self.depth, 1, 32, "one granularity at least")
-        _power("buckets", self.buckets, 1, 4096)
-        _whole("rows", self.rows, 1, 15, "sketch rows")
-        _power("columns", self.columns, 1, 1 << 20)
-        _power("max_zones", self.max_zones, 2, 4096)
+        _whole("granularity", self.granularity, 1, LONGEST, "ns, write a duration such as '15 min'")
+        _whole("rate", self.rate, 2, 4096, "each granularity is so many times as long as the one before")
+        _whole("depth", self.depth, 1, 32, "so many granularities")
+        _power("buckets", self.buckets, 1, 4096, "16 is the default")
+        _whole("rows", self.rows, 1, 15, "3 is the default")
+        _power("columns", self.columns, 1, 1 << 20, "32 is the default")
+        _power("max_zones", self.max_zones, 2, 4096, "16 is the default")
+        _whole("seed", self.seed, -(1 << 63), (1 << 64) - 1, "0 is the default")
         if self.max_length is not None:
-            _whole("max_length", self.max_length, 1, None, "ns")
+            _whole("max_length", self.max_length, 1, LONGEST, "ns, leave it out for a quarter of the granularity")
         for name, value, known in (
             ("structure", self.structure, STRUCTURES),
             ("confidence", self.confidence, CONFIDENCES),
         ):
             if value not in known:
                 raise ConfigError(f"summary {name}: needed one of {', '.join(known)}; got {value!r}; name one of these")
-        if not (isinstance(self.threshold, (int, float)) and 0.0 <= self.threshold < 1.0):
+        if not isinstance(self.forgetting, bool):
             raise ConfigError(
-                f"summary threshold: needed a confidence in [0, 1); got {self.threshold!r}; "
+                f"summary forgetting: needed true or false; got {self.forgetting!r}; "
+                "false keeps what leaves the last granularity"
+            )
+        threshold = self.threshold
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0.0 <= threshold < 1.0:
+            raise ConfigError(
+                f"summary threshold: needed a confidence in [0, 1); got {threshold!r}; "
                 "0 never ends a zone early, 0.02 is the default"
             )
         if self.counters > _COUNTER_LIMIT:
+            fit = self.columns
+            while fit and self.counters // self.columns * fit > _COUNTER_LIMIT:
+                fit //= 2
+            mend = f"columns={fit} would fit" if fit else "lower depth, rate or max_zones"
             raise MemoryRefused(
-                f"summary: {self.zone_slots} zones of {self.rows} x {2 * self.width} counters need "
-                f"{8 * self.counters / 2**30:.1f} GiB, more than 2 GiB; lower depth, rate, max_zones, buckets "
-                "or columns"
+                f"summary: needed at most 2 GiB of counters; got {8 * self.counters / 2**30:.1f} GiB: "
+                f"{self.zone_slots} zones and index nodes (max_zones {self.max_zones}, rate {self.rate}, "
+                f"depth {self.depth}) of {self.rows} rows x {self.buckets} buckets x {self.columns} columns x 2 signs; "
+                f"{mend}"
             )
 
     @property
@@ -115,14 +129,15 @@ class SummarySpec:
         return int(self.granularity * self.rate ** (granularity - 1))
 
 
-def _whole(name: str, value: object, low: int, high: int | None, hint: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-        span = f"{low} to {high}" if high is not None else f"{low} or more"
-        raise ConfigError(f"summary {name}: needed a whole number, {span}; got {value!r}; {hint}")
+def _whole(name: str, value: object, low: int, high: int, hint: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"summary {name}: needed a whole number from {low} to {high}; got {value!r}; {hint}")
 
 
-def _power(name: str, value: object, low: int, high: int) -> None:
-    _whole(name, value, low, high, "a power of two")
-    assert isinstance(value, int)
+def _power(name: str, value: int, low: int, high: int, hint: str) -> None:
+    _whole(name, value, low, high, f"a power of two, {hint}")
     if value & (value - 1):
-        raise ConfigError(f"summary {name}: needed a power of two; got {value}; try {1 << value.bit_length()}")
+        raise ConfigError(
+            f"summary {name}: needed a power of two from {low} to {high}; got {value}; "
+            f"try {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
+        )

@@ -62,7 +62,8 @@ class TupleStore:
     """The arrays of one stream (see `pyramid.arrays.Side`) and how they grow.
 
     Sketch memory is fixed by the spec; the directory grows with distinct keys (40 bytes each); flat arrays
-    and lists grow with the tuples a query can still reach (20 bytes, and 8 to 32 in the lists, and 8 a key).
+    and lists grow with the tuples a query can still reach (20 to 60 bytes, and about 50, at most 150, in
+    the lists).
     """
 
     def __init__(self, spec: SummarySpec) -> None:
@@ -81,6 +82,7 @@ class TupleStore:
             hash=np.zeros(1024, np.uint64),
             lists=np.zeros((256, 4), np.int64),
             arena=np.zeros(4096, np.int64),
+            placed=np.zeros(1024, np.int32),
             meta=np.zeros(META_FIELDS, np.int64),
             counters=np.zeros(shape, np.int64),
             node=np.full((slots, NODE_FIELDS), NO_TUPLE, np.int64),
@@ -166,10 +168,10 @@ class TupleStore:
 
     def _new_arena(self, free: int) -> None:
         side = self.side
-        size = list_kernels.compact(side, self.keys, free, side.arena[:0])
-        arena = np.empty(size, np.int64)
-        list_kernels.compact(side, self.keys, free, arena)
-        self.side = side._replace(arena=arena)
+        length = list_kernels.compact(side, free, side.arena[:0], side.placed)
+        arena, placed = np.empty(length, np.int64), np.empty(length // 4, np.int32)
+        list_kernels.compact(side, free, arena, placed)
+        self.side = side._replace(arena=arena, placed=placed)
 
     def release(self, before: int) -> None:
         """Tuples with ordinals below `before` are free to go: no query can reach them any more."""
@@ -191,7 +193,7 @@ class TupleStore:
     def tuple_bytes(self) -> int:
         """Bytes of flat arrays and tuple lists: grows with the tuples held."""
         side = self.side
-        return sum(int(array.nbytes) for array in (side.ts, side.code, side.hash, side.arena))
+        return sum(int(array.nbytes) for array in (side.ts, side.code, side.hash, side.arena, side.placed))
 
 
 def _grown(array: Array, size: int) -> Array:
