@@ -118,7 +118,9 @@ def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap
         opened = g == 0 and s.zone[ZONE_COUNT] > 0
         if opened:  # the open zone is the root less its children, which are read for that
             value, upper = _read(s, root, root + 1, h, rows)
-            reads += np.int64(node[root + 1, COUNT] > 0) + np.int64(node[root + 2, COUNT] > 0)
+            for child in range(root + 1, root + 3):
+                if node[child, COUNT] > 0:
+                    reads += 1
             if upper > 0.0:
                 first = s.zone[ZONE_FIRST]
                 _enqueue(st, q, side, ordinal, ts, s.zone[ZONE_START], s.zone[NEXT], first < since, fade * value)
