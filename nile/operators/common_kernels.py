@@ -38,7 +38,7 @@ from nile.operators.state import (
     Output,
     State,
 )
-from pyramid.arrays import BASE, GONE, PLACE, Side
+from pyramid.arrays import BASE, GONE, KEPT_FROM, NEXT, PLACE, Side
 from pyramid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
 from summaries.hash_kernels import mix
 from summaries.kernels import U8, inlined, part
@@ -109,6 +109,20 @@ def window_ranks(s: Side, code: int, ts: int, window: int, kept_from: int) -> tu
 def held_at(s: Side, ordinal: int) -> int:
     """Where a tuple stands in the flat arrays."""
     return ordinal - s.meta[BASE]  # type: ignore[no-any-return]
+
+
+@part
+def kept_share(s: Side, ts: int, st: State) -> float:
+    """The share of a probe's window, in time, that the other stream has not forgotten."""
+    first = s.zone[KEPT_FROM]
+    if first == 0 or first < s.meta[BASE]:  # nothing is forgotten, or only what is older than any window
+        return 1.0
+    if first >= s.zone[NEXT]:
+        return 0.0
+    oldest = s.ts[held_at(s, first)]
+    if oldest <= since_of(ts, st.window[0]):
+        return 1.0
+    return float(np.float64(ts - oldest) / np.float64(max(1, st.window[0])))
 
 
 @part

@@ -27,6 +27,7 @@ import numpy as np
 
 from nile.operators.common_kernels import (
     held_at,
+    kept_share,
     passed,
     pay_hit,
     pay_insert,
@@ -76,10 +77,8 @@ from preferences import heap_kernels as queue
 from preferences.heap_kernels import Heap
 from pyramid.arrays import (
     ADDS,
-    BASE,
     FORGETTING,
     KEPT_FROM,
-    NEXT,
     Side,
 )
 from pyramid.grid_kernels import reach, slice_end, summarize
@@ -120,20 +119,6 @@ def _owe_adds(s: Side, side: int, st: State, debt: Array) -> None:
 
 
 @part
-def _kept_share(s: Side, ts: int, st: State) -> float:
-    """The share of a probe's window, in time, that the other stream has not forgotten."""
-    first = s.zone[KEPT_FROM]
-    if first == 0 or first < s.meta[BASE]:  # nothing is forgotten, or only what is older than any window
-        return 1.0
-    if first >= s.zone[NEXT]:
-        return 0.0
-    oldest = s.ts[held_at(s, first)]
-    if oldest <= since_of(ts, st.window[0]):
-        return 1.0
-    return float(np.float64(ts - oldest) / np.float64(max(1, st.window[0])))
-
-
-@part
 def _take(own: Side, other: Side, side: int, st: State, q: Heap, debt: Array) -> int:
     """Steps 1 to 3 for the oldest waiting tuple."""
     w = st.whole
@@ -156,7 +141,7 @@ def _take(own: Side, other: Side, side: int, st: State, q: Heap, debt: Array) ->
     debt[OF_HIT] += prices[P_ESTIMATE] * (own.counters.shape[1] * reads) + prices[P_PUSH] * (w[REGIONS] - made)
     w[ADMITTED] += 1
     if own.spec[FORGETTING]:
-        st.real[COVERED] += _kept_share(other, ts, st)
+        st.real[COVERED] += kept_share(other, ts, st)
     return _TAKEN
 
 

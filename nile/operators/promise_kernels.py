@@ -19,6 +19,7 @@ import numpy as np
 from nile.operators.common_kernels import (
     emit_entry,
     held_at,
+    kept_share,
     passed,
     pay_hit,
     pay_insert,
@@ -129,17 +130,6 @@ def _refuse(st: State, side: int) -> None:
 
 
 @part
-def _kept_share(other: Side, ts: int, st: State) -> float:
-    """The share of a probe's window, in time, that has not been forgotten."""
-    first = other.zone[KEPT_FROM]
-    at = held_at(other, first)
-    window = np.float64(st.window[0])
-    if first == 0 or other.ts[at] <= since_of(ts, st.window[0]):
-        return 1.0
-    return max(0.0, np.float64(ts - other.ts[at])) / max(1.0, window)
-
-
-@part
 def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
     """The oldest waiting tuple: through the door, into summary and list, its regions into the queue."""
     w = st.whole
@@ -174,7 +164,7 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
         doors = st.left_door if side == 0 else st.right_door
         doors[ordinal] = real[DOOR]
     if own.spec[FORGETTING]:
-        real[COVERED] += _kept_share(other, ts, st)
+        real[COVERED] += kept_share(other, ts, st)
     if st.setting[GUIDE] == COUNTSKETCH:
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
