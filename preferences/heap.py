@@ -1,8 +1,9 @@
-"""The priority queue of `method="paper"`, seen from Python: how it is made, and what it does when it is full."""
+"""The priority queues of `method="paper"`, one a query, seen from Python: how they are made and grow."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,47 +12,63 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from preferences import heap_kernels as kernels
-    from preferences.heap_kernels import Heap
+    from preferences.heap_kernels import Heap, Heaps
 else:
     kernels = lazy("preferences.heap_kernels")
 
-__all__ = ["new_heap", "roomier"]
+__all__ = ["new_heap", "new_heaps", "roomier"]
+
+Array = np.ndarray[Any, Any]
 
 
 def new_heap(capacity: int = 4096) -> Heap:
     """An empty queue for `capacity` entries, 96 bytes each."""
-    return kernels.Heap(
-        entry=np.zeros((capacity, kernels.ENTRY_FIELDS), np.int64),
-        real=np.zeros((capacity, kernels.REAL_FIELDS), np.float64),
-        place=np.arange(capacity, dtype=np.int64),
-        control=np.zeros(kernels.CONTROL_FIELDS, np.int64),
+    return _heap_of(new_heaps(1, capacity), 0)
+
+
+def new_heaps(queries: int, capacity: int = 4096) -> Heaps:
+    """Empty queues for `capacity` entries each."""
+    return kernels.Heaps(
+        entry=np.zeros((queries, capacity, kernels.ENTRY_FIELDS), np.int64),
+        real=np.zeros((queries, capacity, kernels.REAL_FIELDS), np.float64),
+        place=np.tile(np.arange(capacity, dtype=np.int64), (queries, 1)),
+        control=np.zeros((queries, kernels.CONTROL_FIELDS), np.int64),
     )
 
 
-def roomier(heap: Heap, before: int, *, limit: int = LIMIT) -> tuple[Heap, int, int]:
-    """A queue that is at most half full, with what is still worth keeping: (queue, expired, evicted).
+def roomier(heaps: Heaps, before: Sequence[int], *, limit: int = LIMIT) -> tuple[Heaps, Array, Array]:
+    """Queues that are at most half full, with what is still worth keeping: (queues, expired, evicted).
 
-    Called between arrivals, when no place is free.  Entries with ts < before are expired and dropped.  If
-    more than half of the places are still taken, there are twice as many from now on; at `limit` places the
-    worse half of the entries gives way.  Nothing is charged: bounding memory is not part of the printed
-    procedure.
+    Called between arrivals, when one of them has no place free.  Entries of query k with ts < before[k] are
+    expired and dropped.  If more than half of some query's places are still taken, each has twice as many from
+    now on; at `limit` places a query the worse half of its entries gives way.  expired, evicted: int64 [q].
+    Nothing is charged: bounding memory is not part of the printed procedure.
     """
+    queries, capacity = heaps.place.shape
+    live = [_worth_keeping(_heap_of(heaps, query), before[query]) for query in range(queries)]
+    if 2 * max(entries.shape[0] for entries in live) > capacity and 2 * capacity <= limit:
+        capacity *= 2
+    wider = new_heaps(queries, capacity)
+    expired, evicted = np.zeros(queries, np.int64), np.zeros(queries, np.int64)
+    for query, entries in enumerate(live):
+        kept = entries[: capacity // 2]
+        n = kept.shape[0]
+        wider.entry[query, :n] = heaps.entry[query, kept]
+        wider.real[query, :n] = heaps.real[query, kept]
+        wider.control[query, kernels.WAITING] = n
+        expired[query] = heaps.control[query, kernels.WAITING] - entries.shape[0]
+        evicted[query] = entries.shape[0] - n
+    return wider, expired, evicted
+
+
+def _worth_keeping(heap: Heap, before: int) -> Array:
+    """The places of the entries that wait and have not expired, best first."""
     held = heap.place[: int(heap.control[kernels.WAITING])]
     live = held[heap.entry[held, kernels.TIME] >= before]
-    expired = held.shape[0] - live.shape[0]
     key, entry = heap.real[live, kernels.KEY], heap.entry[live]
-    live = live[np.lexsort((-entry[:, kernels.HIGH], entry[:, kernels.ARRIVAL], key))]
-    capacity = heap.place.shape[0]
-    evicted = 0
-    if 2 * live.shape[0] > capacity:
-        if 2 * capacity <= limit:
-            capacity *= 2
-        else:
-            evicted = live.shape[0] - capacity // 2
-            live = live[: capacity // 2]
-    wider = new_heap(capacity)
-    n = live.shape[0]
-    wider.entry[:n] = heap.entry[live]
-    wider.real[:n] = heap.real[live]
-    wider.control[kernels.WAITING] = n
-    return wider, expired, evicted
+    best_first: Array = live[np.lexsort((-entry[:, kernels.HIGH], entry[:, kernels.ARRIVAL], key))]
+    return best_first
+
+
+def _heap_of(heaps: Heaps, query: int) -> Heap:
+    return kernels.Heap(*(array[query] for array in heaps))

@@ -42,6 +42,21 @@ class Heap(NamedTuple):
     control: Array  # int64 [2]: entries in the heap, entries of the current arrival
 
 
+class Heaps(NamedTuple):
+    """The queues of q queries, each for up to c entries, one beside the other."""
+
+    entry: Array  # int64 [q, c, 9]
+    real: Array  # float64 [q, c, 2]
+    place: Array  # int64 [q, c]
+    control: Array  # int64 [q, 2]
+
+
+@inlined
+def heap_of(heaps: Heaps, query: int) -> Heap:
+    """One query's queue."""
+    return Heap(heaps.entry[query], heaps.real[query], heaps.place[query], heaps.control[query])
+
+
 @inlined
 def precedes(h: Heap, a: int, b: int) -> bool:
     """Whether the entry at place a goes before the one at place b."""

@@ -98,8 +98,28 @@ class Grid:
 
 
 @dataclass
-class Twin:
+class Query:
+    """A standing query: what it asks for, what it has queued, what it found and was charged for it."""
+
     plan: JoinPlan
+    window: int
+    fades: Any
+    own: list[Entry] = field(default_factory=list)
+    backlog: list[Entry] = field(default_factory=list)
+    outputs: int = 0
+    charged: float = 0.0
+    expired: int = 0
+
+    @property
+    def queued(self) -> int:
+        return len(self.own) + len(self.backlog)
+
+
+@dataclass
+class Twin:
+    """plans: one a query; they share everything but window, preference and fade."""
+
+    plans: list[JoinPlan]
     data: JoinInput
     credit: float = 0.0
     granted: float = 0.0
@@ -107,38 +127,50 @@ class Twin:
     spent_hit: float = 0.0
     debt_insert: float = 0.0
     debt_hit: float = 0.0
-    own: list[Entry] = field(default_factory=list)
-    backlog: list[Entry] = field(default_factory=list)
-    pairs: list[tuple[int, int]] = field(default_factory=list)
+    found: list[tuple[int, int, int]] = field(default_factory=list)
     shed: list[int] = field(default_factory=lambda: [0, 0])
     admitted: int = 0
-    expired: int = 0
+    turn: int = 0
+    under_way: int | None = None
 
     def run(self) -> Twin:
-        plan, data = self.plan, self.data
+        plan, data = self.plans[0], self.data
         self.prices = CostTable("hundredths", *(round(100 * price) for price in plan.costs.prices()))
-        self.window = plan.window if plan.window is not None else (1 << 63) - 1
+        self.queries = [
+            Query(p, p.window if p.window is not None else (1 << 63) - 1, p.fade.powers(p.spec.depth))
+            for p in self.plans
+        ]
         self.grids = (Grid(plan, data, 0), Grid(plan, data, 1))
-        self.fades = plan.fade.powers(plan.spec.depth)
         patience = plan.waiting if plan.pace.is_replay else 0
         waiting: list[tuple[int, int]] = []
         for arrival, grant in enumerate(
             grants(np.rint(100 * data.costs), plan.budget.fraction, plan.pace, data.times())
         ):
-            if plan.pace.is_replay and not self.debt and not waiting and not self.own and not self.backlog:
+            if plan.pace.is_replay and not self.debt and not waiting and not any(q.queued for q in self.queries):
                 self.credit = 0.0
             self.credit += grant
             self.granted += grant
             waiting.append((arrival, int(data.order[arrival])))
+            if self.under_way is not None:  # the time-out ended its turn
+                self.turn = (self.under_way + 1) % len(self.queries)
+                self.under_way = None
             while True:
                 self.pay()
                 if not waiting or (self.debt and len(waiting) <= patience):
                     break
                 self.handle(*waiting.pop(0))
             if not self.debt:
-                self.probe()
+                self.round_robin()
         self.shed = [self.shed[side] + sum(1 for _, s in waiting if s == side) for side in (0, 1)]
         return self
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        return [(left, right) for _, left, right in self.found]
+
+    @property
+    def expired(self) -> int:
+        return sum(query.expired for query in self.queries)
 
     @property
     def debt(self) -> bool:
@@ -147,25 +179,25 @@ class Twin:
     def pay(self) -> None:
         amount = min(self.credit, self.debt_insert)
         self.debt_insert -= amount
-        self.spend_insert(amount)
-        amount = min(self.credit, self.debt_hit)
-        self.debt_hit -= amount
-        self.spend(amount)
-
-    def spend_insert(self, amount: float) -> None:
         self.credit -= amount
         self.spent_insert += amount
-
-    def spend(self, amount: float) -> None:
+        amount = min(self.credit, self.debt_hit)
+        self.debt_hit -= amount
         self.credit -= amount
         self.spent_hit += amount
+
+    def spend(self, query: Query, amount: float) -> None:
+        self.credit -= amount
+        self.spent_hit += amount
+        query.charged += amount
 
     # --- Figure 7 ---------------------------------------------------------------------------------------
 
     def handle(self, arrival: int, side: int) -> None:
         own, other = self.grids[side], self.grids[1 - side]
-        self.backlog += self.own  # time-out
-        self.own = []
+        for query in self.queries:  # time-out
+            query.backlog += query.own
+            query.own = []
         ordinal = own.seen
         self.now = int(own.ts[ordinal])
         null = own.codes[ordinal] < 0
@@ -178,17 +210,20 @@ class Twin:
             if own.sketched:
                 rows = own.spec.rows + (DETECTOR_ROWS if own.spec.structure == "T4" else 0)
                 self.debt_insert += self.prices.update * rows
-            reads = self.visit(own, other, side, ordinal, arrival)
-            self.debt_hit += self.prices.estimate * (own.spec.rows * reads) + self.prices.push * len(self.own)
+            for query in self.queries:
+                reads = self.visit(query, own, other, side, ordinal, arrival)
+                cost = self.prices.estimate * (own.spec.rows * reads) + self.prices.push * len(query.own)
+                self.debt_hit += cost
+                query.charged += cost
         self.debt_insert += self.prices.add * own.reach(taken)
 
-    def visit(self, own: Grid, other: Grid, side: int, ordinal: int, arrival: int) -> int:
+    def visit(self, query: Query, own: Grid, other: Grid, side: int, ordinal: int, arrival: int) -> int:
         ts = int(own.ts[ordinal])
-        since = ts - self.window
+        since = ts - query.window
         h = own.hashes[ordinal : ordinal + 1]
 
         def enter(low: int, high: int, first: int, priority: float) -> None:
-            self.own.append(Entry(side, ordinal, low, high, ts, arrival, first < since, priority))
+            query.own.append(Entry(side, ordinal, low, high, ts, arrival, first < since, priority))
 
         if not other.sketched:
             inside = [o for o in other.cells.get(0, []) if other.ts[o] >= since]
@@ -230,59 +265,76 @@ class Twin:
                 if index.children(node):
                     below += index.children(node)
                 else:
-                    enter(int(row[START]), int(row[END]), int(row[FIRST]), self.fades[g] * value)
+                    enter(int(row[START]), int(row[END]), int(row[FIRST]), query.fades[g] * value)
         return reads
 
-    def order(self, entry: Entry) -> tuple[float, int, int]:
-        if self.plan.preference == "desc":
+    def order(self, query: Query, entry: Entry) -> tuple[float, int, int]:
+        if query.plan.preference == "desc":
             key = -entry.priority
-        elif self.plan.preference == "asc":
+        elif query.plan.preference == "asc":
             key = entry.priority
         else:
             key = (entry.turns + 1) / entry.priority if entry.priority else math.inf
         return key, entry.arrival, -entry.high
 
-    def probe(self) -> None:
-        while self.own or self.backlog:
-            queue = self.own or self.backlog
-            entry = min(queue, key=self.order)
-            pop = math.floor(0.5 + self.prices.heap_pop * log2(len(self.own) + len(self.backlog)))
-            gone = entry.ts < self.now - self.window
-            if not gone and not self.scan(entry):
+    def round_robin(self) -> None:
+        while True:
+            n = len(self.queries)
+            turns = [(self.turn + step) % n for step in range(n)]
+            asked = [t for t in turns if self.queries[t].own] or [t for t in turns if self.queries[t].backlog]
+            if not asked:
                 return
-            if self.credit < pop:
+            self.under_way = asked[0]
+            if not self.probe(asked[0]):
                 return
-            self.spend(pop)
-            if gone or entry.low >= entry.high:
-                queue.remove(entry)
-                self.expired += gone
-            else:
-                entry.turns += 1
-                entry.seen = 0
+            self.turn = (asked[0] + 1) % n
+            self.under_way = None
 
-    def scan(self, entry: Entry) -> bool:
+    def probe(self, number: int) -> bool:
+        query = self.queries[number]
+        queue = query.own or query.backlog
+        entry = min(queue, key=lambda entry: self.order(query, entry))
+        pop = math.floor(0.5 + self.prices.heap_pop * log2(query.queued))
+        gone = entry.ts < self.now - query.window
+        if not gone and not self.scan(number, entry):
+            return False
+        if self.credit < pop:
+            return False
+        self.spend(query, pop)
+        if gone or entry.low >= entry.high:
+            queue.remove(entry)
+            query.expired += gone
+        else:
+            entry.turns += 1
+            entry.seen = 0
+        return True
+
+    def scan(self, number: int, entry: Entry) -> bool:
+        query = self.queries[number]
         own, other = self.grids[entry.side], self.grids[1 - entry.side]
         cell = other.cells.get(other.bucket(own.hashes[entry.ordinal]), [])
         kept_from = int(other.store.side.zone[KEPT_FROM])
         if entry.cut:
             if self.credit < self.prices.lookup:
                 return False
-            self.spend(self.prices.lookup)
+            self.spend(query, self.prices.lookup)
             entry.cut = False
-            inside = [o for o in cell if o < entry.high and other.ts[o] >= entry.ts - self.window]
+            inside = [o for o in cell if o < entry.high and other.ts[o] >= entry.ts - query.window]
             entry.low = inside[0] if inside else entry.high
         todo = [o for o in cell if max(entry.low, kept_from) <= o < entry.high]
         for ordinal in todo:
             entry.low = ordinal
-            if self.plan.preference == "weighted" and entry.seen == TURN:
+            if query.plan.preference == "weighted" and entry.seen == TURN:
                 return True
             match = other.codes[ordinal] == own.codes[entry.ordinal]
             if self.credit < self.prices.scan + (self.prices.emit if match else 0):
                 return False
             if match:
-                self.spend(self.prices.emit)
-                self.pairs.append((entry.ordinal, ordinal) if entry.side == 0 else (ordinal, entry.ordinal))
-            self.spend(self.prices.scan)
+                self.spend(query, self.prices.emit)
+                query.outputs += 1
+                pair = (entry.ordinal, ordinal) if entry.side == 0 else (ordinal, entry.ordinal)
+                self.found.append((number, *pair))
+            self.spend(query, self.prices.scan)
             entry.seen += 1
         entry.low = entry.high
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from nile.operators.plan import JoinPlan
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.fade import Fade
-from preferences.heap import new_heap, roomier
+from preferences.heap import new_heap, new_heaps, roomier
 from preferences.heap_kernels import ARRIVAL, HIGH, KEY, OWN, TIME, WAITING, replay_operations
 from pyramid.spec import SummarySpec
 from summaries.costs import ENGINE, MEMORY, CostTable
@@ -42,7 +43,16 @@ def hand_plan(**changes: Any) -> JoinPlan:
 
 
 def hand_run(plan: JoinPlan, zones: list[list[int]], probes: list[tuple[int, float]]) -> tuple[Pairs, PromisingJoin]:
-    """Play S2 = `zones` (one slice each, the last one left open), then S1 = `probes`, each with what it grants."""
+    """Play `hand_streams`; the pairs in the order they were found."""
+    join = PromisingJoin(plan, hand_streams(plan, zones, probes))
+    found: Pairs = []
+    for outputs in join.run():
+        found += zip(outputs.left.tolist(), outputs.right.tolist(), strict=True)
+    return found, join
+
+
+def hand_streams(plan: JoinPlan, zones: list[list[int]], probes: list[tuple[int, float]]) -> JoinInput:
+    """S2 = `zones` (one slice each, the last one left open), then S1 = `probes`, each with what it grants."""
     keys: list[int | None] = []
     times: list[int] = []
     for number, zone in enumerate(zones):
@@ -53,19 +63,9 @@ def hand_run(plan: JoinPlan, zones: list[list[int]], probes: list[tuple[int, flo
         times += slice_times if last else [*slice_times, *([start + 200] * (SLICE - len(zone)))]
     right = stream("S2", times, keys)
     left = stream("S1", [times[-1] + 1 + i for i in range(len(probes))], [key for key, _ in probes])
-    joined = Joinable(left, right, plan.window)
-    data = joined.input(plan.costs, ranges=False)
+    data = Joinable(left, right, plan.window).input(plan.costs, ranges=False)
     taking = np.array([0.0 if key is None else 16.0 for key in keys])
-    granted = np.concatenate([taking, [grant for _, grant in probes]])
-    join = PromisingJoin(plan, JoinInput(**{**_fields(data), "costs": granted}))
-    found: Pairs = []
-    for outputs in join.run():
-        found += zip(outputs.left.tolist(), outputs.right.tolist(), strict=True)
-    return found, join
-
-
-def _fields(data: JoinInput) -> dict[str, Any]:
-    return {name: getattr(data, name) for name in data.__dataclass_fields__}
+    return replace(data, costs=np.concatenate([taking, [grant for _, grant in probes]]))
 
 
 ZONES = [[A, B, A, A], [A], [B, A, A]]
@@ -182,7 +182,7 @@ def spec_of(structure: str, window: int | None, *, forgetting: bool = False, **o
 def assert_equals_twin(plan: JoinPlan, joined: Joinable) -> Twin:
     found, join = run(plan, joined)
     assert_honest(plan, joined, found, join)
-    twin = Twin(plan, joined.input(plan.costs, ranges=False)).run()
+    twin = Twin([plan], joined.input(plan.costs, ranges=False)).run()
     figures = join.figures
     assert found == twin.pairs
     assert figures.shed == tuple(twin.shed)
@@ -371,19 +371,35 @@ def test_the_heap_equals_sorting(operations: list[tuple[int, int]]) -> None:
     assert sorted(heap.place.tolist()) == list(range(128))
 
 
-def test_a_full_heap_drops_the_expired_then_grows_then_keeps_the_better_half() -> None:
-    heap = new_heap(8)
-    heap.control[WAITING] = 8
-    heap.entry[:, TIME] = [0, 1, 2, 3, 4, 5, 6, 7]
-    heap.entry[:, ARRIVAL] = np.arange(8)
-    heap.real[:, KEY] = [7, 6, 5, 4, 3, 2, 1, 0]
-    lighter, expired, evicted = roomier(heap, 4, limit=8)
-    assert (expired, evicted, lighter.place.shape[0]) == (4, 0, 8)
-    assert lighter.entry[: lighter.control[WAITING], ARRIVAL].tolist() == [7, 6, 5, 4]
-    wider, expired, evicted = roomier(heap, 0, limit=16)
-    assert (expired, evicted, wider.place.shape[0], wider.control[WAITING]) == (0, 0, 16, 8)
-    halved, expired, evicted = roomier(heap, 0, limit=8)
-    assert (expired, evicted, halved.place.shape[0]) == (0, 4, 8)
-    assert halved.entry[: halved.control[WAITING], ARRIVAL].tolist() == [7, 6, 5, 4]
-    assert halved.control[OWN] == 0
-    assert HIGH == 3
+def test_full_heaps_drop_the_expired_then_grow_then_keep_the_better_half() -> None:
+    heaps = new_heaps(1, 8)
+    heaps.control[0, WAITING] = 8
+    heaps.entry[0, :, TIME] = [0, 1, 2, 3, 4, 5, 6, 7]
+    heaps.entry[0, :, ARRIVAL] = np.arange(8)
+    heaps.real[0, :, KEY] = [7, 6, 5, 4, 3, 2, 1, 0]
+
+    def kept(heaps: Any) -> list[int]:
+        arrivals: list[int] = heaps.entry[0, : heaps.control[0, WAITING], ARRIVAL].tolist()
+        return arrivals
+
+    lighter, expired, evicted = roomier(heaps, [4], limit=8)
+    assert (expired[0], evicted[0], lighter.place.shape) == (4, 0, (1, 8))
+    assert kept(lighter) == [7, 6, 5, 4]
+    wider, expired, evicted = roomier(heaps, [0], limit=16)
+    assert (expired[0], evicted[0], wider.place.shape, wider.control[0, WAITING]) == (0, 0, (1, 16), 8)
+    halved, expired, evicted = roomier(heaps, [0], limit=8)
+    assert (expired[0], evicted[0], halved.place.shape) == (0, 4, (1, 8))
+    assert kept(halved) == [7, 6, 5, 4]
+    assert halved.control[0, OWN] == 0
+
+
+def test_one_full_heap_makes_room_in_all_and_each_has_its_own_window() -> None:
+    heaps = new_heaps(3, 4)
+    heaps.control[:, WAITING] = [4, 3, 1]
+    heaps.entry[:, :, TIME] = [0, 1, 2, 3]
+    heaps.entry[:, :, HIGH] = [1, 2, 3, 4]
+    wider, expired, evicted = roomier(heaps, [0, 2, 9], limit=8)
+    assert wider.place.shape == (3, 8)
+    assert wider.control[:, WAITING].tolist() == [4, 1, 0]
+    assert (expired.tolist(), evicted.tolist()) == ([0, 2, 1], [0, 0, 0])
+    assert wider.entry[0, :4, HIGH].tolist() == [4, 3, 2, 1]

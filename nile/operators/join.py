@@ -67,6 +67,7 @@ class Outputs:
     """A batch of outputs.  Pairs: left, right ordinals int64 [n].  weight: float64 [n], 1 / inclusion probability.
 
     Ranges: `ordinal` and `side` of the probing tuple, ranks [low, high) in the other stream's list of its key.
+    query: int64 [n], where several standing queries found them.
     """
 
     left: Array
@@ -75,6 +76,7 @@ class Outputs:
     side: Array | None = None
     low: Array | None = None
     high: Array | None = None
+    query: Array | None = None
 
 
 class PromisingJoin:

@@ -1,8 +1,8 @@
-"""`method="paper"`: JOIN-PROBE as Figure 7 prints it.
+"""`method="paper"`: JOIN-PROBE as Figure 7 prints it, for one standing query or many over the same two streams.
 
-Design.  A tuple of S1 (1) goes into S1's summaries, (2, 3) visits the zones of every granularity of S2 that
-intersects the window and puts one entry a zone into the priority queue, (4) probes from the queue until the
-next tuple arrives.  What the print leaves open:
+Design.  A tuple of S1 (1) goes into S1's summaries, once for all queries.  For each query it (2, 3) visits the
+zones of every granularity of S2 that intersects the query's window and puts one entry a zone into the query's
+priority queue.  Then (4) the queues are probed until the next tuple arrives.  What the print leaves open:
 - The index prunes a zone whose upper bound for the key is 0, and nothing else.
 - PQ.Probe() scans the cell (value bucket x zone) of its first entry in arrival order, over the positions that
   were there when the entry was made.  A zone that the window cuts is entered at its first tuple inside, by
@@ -12,10 +12,19 @@ next tuple arrives.  What the print leaves open:
 - weighted divides the time by stride scheduling: a turn is TURN tuples looked at (or the rest of the cell),
   and the next turn is that of the least (turns had + 1) / priority.
 - Ties go to the earlier arrival, then to the later zone.
+And with several queries:
+- Every query visits for itself, and is charged for it: windows, preferences and fades differ, and Figure 7 is
+  one query's procedure.
+- Round robin: a query's turn is one PQ.Probe(), the only unit the print has.  Handing on costs nothing.
+- The turns go on where they stopped when a tuple arrives: a round that began anew with each arrival would
+  starve the last queries of a busy engine.  A turn that the time-out interrupts is over, since the query would
+  begin the next one with another entry, and with long cells nobody else would ever have one.
+- Idle means that no query has entries of the current arrival left; until then a query without one is passed
+  over.  When the query in turn cannot pay its next step, time is up for all.
 Cost.  Steps 1 to 3, slice ends and COLLAPSE cannot be interrupted: what they cost beyond the credit in hand
 is a debt, and nothing else happens until later grants have paid it.  Tuples that arrive meanwhile wait (under
-a replay) or are shed.  So spending never passes what was granted.  Step 1, slice ends and COLLAPSE are t_ins;
-the rest is t_hit.
+a replay) or are shed, for all queries alike.  So spending never passes what was granted.  Step 1, slice ends
+and COLLAPSE are t_ins; the rest is t_hit.
 Source: promising tuples, sections 3 and 4.1.
 """
 
@@ -36,6 +45,20 @@ from nile.operators.common_kernels import (
     take_arrival,
 )
 from nile.operators.scan_kernels import scan
+from nile.operators.standing_kernels import (
+    NOBODY,
+    OF_COVERED,
+    OF_EXPIRED,
+    OF_OUTPUTS,
+    OF_PRUNED,
+    OF_REGIONS,
+    OF_SPENT,
+    Standing,
+    all_idle,
+    end_turn,
+    state_of,
+    take_turn,
+)
 from nile.operators.state import (
     ADDS_PAID,
     ADMITTED,
@@ -50,6 +73,7 @@ from nile.operators.state import (
     NOW_TS,
     NULLS,
     OUTPUT_FULL,
+    OUTPUTS,
     P_ADD,
     P_EMIT,
     P_ESTIMATE,
@@ -60,11 +84,13 @@ from nile.operators.state import (
     P_SCAN,
     P_UPDATE,
     PREFERENCE,
+    PRUNED,
     QUEUE_FULL,
     REGIONS,
     SEQUENCE,
     SHED,
     SHED_BY_SIDE,
+    SPENT_HIT,
     STOPPED_SIDE,
     TURN,
     WAITING,
@@ -74,7 +100,7 @@ from nile.operators.state import (
 )
 from nile.operators.visit_kernels import bucket_of, is_sketched, visit
 from preferences import heap_kernels as queue
-from preferences.heap_kernels import Heap
+from preferences.heap_kernels import Heap, Heaps, heap_of
 from pyramid.arrays import (
     ADDS,
     FORGETTING,
@@ -95,6 +121,7 @@ OF_INSERT, OF_HIT = 0, 1
 DEBT_FIELDS = 2
 
 _TAKEN, _NO_ARENA = 0, 1
+_PROBED, _EXPIRED, _TIME_OUT, _NO_ROOM = 0, 1, 2, 3
 
 
 @part
@@ -119,8 +146,8 @@ def _owe_adds(s: Side, side: int, st: State, debt: Array) -> None:
 
 
 @part
-def _take(own: Side, other: Side, side: int, st: State, q: Heap, debt: Array) -> int:
-    """Steps 1 to 3 for the oldest waiting tuple."""
+def _take(own: Side, other: Side, side: int, st: State, standing: Standing, heaps: Heaps, debt: Array) -> int:
+    """Step 1 for the oldest waiting tuple, then steps 2 and 3 for each query."""
     w = st.whole
     prices = st.prices
     ordinal = w[SEQUENCE + side]
@@ -136,12 +163,23 @@ def _take(own: Side, other: Side, side: int, st: State, q: Heap, debt: Array) ->
     if is_sketched(own):
         summarize(own, ordinal, ts, h)
         debt[OF_INSERT] += prices[P_UPDATE] * (own.counters.shape[1] + own.recent.shape[0])
-    made = w[REGIONS]
-    reads = visit(other, h, side, ordinal, ts, st, q)
-    debt[OF_HIT] += prices[P_ESTIMATE] * (own.counters.shape[1] * reads) + prices[P_PUSH] * (w[REGIONS] - made)
+    queries = standing.window.shape[0]
+    for query in range(queries):
+        mine = state_of(st, standing, query)
+        made = w[REGIONS]
+        pruned = w[PRUNED]
+        reads = visit(other, h, side, ordinal, ts, mine, heap_of(heaps, query))
+        made = w[REGIONS] - made
+        cost = prices[P_ESTIMATE] * (own.counters.shape[1] * reads) + prices[P_PUSH] * made
+        debt[OF_HIT] += cost
+        standing.real[query, OF_SPENT] += cost
+        standing.counts[query, OF_REGIONS] += made
+        standing.counts[query, OF_PRUNED] += w[PRUNED] - pruned
+        if own.spec[FORGETTING]:
+            share = kept_share(other, ts, mine)
+            standing.real[query, OF_COVERED] += share
+            st.real[COVERED] += share / queries
     w[ADMITTED] += 1
-    if own.spec[FORGETTING]:
-        st.real[COVERED] += kept_share(other, ts, st)
     return _TAKEN
 
 
@@ -174,39 +212,63 @@ def _look(own: Side, other: Side, at: int, st: State, q: Heap, out: Output) -> b
 
 
 @part
-def _probe(left: Side, right: Side, st: State, q: Heap, out: Output) -> bool:
-    """Step 4: probe until the credit, which ends with the next arrival, is used up; False when the output is full."""
+def _turn(left: Side, right: Side, st: State, q: Heap, out: Output) -> int:
+    """PQ.Probe() for one query, whose state and queue these are; says how it ended."""
+    found = queue.best(q)
+    at = q.place[found]
+    pop = np.floor(0.5 + st.prices[P_HEAP] * queue.steps_of(queue.entries(q)))
+    expired = q.entry[at, queue.TIME] < since_of(st.whole[NOW_TS], st.window[0])
+    if not expired:
+        done = (
+            _look(left, right, at, st, q, out) if q.entry[at, queue.SIDE] == 0 else _look(right, left, at, st, q, out)
+        )
+        if not done:
+            enough = st.real[CREDIT] >= st.prices[P_SCAN] + st.prices[P_EMIT]
+            return _NO_ROOM if enough and st.whole[WRITTEN] == out.first.shape[0] else _TIME_OUT
+    if st.real[CREDIT] < pop:
+        return _TIME_OUT
+    pay_hit(st, pop)
+    if expired:
+        st.whole[EXPIRED] += 1
+        queue.drop(q, found)
+        return _EXPIRED
+    if q.entry[at, queue.LOW] >= q.entry[at, queue.HIGH]:
+        queue.drop(q, found)
+    else:
+        q.entry[at, queue.TURNS] += 1
+        q.entry[at, queue.SEEN] = 0
+        priority = q.real[at, queue.PRIORITY]
+        q.real[at, queue.KEY] = queue.key_of(priority, q.entry[at, queue.TURNS], queue.WEIGHTED)
+        queue.put_back(q)
+    return _PROBED
+
+
+@part
+def _probe(left: Side, right: Side, st: State, standing: Standing, heaps: Heaps, out: Output) -> bool:
+    """Step 4: probe in turn until the credit, which ends with the next arrival, is used up.
+
+    False when the output is full.
+    """
     w = st.whole
     while True:
-        found = queue.best(q)
-        if found < 0:
+        query = take_turn(standing, heaps)
+        if query == NOBODY:
             return True
-        at = q.place[found]
-        pop = np.floor(0.5 + st.prices[P_HEAP] * queue.steps_of(queue.entries(q)))
-        expired = q.entry[at, queue.TIME] < since_of(w[NOW_TS], st.window[0])
-        if not expired:
-            done = (
-                _look(left, right, at, st, q, out)
-                if q.entry[at, queue.SIDE] == 0
-                else _look(right, left, at, st, q, out)
-            )
-            if not done:
-                enough = st.real[CREDIT] >= st.prices[P_SCAN] + st.prices[P_EMIT]
-                return not (enough and w[WRITTEN] == out.first.shape[0])
-        if st.real[CREDIT] < pop:
+        spent = st.real[SPENT_HIT]
+        outputs = w[OUTPUTS]
+        written = w[WRITTEN]
+        how = _turn(left, right, state_of(st, standing, query), heap_of(heaps, query), out)
+        # Probes cost whole numbers; the sum may not be one, where a debt was paid in parts.
+        standing.real[query, OF_SPENT] += np.rint(st.real[SPENT_HIT] - spent)
+        standing.counts[query, OF_OUTPUTS] += w[OUTPUTS] - outputs
+        if out.third.shape[0] > 0:
+            out.third[written : w[WRITTEN]] = query
+        if how == _TIME_OUT:
             return True
-        pay_hit(st, pop)
-        if expired:
-            w[EXPIRED] += 1
-            queue.drop(q, found)
-        elif q.entry[at, queue.LOW] >= q.entry[at, queue.HIGH]:
-            queue.drop(q, found)
-        else:
-            q.entry[at, queue.TURNS] += 1
-            q.entry[at, queue.SEEN] = 0
-            priority = q.real[at, queue.PRIORITY]
-            q.real[at, queue.KEY] = queue.key_of(priority, q.entry[at, queue.TURNS], queue.WEIGHTED)
-            queue.put_back(q)
+        if how == _NO_ROOM:
+            return False
+        standing.counts[query, OF_EXPIRED] += np.int64(how == _EXPIRED)
+        end_turn(standing)
 
 
 @part
@@ -232,14 +294,15 @@ def join_probe(
     end: int,
     zones: int,
     st: State,
-    q: Heap,
+    standing: Standing,
+    heaps: Heaps,
     debt: Array,
     out: Output,
 ) -> int:
     """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`nile.operators.state`).
 
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; zones: the most entries an arrival
-    can make; debt: float64 [2].
+    can make in one queue; debt: float64 [2].  out.third: the query of each output, where there is room for it.
     """
     w = st.whole
     _owe_adds(left, 0, st, debt)
@@ -248,16 +311,21 @@ def join_probe(
         free = _pay_debt(st, debt)
         waiting = w[ARRIVED] - w[APPLIED]
         if waiting > 0 and (free or waiting > st.setting[WAITING]):
-            queue.demote(q)
+            for query in range(heaps.place.shape[0]):
+                queue.demote(heap_of(heaps, query))
             side = order[w[APPLIED]]
             if not free:
                 w[SHED] += 1
                 w[SHED_BY_SIDE + side] += 1
                 w[FORCED] += 1
             else:
-                if q.place.shape[0] - q.control[queue.WAITING] < zones:
+                if heaps.place.shape[1] - heaps.control[:, queue.WAITING].max() < zones:
                     return QUEUE_FULL
-                what = _take(left, right, 0, st, q, debt) if side == 0 else _take(right, left, 1, st, q, debt)
+                what = (
+                    _take(left, right, 0, st, standing, heaps, debt)
+                    if side == 0
+                    else _take(right, left, 1, st, standing, heaps, debt)
+                )
                 if what == _NO_ARENA:
                     return ARENA_FULL
             turning = _pass(left, 0, st, debt) if side == 0 else _pass(right, 1, st, debt)
@@ -265,8 +333,9 @@ def join_probe(
                 w[STOPPED_SIDE] = side
                 return TURN
             continue
-        if free and not _probe(left, right, st, q, out):
+        if free and not _probe(left, right, st, standing, heaps, out):
             return OUTPUT_FULL
         if w[ARRIVED] == end:
             return DONE
-        take_arrival(st, grant, free and queue.entries(q) == 0)
+        take_arrival(st, grant, free and all_idle(heaps))
+        end_turn(standing)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nile.operators import state as st
 from nile.operators.plan import JoinPlan
-from preferences.heap import new_heap, roomier
+from preferences.heap import new_heaps, roomier
 from preferences.queue import LIMIT
 from pyramid.store import TupleStore
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from nile.operators import opponent_kernels, paper_kernels, scan_kernels
+    from nile.operators import opponent_kernels, paper_kernels, scan_kernels, standing_kernels
 else:
     opponent_kernels = lazy("nile.operators.opponent_kernels")
     paper_kernels = lazy("nile.operators.paper_kernels")
     scan_kernels = lazy("nile.operators.scan_kernels")
+    standing_kernels = lazy("nile.operators.standing_kernels")
 
-__all__ = ["Runner", "kept_share", "runner_of"]
+__all__ = ["JoinProbe", "Runner", "kept_share", "runner_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +46,7 @@ def runner_of(plan: JoinPlan, stores: tuple[TupleStore, TupleStore], state: st.S
     if plan.method == "paper":
         for store in stores:
             store.reserve_keys(plan.spec.value_buckets)
-        return _Paper(plan)
+        return JoinProbe((plan,), state)
     if plan.method == "scan":
         for store in stores:
             store.reserve_keys(1)
@@ -75,25 +77,45 @@ def kept_share(plan: JoinPlan, costs: Array) -> float:
     return min(1.0, 2.0 * granted / (taking + math.sqrt(taking * taking + 4.0 * emitting * granted)))
 
 
-class _Paper:
-    """JOIN-PROBE: its priority queue, and what is owed for work that could not be interrupted."""
+class JoinProbe:
+    """JOIN-PROBE over standing queries: their priority queues, and what is owed for work that is not interrupted.
 
-    def __init__(self, plan: JoinPlan) -> None:
-        spec = plan.spec
+    plans: one a query; what they share (spec, prices, pace) is read from `state`, made for one of them.
+    """
+
+    def __init__(self, plans: Sequence[JoinPlan], state: st.State) -> None:
+        queries = len(plans)
+        spec = plans[0].spec
         self._zones = 1 if spec.structure == "T1" else sum(spec.leaf_capacity) + 1
-        self._heap = new_heap(max(4096, 4 * self._zones))
-        self._limit = max(LIMIT, self._heap.place.shape[0])
+        self._heaps = new_heaps(queries, max(4096 // queries, 4 * self._zones))
+        self._limit = max(LIMIT // queries, self._heaps.place.shape[1])
         self._debt = np.zeros(paper_kernels.DEBT_FIELDS)
+        setting = np.tile(state.setting, (queries, 1))
+        setting[:, st.PREFERENCE] = [plan.preference_number for plan in plans]
+        self.standing = standing_kernels.Standing(
+            window=np.array([[st.FOREVER if plan.window is None else plan.window] for plan in plans], np.int64),
+            fades=np.array([plan.fade.powers(spec.depth) for plan in plans]),
+            setting=setting,
+            counts=np.zeros((queries, standing_kernels.COUNT_FIELDS), np.int64),
+            real=np.zeros((queries, standing_kernels.REAL_FIELDS)),
+            turn=np.array([0, standing_kernels.NOBODY], np.int64),
+        )
+        self.evicted = np.zeros(queries, np.int64)
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
         return int(
-            paper_kernels.join_probe(left, right, order, grant, end, self._zones, state, self._heap, self._debt, out)
+            paper_kernels.join_probe(
+                left, right, order, grant, end, self._zones, state, self.standing, self._heaps, self._debt, out
+            )
         )
 
     def grow(self, state: st.State) -> None:
-        self._heap, expired, evicted = roomier(self._heap, _before(state), limit=self._limit)
-        state.whole[st.EXPIRED] += expired
-        state.whole[st.EVICTED] += evicted
+        before = [_before(state, int(window)) for window in self.standing.window[:, 0]]
+        self._heaps, expired, evicted = roomier(self._heaps, before, limit=self._limit)
+        self.standing.counts[:, standing_kernels.OF_EXPIRED] += expired
+        self.evicted += evicted
+        state.whole[st.EXPIRED] += expired.sum()
+        state.whole[st.EVICTED] += evicted.sum()
 
 
 class _Hash:
@@ -112,7 +134,7 @@ class _Hash:
         """Expired probes lie at the bottom and go; at the limit the oldest half goes too."""
         old = self._stack
         size = int(old.control[opponent_kernels.SIZE])
-        gone = int(np.searchsorted(old.entry[:size, opponent_kernels.TIME], _before(state)))
+        gone = int(np.searchsorted(old.entry[:size, opponent_kernels.TIME], _before(state, int(state.window[0]))))
         state.whole[st.EXPIRED] += gone
         capacity = old.entry.shape[0]
         if 2 * (size - gone) > capacity:
@@ -137,7 +159,6 @@ class _Scan:
         """Nothing waits, so the kernel never asks."""
 
 
-def _before(state: st.State) -> int:
-    """Entries of tuples before this time have expired."""
-    window = int(state.window[0])
+def _before(state: st.State, window: int) -> int:
+    """Entries of tuples before this time have left the window."""
     return max(-st.FOREVER, int(state.whole[st.NOW_TS]) - window)
