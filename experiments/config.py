@@ -16,8 +16,10 @@ from typing import Any
 
 from experiments.config_edge import Finding, checked
 from experiments.toml_lines import line_of
+from preferences.budget import Budget
+from preferences.clock import Bursts, Pace
 from pyramid.spec import SummarySpec
-from summaries.errors import ConfigError, MemoryRefused, SourceMissing
+from summaries.errors import BudgetError, ConfigError, MemoryRefused, SourceMissing
 
 __all__ = [
     "EXAMPLE",
@@ -99,14 +101,17 @@ class SummaryConfig:
 class RunConfig:
     """A grid of runs: every method x guide x preference x budget x seed x cost table, on one pair of streams.
 
-    window in ns, None for the whole stream.  budgets: fractions of the exact join's cost.  replay_mean in ns,
-    used by replay = "exponential" alone.
+    window in ns, None for the whole stream.  budgets: amounts of budget_unit, one of Budget's.  replay_mean in
+    ns and bursts are for replay = "exponential" alone; speed, for budgets of a share alone, is how many times
+    faster than its own pace the input is played back.  structures: for method "paper", a run each; empty: the
+    summary's own.
     """
 
     left: StreamConfig
     right: StreamConfig
     window: int | None = None
     budgets: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0)
+    budget_unit: str = "fraction"
     preferences: tuple[str, ...] = ("desc", "weighted", "asc")
     methods: tuple[str, ...] = ("nile", "hash-drop")
     seeds: tuple[int, ...] = (0,)
@@ -116,10 +121,22 @@ class RunConfig:
     costs: tuple[str, ...] = ("engine",)
     replay: str = "none"
     replay_mean: int = 100_000_000
+    bursts: Bursts | None = None
+    speed: float = 1.0
+    structures: tuple[str, ...] = ()
     outlier_cap: int = 4
     forgetting: bool = False
     batch_rows: int = 65_536
     summary: SummaryConfig = field(default_factory=SummaryConfig)
+
+    @property
+    def pace(self) -> Pace:
+        """How the input is played back.  Raises ConfigError for bursts without exponential gaps."""
+        return Pace(self.replay, self.replay_mean, self.bursts)
+
+    def budget(self, amount: float) -> Budget:
+        """One of `budgets` as a Budget.  Raises BudgetError for an amount outside its unit's range."""
+        return Budget.of(self.budget_unit, amount)
 
 
 def load_config(path: Path | str) -> RunConfig:
@@ -173,12 +190,34 @@ def build_config(
             raise SourceMissing(_told(Finding((side, "source"), f"{needed}; {advice}"), where, text))
         sides[side] = StreamConfig(**{**stream, "source": source})
     summary = SummaryConfig(**values.pop("summary", {}))
+    if "bursts" in values:
+        values["bursts"] = Bursts(**values["bursts"])
     run = RunConfig(left=sides["left"], right=sides["right"], summary=summary, **values)
+    _check_budgets(run, where, text)
     try:
         run.summary.spec(run.window, forgetting=run.forgetting)
     except (ConfigError, MemoryRefused) as error:
         raise type(error)(_told(Finding(("summary",), str(error)), where, text)) from None
     return run
+
+
+def _check_budgets(run: RunConfig, where: str, text: str | None) -> None:
+    """What only budgets, their unit and the pace together can get wrong."""
+    try:
+        run.pace  # noqa: B018
+        for amount in run.budgets:
+            run.budget(amount)
+        if run.budget_unit == "share" and not run.pace.is_replay:
+            raise BudgetError('needed replay = "data" or "exponential" for shares of a core; got "none"; set one')
+        if run.budget_unit != "fraction" and "shed-uniform" in run.methods:
+            raise BudgetError(
+                "needed budgets that are fractions for method 'shed-uniform', which works out beforehand how many "
+                f"tuples to shed; got {run.budget_unit}; take one of them out"
+            )
+    except (ConfigError, BudgetError) as error:
+        key = "bursts" if str(error).startswith("bursts") else "budgets"
+        message = str(error).removeprefix(f"{key}: ").removeprefix("budget: ")
+        raise type(error)(_told(Finding((key,), message), where, text)) from None
 
 
 def _told(finding: Finding, where: str, text: str | None) -> str:
@@ -209,6 +248,8 @@ EXAMPLE = """\
 
 window = "1 hour"      # join tuples at most this far apart in time; leave it out for no window
 budgets = [0.05, 0.1, 0.2, 0.5, 1.0]       # fractions of what the exact join costs
+# budget_unit = "fraction"                 # or "outputs", or by the wall clock, which no other run repeats:
+#                                          # "seconds" of CPU, "seconds_per_tuple", "share" of a core
 preferences = ["desc", "weighted", "asc"]  # most matches first, a faithful sample, rare things first
 methods = ["nile", "hash-drop"]            # hash-drop, the opponent, drops what it cannot finish
 seeds = [0]
@@ -218,6 +259,8 @@ output = "pairs"       # or "ranges": one output for many pairs
 costs = "engine"       # price list of the cost clock; or "memory"; or ["engine", "memory"] for both
 replay = "none"        # or "exponential" or "data": pace the budget by time, and let unused credit expire
 # replay_mean = "100 ms"                   # mean gap under replay = "exponential"
+# speed = 1.0          # how much faster than that a run under a share of a core is played back
+# structures = ["T4"]                      # for method "paper", a run each; default: what [summary] says
 outlier_cap = 4        # an outlier's key has at most this many tuples in the window
 forgetting = false     # true: drop what leaves the oldest granularity
 # batch_rows = 65536   # how many rows are read at once; changes no result
@@ -238,6 +281,11 @@ where = "vstore = 1"
 seed = 0
 tuples = 120000
 items = 2000
+
+#   [bursts]           # under replay = "exponential": busy and quiet phases in turn, the mean gap kept
+#   factor = 10.0      # how many times as fast as the mean a burst is
+#   share = 0.5        # of the tuples, those that come in bursts
+#   tuples = 1000      # in one burst
 
 [summary]
 # granularity = "15 min"     # length of the youngest granularity; default: a quarter of the window

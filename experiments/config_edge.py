@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from nile.durations import parse_duration
 from nile.operators.plan import METHODS, SCANNING
+from preferences.budget import BUDGET_UNITS
 from pyramid.spec import CONFIDENCES, STRUCTURES
 from summaries.errors import ConfigError
 
@@ -126,6 +127,7 @@ Preference = Annotated[str, _one_of(PREFERENCES)]
 Method = Annotated[str, _one_of(METHODS)]
 Guide = Annotated[str, _one_of(GUIDES)]
 Costs = Annotated[str, _one_of(COSTS)]
+Structure = Annotated[str, _one_of(STRUCTURES)]
 
 
 # --- the tables: the description of a field says what is needed; its default is never used ----------------
@@ -152,7 +154,7 @@ class _Summary(_Table):
     granularity: Duration = Field(0, description="a duration")
     rate: Annotated[int, Field(ge=2, le=4096)] = Field(0, description="a whole number from 2 to 4096")
     depth: Annotated[int, Field(ge=1, le=32)] = Field(0, description="a whole number from 1 to 32")
-    structure: Annotated[str, _one_of(STRUCTURES)] = Field("", description=_names(STRUCTURES))
+    structure: Structure = Field("", description=_names(STRUCTURES))
     buckets: Annotated[int, Field(ge=1, le=4096), AfterValidator(_power)] = Field(
         0, description="a power of two from 1 to 4096"
     )
@@ -166,6 +168,12 @@ class _Summary(_Table):
     )
 
 
+class _Bursts(_Table):
+    factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(0.0, description="a number above 1")
+    share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.0, description="a share in (0, 1)")
+    tuples: Count = Field(0, description="a whole number >= 1")
+
+
 class _Run(_Table):
     left: _Stream = Field(description="a table [left] with source, time, key and, if wanted, where")
     right: _Stream = Field(description="a table [right] with source, time, key and, if wanted, where")
@@ -173,6 +181,7 @@ class _Run(_Table):
     budgets: Annotated[tuple[Budget, ...], _Many, _Distinct, _AtLeastOne] = Field(
         (), description="finite fractions > 0, such as [0.1, 0.5]"
     )
+    budget_unit: Annotated[str, _one_of(BUDGET_UNITS)] = Field("", description=_names(BUDGET_UNITS))
     preferences: Annotated[tuple[Preference, ...], _Many, _Distinct, _AtLeastOne] = Field(
         (), description=_names(PREFERENCES)
     )
@@ -184,9 +193,14 @@ class _Run(_Table):
     costs: Annotated[tuple[Costs, ...], _Many, _Distinct, _AtLeastOne] = Field((), description=_names(COSTS))
     replay: Annotated[str, _one_of(REPLAYS)] = Field("", description=_names(REPLAYS))
     replay_mean: Duration = Field(0, description="a duration")
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(0.0, description="a number > 0")
+    structures: Annotated[tuple[Structure, ...], _Many, _Distinct, _AtLeastOne] = Field(
+        (), description=_names(STRUCTURES)
+    )
     outlier_cap: Count = Field(0, description="a whole number >= 1")
     forgetting: bool = Field(False, description="true or false")
     batch_rows: Count = Field(0, description="a whole number >= 1")
+    bursts: _Bursts | None = Field(None, description="a table [bursts]")
     synthetic: _Synthetic | None = Field(None, description="a table [synthetic]")
     summary: _Summary | None = Field(None, description="a table [summary]")
 
@@ -194,6 +208,7 @@ class _Run(_Table):
 _TABLES: dict[str, type[_Table]] = {
     "left": _Stream,
     "right": _Stream,
+    "bursts": _Bursts,
     "synthetic": _Synthetic,
     "summary": _Summary,
 }

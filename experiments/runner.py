@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,14 +19,14 @@ from experiments.progress import Progress
 from experiments.workload import Workload, Workshop
 from nile import __version__
 from nile.answer import Answer
+from nile.operators.metered import load_kernels
 from nile.operators.plan import PREFERRING, JoinPlan
+from nile.operators.timing import insert_time, run_time, wall_figures
 from nile.report.heatmap import HeatMap
 from nile.report.html import render
 from nile.report.markup import Markup
 from nile.report.metrics import Obtained, score
 from nile.spark.machine import core_count, memory_bytes
-from preferences.budget import Budget
-from preferences.clock import Pace
 from preferences.fade import Fade
 from pyramid.manager import SummaryManager
 from summaries.costs import cost_table
@@ -40,7 +40,9 @@ _SECOND = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of the grid.  Only `nile` has guides; one run of an opponent serves every preference."""
+    """One run of the grid.  Only `nile` has guides, only `paper` structures to choose from; one run of an opponent
+    serves every preference.  budget: in the unit of the config.
+    """
 
     method: str
     guide: str | None
@@ -48,23 +50,34 @@ class Case:
     budget: float
     seed: int
     costs: str
+    structure: str | None = None
 
 
 def cases(config: RunConfig) -> Iterator[Case]:
-    """The grid in a fixed order: costs, seed, method, guide, preference, budget."""
+    """The grid in a fixed order: costs, seed, method, guide or structure, preference, budget."""
     for costs in config.costs:
         for seed in config.seeds:
             for method in config.methods:
                 guides = config.guides if method == "nile" else (None,)
                 for guide in guides:
-                    for preference in config.preferences:
-                        for budget in config.budgets:
-                            yield Case(method, guide, preference, budget, seed, costs)
+                    for structure in _structures(config, method, guide):
+                        for preference in config.preferences:
+                            for budget in config.budgets:
+                                yield Case(method, guide, preference, budget, seed, costs, structure)
+
+
+def _structures(config: RunConfig, method: str, guide: str | None) -> tuple[str | None, ...]:
+    """What the summaries of a method are built as; None for a method without."""
+    if method == "paper":
+        return config.structures or (config.summary.structure,)
+    return (config.summary.structure if guide == "countsketch" else None,)
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """report: {"environment": ..., "runs": [...]}; pictures: a heat map of each stream's summary, for the page."""
+    """report: {"environment": ..., "runs": [...], "measured": [...]}: `measured` are times on this machine, of
+    run number `run`.  pictures: a heat map of each stream's summary, for the page.
+    """
 
     report: dict[str, Any]
     pictures: tuple[Markup, ...]
@@ -74,7 +87,8 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
     """Run a config: prepare, judge, run every case, score.
 
     Spark prepares the streams and computes the exact answer; every run is scored against that.  The same
-    config gives the same "runs", bit for bit.  command and text (the config) are recorded for a rerun.
+    config gives the same "runs", bit for bit, unless its budgets are CPU times.  command and text (the config)
+    are recorded for a rerun.
     """
     with tempfile.TemporaryDirectory(prefix="nile-run-") as name:
         workshop = Workshop(config, Path(name), progress)
@@ -87,25 +101,28 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
                 progress.say("compiling kernels, once on this machine: about a minute")
             _warm_up(config, workloads[config.seeds[0]])
             progress.step("ready")
-        records = []
-        opponents: dict[tuple[str, float, int, str], dict[str, Any]] = {}
+        records, measured = [], []
+        opponents: dict[tuple[str, float, int, str], tuple[dict[str, Any], dict[str, Any]]] = {}
+        bench = _Bench(config)
         with progress.stage("queries", total=len(everything)):
-            for case in everything:
+            for number, case in enumerate(everything):
                 key = (case.method, case.budget, case.seed, case.costs)
                 known = opponents.get(key)
                 if known is None:
-                    known = _record(config, case, workloads[case.seed])
+                    known = bench.run(case, workloads[case.seed])
                     if case.method not in PREFERRING:
                         opponents[key] = known
-                records.append({**known, "preference": case.preference})
-                progress.step(f"{case.method} {case.guide or ''} {case.preference} at {case.budget:g}")
+                records.append({**known[0], "preference": case.preference})
+                measured.append({"run": number, **known[1]})
+                what = case.guide or (case.structure if config.structures else None) or ""
+                progress.step(f"{case.method} {what} {case.preference} at {case.budget:g}")
         with progress.stage("summaries", total=2):
             pictures = tuple(_pictures(config, workloads[config.seeds[0]], progress))
     environment = {**environment_of(workshop.versions), "batch_rows": config.batch_rows, "command": command}
     if text is not None:
         environment["config"] = text
     environment["timings"] = {stage: round(seconds, 3) for stage, seconds in progress.timings.items()}
-    return Finished({"environment": environment, "runs": records}, pictures)
+    return Finished({"environment": environment, "runs": records, "measured": measured}, pictures)
 
 
 def write_report(report: dict[str, Any], out: Path, pictures: Sequence[Markup] = ()) -> tuple[Path, Path]:
@@ -123,16 +140,18 @@ def write_report(report: dict[str, Any], out: Path, pictures: Sequence[Markup] =
 def plan_of(config: RunConfig, case: Case) -> JoinPlan:
     """The join that a case asks for."""
     spec = config.summary.spec(config.window, forgetting=config.forgetting, seed=case.seed)
+    if case.structure is not None and case.structure != spec.structure:
+        spec = replace(spec, structure=case.structure)
     return JoinPlan(
         window=config.window,
-        budget=Budget(case.budget),
+        budget=config.budget(case.budget),
         method=case.method,
         preference=case.preference,
         guide=case.guide or "countsketch",
         fade=Fade(config.fade),
         output=config.output,
         costs=cost_table(case.costs),
-        pace=Pace(config.replay, config.replay_mean),
+        pace=config.pace,
         outlier_cap=config.outlier_cap,
         spec=spec,
         seed=case.seed,
@@ -142,8 +161,12 @@ def plan_of(config: RunConfig, case: Case) -> JoinPlan:
 def _warm_up(config: RunConfig, workload: Workload) -> None:
     """Load every kernel the grid will use, so that compiling is told apart from querying."""
     for case in cases(config):
-        answer = Answer(workload.joined, plan_of(config, case), key="key", batch_rows=256)
-        next(iter(answer.outputs()), None)
+        plan = plan_of(config, case)
+        if plan.budget.is_reproducible:
+            answer = Answer(workload.joined, plan, key="key", batch_rows=256)
+            next(iter(answer.outputs()), None)
+        else:
+            load_kernels(plan)
 
 
 def _pictures(config: RunConfig, workload: Workload, progress: Progress) -> Iterator[Markup]:
@@ -158,11 +181,56 @@ def _pictures(config: RunConfig, workload: Workload, progress: Progress) -> Iter
         progress.step(f"{side}: {len(summary.zones())} zones")
 
 
-def _record(config: RunConfig, case: Case, workload: Workload) -> dict[str, Any]:
-    plan = plan_of(config, case)
-    answer = Answer(workload.joined, plan, key="key", batch_rows=config.batch_rows)
+class _Bench:
+    """Runs cases and measures them; what inserting takes is measured once for all budgets of a method."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._inserting: dict[Any, float | None] = {}
+
+    def run(self, case: Case, workload: Workload) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The record of a case, and what it took on this machine."""
+        plan = plan_of(self._config, case)
+        answer = Answer(workload.joined, plan, key="key", batch_rows=self._config.batch_rows, speed=self._config.speed)
+        record = _record(self._config, case, workload, answer)
+        return record, {name: _json_number(value) for name, value in self._measure(case, plan, answer).items()}
+
+    def _measure(self, case: Case, plan: JoinPlan, answer: Answer) -> dict[str, float | None]:
+        key = (replace(case, budget=0.0), plan.is_exact)
+        if key not in self._inserting:
+            self._inserting[key] = insert_time(plan, answer.input)
+        figures, cpu = answer.figures, answer.cpu_seconds
+        taken = 1e9 * cpu if cpu is not None else run_time(plan, answer.input)
+        told = wall_figures(figures, self._inserting[key], taken)
+        interarrival = _cpu_budget(self._config, plan, answer)
+        predicted = None
+        if interarrival is not None and told.t_ins is not None and told.t_hit is not None:
+            predicted = max(0.0, interarrival - told.t_ins) / told.t_hit
+        return {
+            "t_ins_ns": told.t_ins,
+            "t_hit_ns": told.t_hit,
+            "cpu_ns": told.cpu,
+            "interarrival_ns": interarrival,
+            "outputs_per_input_predicted": predicted,
+        }
+
+
+def _cpu_budget(config: RunConfig, plan: JoinPlan, answer: Answer) -> float | None:
+    """CPU ns that a budget by the wall clock grants an arrival; None for one that does not look at it."""
+    arrivals = int(answer.input.order.shape[0])
+    budget = plan.budget
+    if budget.is_reproducible or not arrivals:
+        return None
+    if budget.unit == "share":
+        times = answer.input.times()
+        span = float(times[-1] - times[0])
+        return budget.amount * span / config.speed / arrivals
+    return _SECOND * budget.amount / (arrivals if budget.unit == "seconds" else 1)
+
+
+def _record(config: RunConfig, case: Case, workload: Workload, answer: Answer) -> dict[str, Any]:
     pairs = answer.pairs()
-    figures = answer.figures
+    figures, budget = answer.figures, answer.budget
     accounting = answer.accounting
     told = score(
         workload.exact,
@@ -171,11 +239,14 @@ def _record(config: RunConfig, case: Case, workload: Workload) -> dict[str, Any]
         outlier_cap=config.outlier_cap,
     )
     total = accounting["left"] + accounting["right"]
+    spec = answer.plan.spec
     record: dict[str, Any] = {
         "method": case.method,
         "guide": case.guide,
+        "structure": case.structure,
         "preference": case.preference,
         "budget": case.budget,
+        "budget_unit": budget.unit,
         "seed": case.seed,
         "output": config.output,
         "costs": case.costs,
@@ -183,16 +254,28 @@ def _record(config: RunConfig, case: Case, workload: Workload) -> dict[str, Any]
         **told.record(),
         "records": figures.outputs,
         "coverage": answer.coverage,
-        "budget_spent": figures.budget_spent,
-        "insert_cost": _per(figures.spent_insert, figures.admitted),
-        "hit_cost": _per(figures.spent_hit, figures.outputs),
+        "budget_spent": budget.spent,
+        "fraction_spent": budget.fraction,
+        "reproducible": budget.reproducible,
+        "insert_cost": figures.t_ins,
+        "hit_cost": figures.t_hit,
+        "interarrival_cost": figures.interarrival,
         "outputs_per_input": _per(figures.outputs, total.tuples_in),
+        "outputs_per_input_predicted": figures.predicted_outputs_per_input,
+        "unspent": figures.unspent,
+        "not_taken": figures.not_taken,
+        "regions_per_tuple": _per(figures.regions, figures.admitted),
+        "zones": figures.zones if case.structure else None,
+        "zones_changed": figures.changes if case.structure else None,
+        "sketch_rows": None if case.structure in (None, "T1") else spec.rows,
         "tuples_in": total.tuples_in,
         "tuples_shed": total.shed,
         "window_s": None if config.window is None else config.window / _SECOND,
         "outlier_cap": config.outlier_cap,
         "replay": config.replay,
         "replay_mean_s": config.replay_mean / _SECOND if config.replay == "exponential" else None,
+        "bursts": None if config.bursts is None else asdict(config.bursts),
+        "speed": config.speed if budget.unit == "share" else None,
         "forgetting": config.forgetting,
         "fade": config.fade,
         "accounting": {side: told_of.as_dict() for side, told_of in accounting.items()},

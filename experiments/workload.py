@@ -10,14 +10,13 @@ import numpy as np
 
 from experiments.config import RunConfig, StreamConfig, SyntheticData
 from experiments.progress import Progress
-from nile.joining import Joinable, Loaded, load_stream
+from nile.joining import Joinable, Loaded, load_stream, retimed
 from nile.report.metrics import ExactPairs
 from nile.sql.expressions import parse_condition
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import open_source
 from nile.streams.synthetic import SyntheticRetail
-from preferences.clock import retime
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class Workshop:
         left, right = self._streams
         folders = (self.folder / "left", self.folder / "right")
         if self.config.replay == "exponential":
-            left, right = self._retimed(left, right, seed)
+            left, right = retimed(left, right, self.config.pace, seed)
             folders = (self.folder / f"left-{seed}", self.folder / f"right-{seed}")
             for stream, folder in zip((left, right), folders, strict=True):
                 _write_prepared(stream, folder)
@@ -134,12 +133,6 @@ class Workshop:
             joined = Joinable(left, right, self.config.window)
             self.progress.step(f"{joined.keys.known:,} keys")
         return Workload(joined, exact)
-
-    def _retimed(self, left: Loaded, right: Loaded, seed: int) -> tuple[Loaded, Loaded]:
-        """The merged input in its order, with exponential gaps between arrivals."""
-        order = Joinable(left, right, self.config.window).order
-        times = retime(order.shape[0], self.config.replay_mean, seed)
-        return replace(left, ts=times[order == 0]), replace(right, ts=times[order == 1])
 
 
 def _write_prepared(stream: Loaded, folder: Path) -> None:

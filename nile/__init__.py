@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from nile.selection import SelectionQuery
     from nile.selection_answer import SelectionAnswer
     from nile.streams.accounting import Accounting
-    from preferences.budget import Budget
+    from preferences.budget import Budget, BudgetReport
+    from preferences.clock import Bursts
     from summaries.estimate import Estimate
 
 __version__ = "0.1.0"
@@ -45,6 +46,8 @@ __all__ = [
     "Answer",
     "Budget",
     "BudgetError",
+    "BudgetReport",
+    "Bursts",
     "ConfigError",
     "Database",
     "EnvelopeError",
@@ -74,6 +77,8 @@ _HOMES = {
     "Accounting": "nile.streams.accounting",
     "Answer": "nile.answer",
     "Budget": "preferences.budget",
+    "BudgetReport": "preferences.budget",
+    "Bursts": "preferences.clock",
     "Database": "nile.engine",
     "Estimate": "summaries.estimate",
     "JoinQuery": "nile.query",

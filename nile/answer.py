@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.joining import Joinable
-from nile.operators.join import JoinFigures, Outputs, PromisingJoin
+from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
+from nile.operators.metered import MeteredRun
 from nile.operators.plan import JoinPlan
 from nile.spark.machine import memory_bytes
 from nile.streams.accounting import Accounting
@@ -43,16 +44,20 @@ class Answer:
     1 / inclusion probability).  Range records: side, ordinal, the key, ts, first, last (ranks in the other
     stream's list of that key), pairs, weight; `expand()` gives their pairs.
     An Answer keeps its streams and summaries alive, and what it has found: 24 bytes an output.
+    speed: how many times faster than its own pace the input is played back under a share of a core.
     """
 
-    def __init__(self, joined: Joinable, plan: JoinPlan, *, key: str, batch_rows: int = 65_536) -> None:
+    def __init__(
+        self, joined: Joinable, plan: JoinPlan, *, key: str, batch_rows: int = 65_536, speed: float = 1.0
+    ) -> None:
         self.plan = plan
         self._joined = joined
         self._key = key
         self._join = PromisingJoin(
             plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows
         )
-        self._running = self._join.run()
+        self._metered = None if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
+        self._running = self._join.run() if self._metered is None else self._metered.run()
         self._found: list[Outputs] = []
         self._done = False
 
@@ -203,9 +208,23 @@ class Answer:
 
     @property
     def budget(self) -> BudgetReport:
-        """Asked and spent, as shares of the exact answer's cost.  Runs the query to its end."""
+        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
         self._finish()
-        return BudgetReport(asked=self.plan.budget.fraction, spent=self._join.figures.budget_spent)
+        fraction = self._join.figures.budget_spent
+        asked = self.plan.budget
+        spent = fraction if self._metered is None else self._metered.spent
+        return BudgetReport(asked.amount, spent, asked.unit, fraction, asked.is_reproducible)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """CPU seconds of a run under the wall clock; None for one that does not look at it.  Runs to the end."""
+        self._finish()
+        return None if self._metered is None else self._metered.cpu_seconds
+
+    @property
+    def input(self) -> JoinInput:
+        """What the operator was given: both streams, encoded and merged."""
+        return self._join.data
 
     @property
     def accounting(self) -> dict[str, Accounting]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from nile.exact.chain import ExactJoin, encode
 from nile.operators.join import JoinInput
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from preferences.clock import exact_costs
+from preferences.clock import Pace, exact_costs, retime
 from summaries.costs import CostTable
 from summaries.hashing import KeyTable
 from summaries.lazy import lazy
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Joinable", "Loaded", "load_stream"]
+__all__ = ["Joinable", "Loaded", "load_stream", "retimed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -86,3 +86,13 @@ class Joinable:
             costs=exact_costs(self.matches, costs, ranges=ranges),
             keys=self.keys.known,
         )
+
+
+def retimed(left: Loaded, right: Loaded, pace: Pace, seed: int) -> tuple[Loaded, Loaded]:
+    """Both streams as the pace plays them back: under replay "exponential" on new times, in the same total order."""
+    if pace.replay != "exponential":
+        return left, right
+    ts = np.concatenate([left.ts, right.ts])
+    stream = np.repeat(np.array([0, 1], np.int8), (len(left), len(right)))[np.argsort(ts, kind="stable")]
+    times = retime(stream.shape[0], pace.mean, seed, pace.bursts)
+    return replace(left, ts=times[stream == 0]), replace(right, ts=times[stream == 1])

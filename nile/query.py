@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from nile.answer import Answer
 from nile.durations import format_duration, parse_duration
-from nile.joining import Joinable
+from nile.joining import Joinable, retimed
 from nile.operators.plan import JoinPlan, default_spec
 from preferences.budget import Budget
-from preferences.clock import Pace
+from preferences.clock import Bursts, Pace
 from preferences.fade import Fade
 from summaries.costs import cost_table
-from summaries.errors import ConfigError
+from summaries.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from nile.engine import Database
@@ -50,6 +51,8 @@ class JoinQuery:
     seed: int = 0
     forgetting: bool = False
     summary: tuple[tuple[str, Any], ...] = ()
+    pace: Pace = field(default_factory=Pace)
+    speed: float = 1.0
 
     def within(self, window: str | float | timedelta | None) -> JoinQuery:
         """WINDOW: tuples at most this far apart in time, ends included ("1 hour", seconds); None: no limit."""
@@ -66,6 +69,24 @@ class JoinQuery:
     def returning(self, output: str) -> JoinQuery:
         """`pairs`, or `ranges`: one record for all the pairs of a tuple in one region, expanded when asked."""
         return replace(self, output=output)
+
+    def replayed(
+        self,
+        replay: str = "exponential",
+        *,
+        mean: str | float | timedelta = "100 ms",
+        bursts: Bursts | None = None,
+        speed: float = 1.0,
+    ) -> JoinQuery:
+        """Play the input back in time: `exponential` gaps of `mean`, steady or in `bursts`, or the `data`'s own.
+
+        The budget then comes with time, and what finds no work expires.  Exponential gaps replace the data's
+        times, so the window is on them.  speed: how many times faster a run under `Budget(share=...)` plays it
+        than the wall clock goes; other budgets do not look at the clock.  Raises ConfigError.
+        """
+        if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0.0 < speed < math.inf:
+            raise ConfigError(f"speed: needed a number above 0; got {speed!r}; 60 plays an hour in a minute")
+        return replace(self, pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=float(speed))
 
     def using(self, **options: Any) -> JoinQuery:
         """method, costs ("engine" or "memory"), seed, forgetting, or a SummarySpec field such as granularity="15 min".
@@ -88,14 +109,14 @@ class JoinQuery:
     def run(self, budget: Budget | float | None = None) -> Answer:
         """Read the streams and prepare the answer; rows are found as they are asked for.
 
-        budget: a Budget or a fraction; None, or a query without a preference: the whole answer.
+        budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a share
+        of a core outputs come while the input is played back, which takes its time over `speed`.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError.
         """
         plan = self.plan(budget)
-        joined = Joinable(
-            self.database.load(self.left, self.on[0]), self.database.load(self.right, self.on[1]), self.window
-        )
-        return Answer(joined, plan, key=self.on[0])
+        left, right = self.database.load(self.left, self.on[0]), self.database.load(self.right, self.on[1])
+        joined = Joinable(*retimed(left, right, self.pace, self.seed), self.window)
+        return Answer(joined, plan, key=self.on[0], speed=self.speed)
 
     def plan(self, budget: Budget | float | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""
@@ -104,6 +125,11 @@ class JoinQuery:
         elif not isinstance(budget, Budget):
             budget = Budget(budget)
         if self.preference is None:
+            if budget.fraction is None:
+                raise BudgetError(
+                    f"budget: needed a preference with a budget of {budget}; got none, which asks for the exact "
+                    "answer; say prefer('desc'), or leave the budget out"
+                )
             budget = Budget(max(1.0, budget.fraction))
         spec: Mapping[str, Any] = dict(self.summary)
         return JoinPlan(
@@ -115,7 +141,7 @@ class JoinQuery:
             fade=Fade(self.fade),
             output=self.output,
             costs=cost_table(self.costs),
-            pace=Pace(),
+            pace=self.pace,
             outlier_cap=self.outlier_cap,
             spec=default_spec(self.window, forgetting=self.forgetting, seed=self.seed, **spec),
             seed=self.seed,
@@ -133,9 +159,12 @@ class JoinQuery:
         spec = plan.spec
         lines = [
             f"join {self.left}.{self.on[0]} = {self.right}.{self.on[1]} within {window}",
-            f"  {how}; budget {plan.budget.fraction:g} of the exact cost ({plan.costs.name} table); "
-            f"output {plan.output}",
+            f"  {how}; budget {plan.budget} ({plan.costs.name} table); output {plan.output}",
         ]
+        if plan.pace.is_replay:
+            lines.append(f"  {plan.pace}" + (f", {self.speed:g} times as fast" if plan.budget.share else ""))
+        if not plan.budget.is_reproducible:
+            lines.append("  by the wall clock: another run finds other pairs")
         if not plan.is_exact and plan.guide == "countsketch":
             lines.append(
                 f"  summary {spec.structure}: {spec.depth} granularities from {format_duration(spec.granularity)}, "

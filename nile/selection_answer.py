@@ -193,8 +193,9 @@ class SelectionAnswer:
     def budget(self) -> BudgetReport:
         """Asked and spent, as shares of what `naive` needs for everything.  Runs the query to its end."""
         self._finish()
-        asked = math.inf if self.plan.budget is None else self.plan.budget.fraction
-        return BudgetReport(asked=asked, spent=self.figures.budget_spent)
+        asked = math.inf if self.plan.budget is None else self.plan.fraction
+        spent = self.figures.budget_spent
+        return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)
 
     @property
     def accounting(self) -> Accounting:

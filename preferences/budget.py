@@ -3,37 +3,120 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 
 from summaries.errors import BudgetError
 
-__all__ = ["Budget", "BudgetReport"]
+__all__ = ["BUDGET_UNITS", "Budget", "BudgetReport"]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A share of the work that the exact answer would take, on the cost clock.
+    """What a query may use: exactly one of five.
 
-    fraction: after arrival i the method has been granted fraction * sum over j <= i of c_j, where c_j =
-    insert + lookup + emit * (exact window matches of j).  Unspent grant is kept; nothing is granted after the
-    input ends.  1 or more: the whole answer.  Raises BudgetError for zero, a negative or a NaN.
+    fraction: of the work of the exact answer, on the cost clock.  After arrival i the method has been granted
+    fraction * sum over j <= i of c_j, where c_j = insert + lookup + emit * (exact window matches of j).
+    Unspent grant is kept; nothing is granted after the input ends.  1 or more: the whole answer.
+    share: of one core, in (0, 1], while the input is played back in time (it needs a replay).
+    seconds_per_tuple: CPU seconds an arrival; what one leaves unspent is kept for the next.
+    seconds: CPU seconds for all of the input, spread evenly over its arrivals.
+    outputs: at most so many, a whole number, spread evenly over the arrivals, and the work that they take.
+    share and seconds look at the CPU time of this machine: such a run is not reproducible.  fraction and
+    outputs count operations: the same seed gives the same answer everywhere.
+    Raises BudgetError for none or two of them, zero, a negative, a NaN, a share above 1, part of an output.
     Source: DESIGN section 2; the paper grants the time between two arrivals (section 2, equation 1).
     """
 
-    fraction: float
+    fraction: float | None = None
+    share: float | None = None
+    seconds_per_tuple: float | None = None
+    seconds: float | None = None
+    outputs: int | None = None
 
     def __post_init__(self) -> None:
-        value = self.fraction
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if len(given) != 1:
+            told = f"{' and '.join(given)}" if given else "none"
             raise BudgetError(
-                f"budget: needed a fraction above 0, such as 0.1 for a tenth of the exact work; got {value!r}; "
-                "use 1 for the whole answer"
+                f"budget: needed exactly one of {', '.join(BUDGET_UNITS)}; got {told}; Budget(fraction=0.1) is a "
+                "tenth of the exact work"
             )
+        unit = given[0]
+        value = getattr(self, unit)
+        if not _NEEDED[unit][1](value):
+            raise BudgetError(f"budget: needed {_NEEDED[unit][0]}; got {value!r}; {_NEEDED[unit][2]}")
+
+    @classmethod
+    def of(cls, unit: str, amount: float) -> Budget:
+        """The budget of `amount` in one of BUDGET_UNITS."""
+        if unit not in BUDGET_UNITS:
+            raise BudgetError(f"budget: needed one of {', '.join(BUDGET_UNITS)}; got {unit!r}; name one of these")
+        whole = unit == "outputs" and isinstance(amount, float) and amount.is_integer()
+        return cls(**{unit: int(amount) if whole else amount})  # type: ignore[arg-type]
+
+    @property
+    def unit(self) -> str:
+        """Which of BUDGET_UNITS was given."""
+        return next(name for name in BUDGET_UNITS if getattr(self, name) is not None)
+
+    @property
+    def amount(self) -> float:
+        """How much of it."""
+        return float(getattr(self, self.unit))
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether the same seed gives the same answer: not where CPU time is looked at."""
+        return self.unit in ("fraction", "outputs")
+
+    def __str__(self) -> str:
+        return _NEEDED[self.unit][3].format(self.amount)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """What was asked and what was spent, both as shares of the exact answer's cost."""
+    """What was asked and what was spent, both in `unit` (one of BUDGET_UNITS).
+
+    fraction: what was spent on the cost clock, as a share of the exact answer's cost, whatever was asked in.
+    reproducible: whether the same seed would spend the same again.
+    """
 
     asked: float
     spent: float
+    unit: str
+    fraction: float
+    reproducible: bool = True
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _is_share(value: object) -> bool:
+    return _is_positive(value) and value <= 1.0  # type: ignore[operator]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+# Of each unit: what is needed, whether it is met, what to do, how to say an amount.
+_NEEDED: dict[str, tuple[str, Callable[[object], bool], str, str]] = {
+    "fraction": (
+        "a fraction above 0, such as 0.1 for a tenth of the exact work",
+        _is_positive,
+        "use 1 for the whole answer",
+        "{:g} of the exact cost",
+    ),
+    "share": ("a share of one core in (0, 1]", _is_share, "0.2 is a fifth of a core", "{:g} of one core"),
+    "seconds_per_tuple": (
+        "CPU seconds a tuple above 0",
+        _is_positive,
+        "1e-6 is a million tuples a second",
+        "{:g} CPU seconds a tuple",
+    ),
+    "seconds": ("CPU seconds above 0", _is_positive, "0.5 is half a second", "{:g} CPU seconds in all"),
+    "outputs": ("a whole number of outputs above 0", _is_count, "1000 is a thousand", "{:.0f} outputs"),
+}
+BUDGET_UNITS = tuple(_NEEDED)

@@ -143,9 +143,7 @@ class Twin:
         self.grids = (Grid(plan, data, 0), Grid(plan, data, 1))
         patience = plan.waiting if plan.pace.is_replay else 0
         waiting: list[tuple[int, int]] = []
-        for arrival, grant in enumerate(
-            grants(np.rint(100 * data.costs), plan.budget.fraction, plan.pace, data.times())
-        ):
+        for arrival, grant in enumerate(grants(np.rint(100 * data.costs), plan.fraction, plan.pace, data.times())):
             if plan.pace.is_replay and not self.debt and not waiting and not any(q.queued for q in self.queries):
                 self.credit = 0.0
             self.credit += grant

@@ -21,8 +21,10 @@ from experiments.config import (
     load_config,
 )
 from experiments.toml_lines import line_of
+from preferences.budget import Budget
+from preferences.clock import Bursts, Pace
 from pyramid.spec import SummarySpec
-from summaries.errors import ConfigError, MemoryRefused, NileError, SourceMissing
+from summaries.errors import BudgetError, ConfigError, MemoryRefused, NileError, SourceMissing
 
 SECOND = 1_000_000_000
 SIDES = """
@@ -48,7 +50,7 @@ def load(folder: Path, top: str = "", tables: str = SIDES) -> RunConfig:
 
 
 def mistakes(folder: Path, top: str = "", tables: str = SIDES) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises((ConfigError, BudgetError)) as caught:
         load(folder, top, tables)
     return str(caught.value).replace(str(folder / "run.toml"), "run.toml")
 
@@ -64,9 +66,9 @@ def test_the_example_is_a_config_and_spells_out_the_defaults(tmp_path: Path) -> 
 
 
 def test_the_example_names_every_key() -> None:
-    for owner in (RunConfig, StreamConfig, SummaryConfig, SyntheticData):
+    for owner in (RunConfig, StreamConfig, SummaryConfig, SyntheticData, Bursts):
         for field in fields(owner):
-            assert re.search(rf"^(# )?{field.name} = |^\[{field.name}\]", EXAMPLE, re.M), field.name
+            assert re.search(rf"^(# +)?{field.name} = |^(# +)?\[{field.name}\]", EXAMPLE, re.M), field.name
 
 
 def test_what_the_example_comments_out_is_the_default_too(tmp_path: Path) -> None:
@@ -75,7 +77,11 @@ def test_what_the_example_comments_out_is_the_default_too(tmp_path: Path) -> Non
     full, plain = load_config(write(tmp_path, spelt)), load_config(write(tmp_path, EXAMPLE))
     assert full.summary.spec(full.window) == SummarySpec(900 * SECOND, max_length=225 * SECOND)
     assert full.summary.spec(full.window).zone_length == plain.summary.spec(plain.window).zone_length
-    assert {f.name for f in fields(full) if getattr(full, f.name) != getattr(plain, f.name)} == {"summary"}
+    assert {f.name for f in fields(full) if getattr(full, f.name) != getattr(plain, f.name)} == {
+        "summary",
+        "structures",
+    }
+    assert full.structures == (plain.summary.structure,)
 
 
 def test_the_smallest_config_has_two_sides_and_no_window(tmp_path: Path) -> None:
@@ -99,6 +105,38 @@ def test_without_window_and_granularity_the_first_granularity_is_an_hour() -> No
 def test_a_config_cannot_be_changed(tmp_path: Path) -> None:
     with pytest.raises(FrozenInstanceError):
         load(tmp_path).fade = 0.5  # type: ignore[misc]
+
+
+# --- budgets, pacing, structures ---------------------------------------------------------------------------
+
+
+def test_budgets_may_be_in_any_unit_and_bursts_shape_the_exponential_replay(tmp_path: Path) -> None:
+    top = 'budgets = [0.1, 0.5]\nbudget_unit = "share"\nreplay = "exponential"\nspeed = 50\nstructures = ["T1", "T3"]\n'
+    config = load(tmp_path, top, f"{SIDES}[bursts]\nfactor = 4\nshare = 0.25\n")
+    assert [config.budget(amount) for amount in config.budgets] == [Budget(share=0.1), Budget(share=0.5)]
+    assert config.pace == Pace("exponential", 100_000_000, Bursts(4.0, 0.25))
+    assert (config.speed, config.structures) == (50.0, ("T1", "T3"))
+    assert load(tmp_path, 'budgets = 2000\nbudget_unit = "outputs"\n').budget(2000) == Budget(outputs=2000)
+
+
+@pytest.mark.parametrize(
+    ("top", "tables", "told"),
+    [
+        ('budgets = 2\nbudget_unit = "share"\nreplay = "data"\n', SIDES, r"run.toml:1: budgets: needed a share"),
+        ('budgets = 0.5\nbudget_unit = "share"\n', SIDES, r'needed replay = "data" or "exponential"'),
+        ('budgets = 1.5\nbudget_unit = "outputs"\n', SIDES, r"needed a whole number of outputs"),
+        ('budget_unit = "second"\n', SIDES, r"did you mean 'seconds'"),
+        ('methods = "shed-uniform"\nbudget_unit = "seconds"\n', SIDES, r"needed budgets that are fractions"),
+        ('replay = "data"\n', f"{SIDES}[bursts]\n", r"bursts: needed replay 'exponential'"),
+        ("", f"{SIDES}[bursts]\nshare = 1\n", r"bursts.share: needed a share in \(0, 1\)"),
+        ('structures = ["T5"]\n', SIDES, r"structures\[0\]: needed one of T1"),
+        ("speed = 0\n", SIDES, r"speed: needed a number > 0"),
+    ],
+)
+def test_what_budgets_and_pacing_can_get_wrong_together_is_named(
+    tmp_path: Path, top: str, tables: str, told: str
+) -> None:
+    assert re.search(told, mistakes(tmp_path, top, tables))
 
 
 # --- what may be written ----------------------------------------------------------------------------------

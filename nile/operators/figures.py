@@ -9,7 +9,11 @@ __all__ = ["JoinFigures"]
 
 @dataclass(frozen=True, slots=True)
 class JoinFigures:
-    """What a run did.  Costs are in units of its cost table; t_ins is insert_cost a tuple, t_hit hit_cost an output."""
+    """What a run did.  Costs are in units of its cost table; t_ins is spent_insert a tuple, t_hit spent_hit an output.
+
+    regions: promising regions made, pruned: those left out for a bound of 0; zones: time zones ended, both
+    streams, of which `changes` before MAXLENGTH, because the stream changed.
+    """
 
     arrivals: int
     nulls: int
@@ -18,6 +22,8 @@ class JoinFigures:
     outputs: int
     regions: int
     pruned: int
+    zones: int
+    changes: int
     expired: int
     evicted: int
     granted: float
@@ -59,8 +65,18 @@ class JoinFigures:
     def predicted_outputs_per_input(self) -> float | None:
         """Equation 1 of promising tuples: (interarrival - t_ins) / t_hit, at least 0.
 
-        More than measured where credit was left, less where tuples were shed, which cost no t_ins.
+        More than measured by what `unspent` buys, less by what `not_taken` saves: tuples shed cost no t_ins.
         """
         if self.t_ins is None or self.t_hit is None or self.interarrival is None:
             return None
         return max(0.0, self.interarrival - self.t_ins) / self.t_hit
+
+    @property
+    def unspent(self) -> float | None:
+        """The share of the grant that found no work or came too late."""
+        return 1.0 - self.spent / self.granted if self.granted else None
+
+    @property
+    def not_taken(self) -> float | None:
+        """The share of arrivals that were not taken in: shed, or without a key."""
+        return 1.0 - self.admitted / self.arrivals if self.arrivals else None

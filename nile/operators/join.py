@@ -15,7 +15,7 @@ from nile.operators.plan import JoinPlan
 from nile.operators.runners import runner_of
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue
-from pyramid.arrays import FORGOTTEN
+from pyramid.arrays import CHANGES, CLOSED, FORGOTTEN
 from pyramid.manager import Memory
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 from summaries.hashing import Encoded
@@ -94,7 +94,7 @@ class PromisingJoin:
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
         self.state = _initial_state(plan, data, self.stores[0], sketched)
         self._costs = np.rint(_UNIT * data.costs)
-        self._grant = grants(self._costs, plan.budget.fraction, plan.pace, data.times())
+        self._grant = grants(self._costs, plan.fraction, plan.pace, data.times())
         self._runner = runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
         self._out = st.Output(
@@ -150,6 +150,11 @@ class PromisingJoin:
                 break
             self._mend(why)
         self._release()
+
+    def stop(self) -> None:
+        """Feed no more: arrivals that have not been taken in count as shed."""
+        self._fed = self.data.order.shape[0]
+        self.state.whole[st.ARRIVED] = self._fed
 
     def _feed(self, end: int) -> None:
         """Put arrivals up to `end` into the flat arrays of their streams."""
@@ -275,6 +280,8 @@ class PromisingJoin:
             outputs=int(whole[st.OUTPUTS]),
             regions=int(whole[st.REGIONS]),
             pruned=int(whole[st.PRUNED]),
+            zones=sum(int(store.side.zone[CLOSED]) for store in self.stores),
+            changes=sum(int(store.side.zone[CHANGES]) for store in self.stores),
             expired=int(whole[st.EXPIRED]),
             evicted=int(whole[st.EVICTED]),
             granted=float(real[st.GRANTED]) / _UNIT,
@@ -323,15 +330,15 @@ def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched:
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0
     real[st.SHARE] = {"desc": 0.5, "weighted": 0.7, "asc": 0.9}[plan.preference]
-    real[st.FRACTION] = plan.budget.fraction
-    real[st.RATE] = min(1.0, plan.budget.fraction)
+    real[st.FRACTION] = plan.fraction
+    real[st.RATE] = min(1.0, plan.fraction)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     real[st.GAP] = phase / real[st.RATE]
     real[st.ENTRANCE] = _entrance(plan, side, prices, sketched)
     sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
     if sampled and not plan.pace.is_replay:
         # The first arrivals, whose windows are empty, grant least: let in the share of keys they can pay for.
-        least = plan.budget.fraction * (prices[st.P_INSERT] + prices[st.P_LOOKUP])
+        least = plan.fraction * (prices[st.P_INSERT] + prices[st.P_LOOKUP])
         real[st.DOOR] = min(1.0, real[st.SHARE] * least / real[st.ENTRANCE])
         real[st.DOOR_BEFORE] = real[st.DOOR]
     if sketched:

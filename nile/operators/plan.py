@@ -10,7 +10,7 @@ from preferences.fade import Fade
 from preferences.preference import PREFERENCES, preference_number
 from pyramid.spec import SummarySpec
 from summaries.costs import ENGINE, CostTable
-from summaries.errors import ConfigError
+from summaries.errors import BudgetError, ConfigError
 
 __all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "JoinPlan", "default_spec"]
 
@@ -74,6 +74,16 @@ class JoinPlan:
                 f"output: needed 'pairs' with method {self.method!r}, which scans and has no position lists to give "
                 "ranges of; got 'ranges'; ask for pairs, or leave this method out"
             )
+        if self.budget.unit != "fraction" and self.method == "shed-uniform":
+            raise BudgetError(
+                "budget: needed a fraction with method 'shed-uniform', which works out beforehand how many tuples to "
+                f"shed; got {self.budget.unit}; ask for a fraction, or for another method"
+            )
+        if self.budget.share is not None and not self.pace.is_replay:
+            raise BudgetError(
+                "budget: needed an input that is played back in time for a share of a core; got replay 'none'; "
+                "set replay to 'data' or 'exponential', or ask for seconds_per_tuple"
+            )
         if self.window is not None and self.window < 0:
             raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
         if isinstance(self.outlier_cap, bool) or not isinstance(self.outlier_cap, int) or self.outlier_cap < 2:
@@ -81,6 +91,11 @@ class JoinPlan:
                 f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
                 "4 is the default"
             )
+
+    @property
+    def fraction(self) -> float:
+        """The budget's fraction of the exact cost; 1 where another unit is metered outside of the kernels."""
+        return 1.0 if self.budget.fraction is None else self.budget.fraction
 
     @property
     def preference_number(self) -> int:
@@ -92,6 +107,7 @@ class JoinPlan:
         """Whether the budget buys the plain probe: a fraction of 1 or more, no replay, nothing to forget."""
         return (
             self.method == "nile"
+            and self.budget.fraction is not None
             and self.budget.fraction >= 1.0
             and not self.pace.is_replay
             and not self.spec.forgetting

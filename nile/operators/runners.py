@@ -67,11 +67,11 @@ def kept_share(plan: JoinPlan, costs: Array) -> float:
     output, so p * (taking + emitting) bounds the cost.
     """
     mean = float(costs.sum()) / costs.shape[0] if costs.shape[0] else 0.0
-    if plan.budget.fraction >= 1.0 or mean == 0.0:
+    if plan.fraction >= 1.0 or mean == 0.0:
         return 1.0
-    granted = plan.budget.fraction * mean
+    granted = plan.fraction * mean
     if plan.output == "ranges":
-        return plan.budget.fraction
+        return plan.fraction
     taking = plan.costs.insert + plan.costs.lookup
     emitting = max(0.0, mean - taking)
     return min(1.0, 2.0 * granted / (taking + math.sqrt(taking * taking + 4.0 * emitting * granted)))

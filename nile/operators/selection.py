@@ -120,7 +120,7 @@ class StandingSelections:
         if plan.budget is None:
             self._grant = np.full(data.ts.shape[0], _UNLIMITED)
         else:
-            self._grant = grants(self._costs, plan.budget.fraction, Pace(), data.ts)
+            self._grant = grants(self._costs, plan.fraction, Pace(), data.ts)
         self.standing = _standing(data)
         self.grid = _grid(plan, data) if plan.method == "paper" else None
         self._room = _ROOM

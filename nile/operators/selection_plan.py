@@ -8,7 +8,7 @@ from preferences.budget import Budget
 from preferences.preference import PREFERENCES, preference_number
 from pyramid.spec import SLICE
 from summaries.costs import ENGINE, CostTable
-from summaries.errors import ConfigError
+from summaries.errors import BudgetError, ConfigError
 
 __all__ = ["PROMISES", "SELECTION_METHODS", "SelectionPlan"]
 
@@ -28,7 +28,7 @@ class SelectionPlan:
     share (weighted).  promise: what regions are ordered by.  buckets: value buckets; zone: tuples of a zone;
     every: arrivals between dispatches; sample: first tuples, which the borders of the buckets are learned from.
     The opponents have no preference, no summary, and ignore what is about them.
-    Raises ConfigError for a setting outside its range.
+    Raises ConfigError for a setting outside its range, BudgetError for a budget that is no fraction.
     """
 
     window: int | None = None
@@ -62,10 +62,20 @@ class SelectionPlan:
                 raise ConfigError(
                     f"selection {name}: needed a whole number, 1 to {most}; got {size!r}; leave it out for the default"
                 )
+        if self.budget is not None and self.budget.unit != "fraction":
+            raise BudgetError(
+                f"budget: needed a fraction for standing selections; got {self.budget.unit}; Budget(fraction=0.1) is a "
+                "tenth of what feeding every tuple to every selection costs"
+            )
         if self.window is not None and (self.window < 0 or self.window >= 1 << 62):
             raise ConfigError(
                 f"window: needed a duration of 0 to 146 years; got {self.window} ns; leave it out for a filter"
             )
+
+    @property
+    def fraction(self) -> float:
+        """The budget's fraction; 1 where there is no limit."""
+        return 1.0 if self.budget is None or self.budget.fraction is None else self.budget.fraction
 
     @property
     def preference_number(self) -> int:
