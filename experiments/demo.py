@@ -17,6 +17,13 @@ from summaries.errors import ConfigError
 
 __all__ = ["demo_config", "run_and_tell"]
 
+_BUDGETS_ARE = {
+    "fraction": "Budgets are shares of the exact join's cost",
+    "share": "Budgets are shares of one core",
+    "seconds_per_tuple": "Budgets are CPU seconds a tuple",
+    "seconds": "Budgets are CPU seconds in all",
+    "outputs": "Budgets are outputs",
+}
 _BUDGETS = [0.05, 0.1, 0.2, 0.5, 1.0]
 
 
@@ -65,10 +72,12 @@ def run_and_tell(config: RunConfig, out: Path, *, command: list[str], text: str 
     window = "the whole stream" if config.window is None else format_duration(config.window)
     tuples = report["runs"][0]["tuples_in"]
     console.print(f"{tuples:,} tuples of two streams, joined within {window}: {exact:,} exact pairs (Spark).")
-    pacing = (
-        "each arrival grants a share of its own exact cost" if config.replay == "none" else f"{config.replay} replay"
-    )
-    console.print(f"Budgets are shares of the exact join's cost; pacing: {pacing}; opponent: hash-drop.\n")
+    pacing = "each arrival grants a share of its own exact cost" if config.replay == "none" else str(config.pace)
+    opponents = ", ".join(name for name in config.methods if name != "nile") or "none"
+    console.print(f"{_BUDGETS_ARE[config.budget_unit]}; pacing: {pacing}; opponents: {opponents}.")
+    if not all(run["reproducible"] for run in report["runs"]):
+        console.print("Budgets are CPU time of this machine: another run finds other pairs.")
+    console.print()
     print_report(report, console)
     total = sum(timings.values())
     told = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in timings.items())

@@ -12,7 +12,7 @@ class JoinFigures:
     """What a run did.  Costs are in units of its cost table; t_ins is spent_insert a tuple, t_hit spent_hit an output.
 
     regions: promising regions made, pruned: those left out for a bound of 0; zones: time zones ended, both
-    streams, of which `changes` before MAXLENGTH, because the stream changed.
+    streams, `changes` of them because the stream changed.
     """
 
     arrivals: int

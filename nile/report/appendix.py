@@ -9,16 +9,18 @@ from nile.report.checks import checks
 from nile.report.markup import Markup, element, joined
 from nile.report.runs import Record, number
 from nile.report.svg import bar
-from nile.report.wording import duration, grouped_digits, shown
+from nile.report.wording import Amount, duration, grouped_digits, shown, tick
 
 __all__ = ["appendix", "column", "plain"]
 
 
 def appendix(records: Sequence[Record], environment: Mapping[str, Any]) -> Markup:
     """All sections that follow the figures; those with nothing to tell are left out."""
+    again = all(record.get("reproducible") is not False for record in records)
     return joined(
-        _trust(records), _timings(environment), _environment(environment), _rerun(environment), _every_run(records)
-    )
+        _trust(records), _timings(environment, again), _environment(environment), _rerun(environment, again),
+        _every_run(records),
+    )  # fmt: skip
 
 
 def column(name: str) -> Markup:
@@ -52,7 +54,7 @@ def _trust(records: Sequence[Record]) -> Markup:
     return element("section", element("h2", "Can the numbers be trusted?"), element("ul", *rows, class_="checks"))
 
 
-def _timings(environment: Mapping[str, Any]) -> Markup:
+def _timings(environment: Mapping[str, Any], again: bool) -> Markup:
     timings = environment.get("timings")
     if not isinstance(timings, Mapping):
         return Markup()
@@ -72,7 +74,8 @@ def _timings(environment: Mapping[str, Any]) -> Markup:
     if "total" not in stages:
         rows.append(element("tr", element("th", "total", scope="row"), element("td", duration(whole)), element("td")))
     table = element("table", element("tbody", *rows), class_="timings")
-    note = element("p", "Wall time on the machine below; the figures above do not depend on it.", class_="note")
+    depends = "the figures above do not depend on it" if again else "budgets above are CPU time on it too"
+    note = element("p", f"Wall time on the machine below; {depends}.", class_="note")
     return element("section", element("h2", "Where the time went"), element("div", table, class_="scroll"), note)
 
 
@@ -98,14 +101,19 @@ def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
             yield full, plain(value)
 
 
-def _rerun(environment: Mapping[str, Any]) -> Markup:
+def _rerun(environment: Mapping[str, Any], again: bool) -> Markup:
+    same = (
+        "The same seeds give the same runs in report.json, bit for bit; its environment and its measured times differ. "
+        if again
+        else "Budgets are CPU time here: even the same seeds give other figures the next time. "
+    )
     command = environment.get("command") or "nile run CONFIG.toml --out DIR"
     parts = [
         element("p", "From the folder it was run in:", class_="prose"),
         element("pre", element("code", command)),
         element(
             "p",
-            "The same seeds give the same report.json, bit for bit, but for its environment. ",
+            same,
             element("code", "nile run --example"),
             " prints a commented config to start another experiment from.",
             class_="prose",
@@ -119,7 +127,7 @@ def _rerun(environment: Mapping[str, Any]) -> Markup:
 
 COLUMNS = (
     ("preference", None),
-    ("budget", "share"),
+    ("budget", "asked"),
     ("seed", None),
     ("costs", None),
     ("pairs", "count"),
@@ -132,7 +140,9 @@ COLUMNS = (
     ("outlier_recall", "share"),
     ("mean_age_s", "seconds"),
     ("coverage", "share"),
-    ("budget_spent", "share"),
+    ("budget_unit", None),
+    ("budget_spent", "asked"),
+    ("fraction_spent", "share"),
     ("insert_cost", "count"),
     ("hit_cost", "count"),
     ("outputs_per_input", "distance"),
@@ -165,6 +175,8 @@ def _entry(record: Record, name: str, unit: str | None) -> str:
     if unit is None:
         return "–" if record.get(name) is None else plain(record[name])
     value = number(record, name)
+    if unit == "asked":
+        return "–" if value is None else tick(Amount.of(value, str(record.get("budget_unit") or "fraction")))
     if unit == "count":
         return "–" if value is None else grouped_digits(value)
     return shown(value, unit)

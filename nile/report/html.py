@@ -9,12 +9,15 @@ from typing import Any
 
 from nile.report import prose
 from nile.report.appendix import appendix, column, plain
+from nile.report.budgets import UNITS
 from nile.report.markup import Markup, element, joined, void
+from nile.report.measures import measures, with_measured
 from nile.report.runs import FIGURES, Curve, Figure, Point, Runs, grouped, number
+from nile.report.structures import figure_9
 from nile.report.style import SCRIPT, STYLE
 from nile.report.svg import chart, ideal_swatch, swatch
 from nile.report.verdict import Comparison, Outcome, duels
-from nile.report.wording import grouped_digits, percent, shown, span, times
+from nile.report.wording import grouped_digits, shown, span, tick, times
 
 __all__ = ["render"]
 
@@ -36,13 +39,19 @@ def render(report: Mapping[str, Any], pictures: Sequence[Markup] = ()) -> str:
     report["runs"]: records as the runner writes them; a figure that is null or absent is left out of its chart.
     `dataset` of a record: its name, or a table of name, left, right and key as text.  `budget_spent`: in the
     unit of `budget`.  report["environment"]: any table; of it "timings" (stage: seconds), "command" and
-    "config" (text) have places of their own.
+    "config" (text) have places of their own.  report["measured"]: times on this machine, by number of run.
     """
     records = [record for record in report.get("runs") or () if isinstance(record, Mapping)]
     environment = report.get("environment")
     environment = environment if isinstance(environment, Mapping) else {}
-    groups = grouped(records)
-    main = [_header(groups), *_settings(groups), _summaries(pictures), appendix(records, environment)]
+    groups = grouped(with_measured(records, report.get("measured")))
+    main = [
+        _header(groups),
+        figure_9(records),
+        *_settings(groups),
+        _summaries(pictures),
+        appendix(records, environment),
+    ]
     head = joined(
         void("meta", charset="utf-8"),
         void("meta", http_equiv="Content-Security-Policy", content=_policy()),
@@ -106,7 +115,10 @@ def _facts(runs: Runs, count: int) -> Markup:
         ("exact pairs", grouped_digits(exact) if exact is not None else "–"),
         ("tuples in", grouped_digits(tuples) if tuples is not None else "–"),
         ("window", "whole stream" if window is None else span(float(window))),
-        ("budgets", " – ".join(dict.fromkeys(percent(budget) for budget in (*runs.budgets[:1], *runs.budgets[-1:])))),
+        (
+            "budgets" if runs.unit == "fraction" else f"budgets, {UNITS[runs.unit]}",
+            " – ".join(dict.fromkeys(tick(budget) for budget in (*runs.budgets[:1], *runs.budgets[-1:]))),
+        ),
         ("runs", grouped_digits(count)),
     ]
     return element(
@@ -124,6 +136,9 @@ SETTINGS = {
     "costs": "cost table",
     "replay": "pacing",
     "replay_mean_s": "mean gap in seconds",
+    "bursts": "bursts",
+    "speed": "played back faster by",
+    "budget_unit": "budgets in",
     "fade": "fade",
     "outlier_cap": "outlier cap",
     "forgetting": "forgetting",
@@ -151,6 +166,7 @@ def _settings(groups: Sequence[Runs]) -> Iterator[Markup]:
         told = story
         yield _verdict(runs)
         yield from (_preference(runs, name) for name in runs.preferences)
+        yield measures(runs)
 
 
 def _verdict(runs: Runs) -> Markup:
@@ -191,7 +207,7 @@ def _bullets(title: str, kind: str, lines: Sequence[str]) -> Markup:
 
 def _matrix(runs: Runs, told: prose.Verdicts) -> Markup:
     """Questions down, budgets across: who is ahead, and how many times better."""
-    head = element("tr", element("th", "", scope="col"), *(column(percent(budget)) for budget in runs.budgets))
+    head = element("tr", element("th", "", scope="col"), *(column(tick(budget)) for budget in runs.budgets))
     rows = []
     for held in duels(runs, told.rival):
         name = joined(element("b", held.preference), " ", held.figure.title)
@@ -258,7 +274,7 @@ def _chart(runs: Runs, preference: str, figure: Figure) -> Markup:
             element("ul", *legend, class_="legend"),
             element("p", figure.axis, class_="axis"),
             chart(figure, curves, ideals, runs.budgets, label=label, reference=reference),
-            element("p", "budget: share of what the exact join costs (log scale)", class_="axis across"),
+            element("p", f"budget: {UNITS[runs.unit]} (log scale)", class_="axis across"),
         )
     return element(
         "figure",
@@ -278,7 +294,7 @@ def _numbers(runs: Runs, figure: Figure, curves: Sequence[Curve], ideals: Sequen
     rows = [
         element(
             "tr",
-            element("th", percent(budget), scope="row"),
+            element("th", tick(budget), scope="row"),
             *(_value(figure, curve.at(budget), len(runs.seeds)) for _, curve in columns),
         )
         for budget in runs.budgets

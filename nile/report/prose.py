@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nile.report.budgets import UNITS, budget_story, pacing_of
 from nile.report.runs import Figure, Point, Runs, Series
 from nile.report.verdict import LEVEL_WITHIN, Comparison, Duel, Outcome, duel, duels
-from nile.report.wording import at_budgets, duration, grouped_digits, listing, percent, shown, span, times
+from nile.report.wording import asked, at_budgets, duration, grouped_digits, listing, percent, shown, span, times
 
 __all__ = ["PREFERENCES", "conditions", "headline", "reading", "story", "tally", "verdicts"]
 
@@ -29,17 +30,6 @@ OPPONENTS = {
     "scan": "a symmetric join that scans the window",
     "shed-uniform": "a symmetric hash join behind a door that sheds tuples at random",
     "paper": "the promising-tuple join exactly as its paper prints it",
-}
-
-PACING = {
-    "none": "none, unspent budget is kept",
-    "exponential": "exponential gaps, idle budget expires",
-    "data": "the data's own times, idle budget expires",
-}
-
-COSTS = {
-    "engine": "prices each operation with a whole engine around it",
-    "memory": "prices the bare operations, in cache-hot nanoseconds",
 }
 
 MORE = {
@@ -66,8 +56,12 @@ def headline(runs: Runs) -> str:
     champion = runs.champion
     if champion is None or not runs.budgets:
         return "No run of Nile is in this report."
-    budget = min(runs.budgets, key=lambda one: (abs(one - 0.1), one))
-    start = f"With {percent(budget)} of what the exact join costs, {champion.name}"
+    if runs.unit == "fraction":
+        budget = min(runs.budgets, key=lambda one: (abs(one - 0.1), one))
+        start = f"With {percent(budget)} of what the exact join costs, {champion.name}"
+    else:
+        budget = runs.budgets[len(runs.budgets) // 2]
+        start = f"With a budget of {asked(budget)}, {champion.name}"
     rival = next(iter(runs.opponents), None)
     if "desc" not in runs.preferences:
         told = next(iter(verdicts(runs)), None)
@@ -75,7 +69,8 @@ def headline(runs: Runs) -> str:
     mine = runs.curve(champion, "desc", "recall").at(budget)
     if mine is None:
         return "The exact join has no pairs, so there is nothing to find."
-    sentence = f"{start} finds {percent(mine.mean)} of its pairs"
+    whose = "its" if runs.unit == "fraction" else "the exact"
+    sentence = f"{start} finds {percent(mine.mean)} of {whose} pairs"
     theirs = runs.curve(rival, "desc", "recall").at(budget) if rival else None
     if rival is None or theirs is None:
         return f"{sentence}."
@@ -84,16 +79,18 @@ def headline(runs: Runs) -> str:
 
 def story(runs: Runs) -> dict[str, str]:
     """What was done: a heading and a paragraph for each part."""
-    return {"The streams": _streams(runs), "The budget": _budget(runs), "The methods": _rivals(runs)}
+    return {"The streams": _streams(runs), "The budget": budget_story(runs), "The methods": _rivals(runs)}
 
 
 def conditions(runs: Runs) -> str:
     """What a figure must name to be read alone: opponent, pacing, cost table, output."""
-    replay, costs, output = (_told(runs, name) for name in ("replay", "costs", "output"))
+    costs, output = (_told(runs, name) for name in ("costs", "output"))
     named = listing([one.name for one in runs.opponents]) or "none"
     seeds = f" Mean of {len(runs.seeds)} seeds, bars from least to greatest." if len(runs.seeds) > 1 else ""
-    pacing = PACING.get(replay, replay)
-    return f"Opponent: {named}. Pacing: {pacing}. Cost table: {costs}. Output: {output}.{seeds}"
+    pacing = pacing_of(runs)
+    unit = "" if runs.unit == "fraction" else f" Budget: {UNITS[runs.unit]}."
+    again = "" if runs.is_reproducible else " By the clock of this machine: not reproducible."
+    return f"Opponent: {named}. Pacing: {pacing}.{unit} Cost table: {costs}. Output: {output}.{seeds}{again}"
 
 
 def reading(runs: Runs, preference: str, figure: Figure) -> str:
@@ -174,26 +171,6 @@ def _streams(runs: Runs) -> str:
     )
 
 
-def _budget(runs: Runs) -> str:
-    costs, replay = _told(runs, "costs"), _told(runs, "replay")
-    example = next((budget for budget in runs.budgets if budget < 1), 0.1)
-    mean = runs.of("replay_mean_s")
-    gaps = f" with a mean of {duration(float(mean))}" if mean is not None else ""
-    pacing = {
-        "none": "The input is not paced: credit that is not spent is kept, and none is granted after the end",
-        "exponential": f"Arrivals are re-timed with exponential gaps{gaps}; credit comes with time and expires "
-        "unused when nothing is left to do",
-        "data": "Credit comes with the data's own times and expires unused when nothing is left to do",
-    }.get(replay, f"Pacing: {replay}")
-    return (
-        f"A budget of {percent(example)} grants each method {percent(example)} of what the exact join would have "
-        "been charged so far: inserting and looking up every tuple, and emitting every pair. Summaries are charged "
-        f"like everything else. {pacing}. Work is counted in operations and priced by the cost table {costs}"
-        f"{f', which {COSTS[costs]}' if costs in COSTS else ''}, so the same seed gives the same answer on every "
-        "machine."
-    )
-
-
 def _rivals(runs: Runs) -> str:
     guides = {
         "countsketch": "by count sketches in a grid of values and times (nile/countsketch)",
@@ -201,12 +178,28 @@ def _rivals(runs: Runs) -> str:
     }
     own = [guides.get(str(one.guide), f"by {one.guide}") for one in runs.series if one.is_nile]
     told = f"Nile decides what to join first {listing(own)}. " if own else ""
-    named = [f"{one.name}, {OPPONENTS.get(one.method, 'a method without summaries')}" for one in runs.opponents]
+    champion = runs.champion
+    if champion is not None and not champion.is_nile:
+        told = f"The page is about {champion.name}, {_described(champion)}. "
+    named = [f"{one.name}, {_described(one)}" for one in runs.opponents]
     if not named:
         return f"{told}No opponent was run, so nothing here says whether the summaries pay."
-    if len(named) == 1:
+    if len(named) == 1 and not _prefers(runs.opponents[0]):
         return f"{told}The opponent is {named[0]}; it has no preference and does the same under each."
-    return f"{told}The opponents are {'; '.join(named)}. They have no preference and do the same under each."
+    start = "The opponent is" if len(named) == 1 else "The opponents are"
+    without = [one.name for one in runs.opponents if not _prefers(one)]
+    same = f" {listing(without)} {'has' if len(without) == 1 else 'have'} no preference." if without else ""
+    return f"{told}{start} {'; '.join(named)}.{same}"
+
+
+def _prefers(series: Series) -> bool:
+    return series.method.split("/")[0] == "paper"
+
+
+def _described(series: Series) -> str:
+    method, _, structure = series.method.partition("/")
+    told = OPPONENTS.get(method, "a method without summaries")
+    return f"{told}, over structure {structure}" if structure else told
 
 
 # --- one chart --------------------------------------------------------------------------------------------
@@ -225,8 +218,8 @@ def _course(series: Series, figure: Figure, points: Sequence[Point]) -> str:
         "outlier_precision_paper": "Of what {name} puts out, {one} are outliers by the paper's definition {at}",
         "outlier_recall_paper": "{name} finds {one} of the outliers by the paper's definition {at}",
     }.get(figure.key, "{name} finds {one} of the outliers {at}")
-    told = frame.format(name=series.name, one=one, at=f"at a budget of {percent(first.budget)}")
-    return f"{told}, {other} at {percent(last.budget)}" if len(points) > 1 else told
+    told = frame.format(name=series.name, one=one, at=f"at a budget of {asked(first.budget)}")
+    return f"{told}, {other} at {asked(last.budget)}" if len(points) > 1 else told
 
 
 def _standing(held: Duel) -> str:
@@ -266,7 +259,7 @@ def _others(runs: Runs, preference: str, figure: Figure) -> list[str]:
     for one in runs.opponents:
         points = runs.curve(one, preference, figure.key).points
         if points:
-            value, at = shown(points[0].mean, figure.unit), percent(points[0].budget)
+            value, at = shown(points[0].mean, figure.unit), asked(points[0].budget)
             told.append(f"those of {one.name} one of {value} at {at}")
     exact = runs.of("exact_mean_age_s")
     if figure.key == "mean_age_s" and exact is not None:

@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nile.report.wording import Amount
+
 __all__ = ["FIGURES", "Curve", "Figure", "Point", "Runs", "Series", "grouped", "number"]
 
 Record = Mapping[str, Any]
 
 # What must be equal for two runs to be comparable at all.
-SETTING = ("dataset", "window_s", "output", "costs", "replay", "replay_mean_s", "fade", "outlier_cap", "forgetting")
+SETTING = (
+    "dataset", "window_s", "output", "costs", "budget_unit", "replay", "replay_mean_s", "bursts", "speed", "fade",
+    "outlier_cap", "forgetting",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,9 @@ class Runs:
         self.records = tuple(records)
         ran = {(record["method"], record["guide"]) for record in records}
         self.series = tuple(one for one in series if (one.method, one.guide) in ran)
-        self.budgets = tuple(sorted({b for record in records if (b := number(record, "budget") or 0) > 0}))
+        self.unit = str(self.of("budget_unit") or "fraction")
+        amounts = sorted({b for record in records if (b := number(record, "budget") or 0) > 0})
+        self.budgets = tuple(Amount.of(amount, self.unit) for amount in amounts)
         self.preferences = tuple(dict.fromkeys(record["preference"] for record in records))
         self.seeds = tuple(dict.fromkeys(str(record.get("seed")) for record in records))
 
@@ -159,15 +166,22 @@ class Runs:
         return tuple(self.curve(series, preference, key) for series in self.series)
 
     @property
+    def is_reproducible(self) -> bool:
+        """Whether the same seeds give the same figures again: not under budgets of CPU time."""
+        return all(record.get("reproducible") is not False for record in self.records)
+
+    @property
     def champion(self) -> Series | None:
-        """Nile with its count sketches; another guide where that was not run."""
+        """Nile with its count sketches; another guide where that was not run; else the paper's, richest structure."""
         own = [one for one in self.series if one.is_nile]
+        printed = sorted((one for one in self.series if one.method.startswith("paper")), key=lambda one: one.method)
+        own = own or printed[-1:]
         return next((one for one in own if one.guide == "countsketch"), own[0] if own else None)
 
     @property
     def opponents(self) -> tuple[Series, ...]:
-        """The methods without summaries."""
-        return tuple(one for one in self.series if not one.is_nile)
+        """The methods that the champion is not one of."""
+        return tuple(one for one in self.series if not one.is_nile and one != self.champion)
 
     @property
     def rivals(self) -> tuple[Series, ...]:
@@ -178,7 +192,8 @@ class Runs:
 
 def grouped(records: Sequence[Record]) -> list[Runs]:
     """The records by setting, in the order they came.  A series keeps its slot in all of them."""
-    named = [{**record, **_names(record)} for record in records]
+    printed = {record.get("structure") for record in records if record.get("method") == "paper"}
+    named = [{**record, **_names(record, structures=len(printed) > 1)} for record in records]
     pairs = dict.fromkeys((record["method"], record["guide"]) for record in named)
     own = sorted((pair for pair in pairs if pair[1]), key=lambda pair: pair[1] != "countsketch")
     others = [pair for pair in pairs if not pair[1]]
@@ -198,9 +213,14 @@ def number(record: Record, name: str) -> float | None:
     return float(value)
 
 
-def _names(record: Record) -> dict[str, str | None]:
-    """What tells runs apart, as text: method, guide (None for an opponent) and preference."""
+def _names(record: Record, *, structures: bool) -> dict[str, str | None]:
+    """What tells runs apart, as text: method, guide (None for an opponent) and preference.
+
+    structures: whether the method `paper` was run over several, which then go by its name.
+    """
     method, guide, preference = (
         None if record.get(name) is None else str(record[name]) for name in ("method", "guide", "preference")
     )
+    if structures and method == "paper":
+        method = f"paper/{record.get('structure')}"
     return {"method": method or "unnamed", "guide": guide, "preference": preference or "unnamed"}

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from nile.report.markup import Markup, element, joined
 from nile.report.runs import Curve, Figure, Point, Series
-from nile.report.wording import percent, shown
+from nile.report.wording import asked, shown, tick
 
 __all__ = ["bar", "chart", "ideal_swatch", "swatch"]
 
@@ -168,7 +168,7 @@ def _ticks(budgets: Sequence[float], across: Callable[[float], float]) -> Markup
         x = across(budget)
         marks.append(element("line", x1=f"{x:.2f}%", x2=f"{x:.2f}%", y1=HEIGHT, y2=HEIGHT + 5, class_="base"))
         if x - last >= 12:
-            marks.append(element("text", percent(budget), x=f"{x:.2f}%", y=HEIGHT + 20, class_="tick middle"))
+            marks.append(element("text", tick(budget), x=f"{x:.2f}%", y=HEIGHT + 20, class_="tick middle"))
             last = x
     return joined(*marks)
 
@@ -197,7 +197,7 @@ def _marks(figure: Figure, curve: Curve, across: Callable[[float], float], axis:
 
 
 def _told(figure: Figure, series: Series, point: Point) -> str:
-    text = f"{series.name}, budget {percent(point.budget)}: {shown(point.mean, figure.unit)}"
+    text = f"{series.name}, budget {asked(point.budget)}: {shown(point.mean, figure.unit)}"
     if point.high > point.low:
         text += f" ({shown(point.low, figure.unit)} to {shown(point.high, figure.unit)})"
     return text

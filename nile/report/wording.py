@@ -7,11 +7,57 @@ from collections.abc import Sequence
 
 from nile.durations import format_duration
 
-__all__ = ["at_budgets", "duration", "grouped_digits", "listing", "percent", "shown", "small", "times"]
+__all__ = [
+    "Amount",
+    "asked",
+    "at_budgets",
+    "duration",
+    "grouped_digits",
+    "listing",
+    "percent",
+    "shown",
+    "small",
+    "tick",
+    "times",
+]
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = "\N{NO-BREAK SPACE}"
 _THIN = "\N{NARROW NO-BREAK SPACE}"
+_MANY = 10.0  # times the exact cost; more reads badly in per cent
+
+
+class Amount(float):
+    """A budget with its unit, one of `preferences.budget.BUDGET_UNITS`; a plain float is a fraction."""
+
+    unit: str = "fraction"
+
+    @classmethod
+    def of(cls, value: float, unit: str) -> Amount:
+        """`value` in `unit`."""
+        amount = cls(value)
+        amount.unit = unit
+        return amount
+
+
+def asked(budget: float) -> str:
+    """A budget in a sentence: `20 %`, `20 % of a core`, `1,000 outputs`, `2.5 µs of CPU a tuple`."""
+    after = {"share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU a tuple", "outputs": "outputs"}
+    unit = getattr(budget, "unit", "fraction")
+    if unit == "fraction" and budget >= _MANY:
+        return f"{grouped_digits(budget)} times the exact cost"
+    noun = after.get(unit)
+    return f"{tick(budget)} {noun}" if noun else tick(budget)
+
+
+def tick(budget: float) -> str:
+    """A budget in as few characters as possible, where its unit is told elsewhere."""
+    unit = getattr(budget, "unit", "fraction")
+    if unit == "outputs":
+        return grouped_digits(budget)
+    if unit in ("seconds", "seconds_per_tuple"):
+        return duration(budget)
+    return f"{grouped_digits(budget)}×" if unit == "fraction" and budget >= _MANY else percent(budget)
 
 
 def percent(share: float) -> str:
@@ -41,6 +87,15 @@ def small(value: float) -> str:
     return power if mantissa == "1.0" else f"{mantissa}{_THIN}×{_THIN}{power}"
 
 
+def plain_number(value: float) -> str:
+    """Any number of a table, three figures: `0.0123`, `8.61`, `74.2`, `1,230`."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return small(value) if abs(value) < 0.001 else f"{value:.3g}"
+
+
 def times(ratio: float) -> str:
     """A ratio: `2.4`, `0.83`, `12`; near one it keeps two decimals, so that it never reads as one."""
     if ratio >= 9.95:
@@ -52,7 +107,7 @@ def times(ratio: float) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds in the units a person would choose: `340 ms`, `12.5 s`, `14 min`, `3.2 h`."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (0.001, "ms")):
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (0.001, "ms"), (1e-6, "µs"), (1e-9, "ns")):
         if seconds >= size:
             value = seconds / size
             return f"{_trimmed(f'{value:.1f}') if value < 100 else f'{value:,.0f}'}{_SPACE}{unit}"
@@ -89,8 +144,8 @@ def at_budgets(chosen: Sequence[float], among: Sequence[float]) -> str:
         return "at every budget"
     first = among.index(chosen[0])
     if len(chosen) > 2 and list(among[first : first + len(chosen)]) == list(chosen):
-        return f"from {percent(chosen[0])} to {percent(chosen[-1])}"
-    return f"at {listing([percent(budget) for budget in chosen])}"
+        return f"from {asked(chosen[0])} to {asked(chosen[-1])}"
+    return f"at {listing([asked(budget) for budget in chosen])}"
 
 
 def _trimmed(number: str) -> str:
