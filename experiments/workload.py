@@ -118,7 +118,7 @@ class Workshop:
         left, right = self._streams
         folders = (self.folder / "left", self.folder / "right")
         if self.config.replay == "exponential":
-            left, right = retimed(left, right, self.config.pace, seed)
+            left, right = retimed((left, right), self.config.pace, seed)
             folders = (self.folder / f"left-{seed}", self.folder / f"right-{seed}")
             for stream, folder in zip((left, right), folders, strict=True):
                 _write_prepared(stream, folder)

@@ -12,30 +12,25 @@ from nile.joining import Joinable
 from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.metered import MeteredRun
 from nile.operators.plan import JoinPlan
-from nile.spark.machine import memory_bytes
 from nile.streams.accounting import Accounting
+from nile.tabular import Tabular, refuse_beyond_memory
 from preferences.budget import BudgetReport
 from pyramid.manager import Memory
-from summaries.errors import MemoryRefused
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 else:
     pa = lazy("pyarrow")
-    pl = lazy("polars")
 
 __all__ = ["Answer"]
 
 Array = np.ndarray[Any, Any]
 _PAIR_BYTES = 56
-_HALF_OF_MACHINE = 2
 
 
-class Answer:
+class Answer(Tabular):
     """A join's outputs, in the order the query prefers.  Nothing runs until the first row is asked for.
 
     Iterate `batches()` for Arrow record batches as they are found, or take all with `to_arrow`, `to_pandas`,
@@ -89,28 +84,15 @@ class Answer:
     def to_arrow(self) -> pa.Table:
         """All outputs.  Raises MemoryRefused when an exact answer of pairs would take half of the machine's memory."""
         if self.plan.is_exact and self.plan.output == "pairs" and self.plan.preference != "asc":
-            _refuse_beyond_memory(self._joined.pairs * _PAIR_BYTES, self._joined.pairs)
+            refuse_beyond_memory(self._joined.pairs * _PAIR_BYTES, self._joined.pairs)
         return pa.Table.from_batches(list(self.batches()), schema=self.schema)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All outputs as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All outputs as a Polars DataFrame (Polars must be installed)."""
-        return pl.from_arrow(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow stream interface: DuckDB, Polars, pandas and others read an Answer as it is found."""
-        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
-        return reader.__arrow_c_stream__(requested_schema)
 
     def expand(self) -> pa.Table:
         """The pairs behind range records (an answer of pairs is given as it is)."""
         if self.plan.output == "pairs":
             return self.to_arrow()
         pairs = sum(int((part.high - part.low).sum()) for part in self.outputs() if part.high is not None)
-        _refuse_beyond_memory(pairs * _PAIR_BYTES, pairs)
+        refuse_beyond_memory(pairs * _PAIR_BYTES, pairs)
         batches = [self._pairs(self._join.expand(part)) for part in self.outputs()]
         return pa.Table.from_batches(batches, schema=self._pair_schema())
 
@@ -249,12 +231,3 @@ class Answer:
         """Counts and costs of the run.  Runs the query to its end."""
         self._finish()
         return self._join.figures
-
-
-def _refuse_beyond_memory(needed: int, pairs: int) -> None:
-    held = memory_bytes()
-    if needed * _HALF_OF_MACHINE > held:
-        raise MemoryRefused(
-            f"answer: {pairs:,} pairs need about {needed / 2**30:.1f} GiB, more than half of this machine's "
-            f"{held / 2**30:.1f} GiB; iterate batches(), ask for output='ranges', a window, or a smaller budget"
-        )

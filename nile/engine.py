@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 from nile.durations import parse_duration
 from nile.joining import Loaded, load_stream
+from nile.multiway import MultiwayQuery, several_streams, split_alias
 from nile.query import JoinQuery
 from nile.selecting import read_predicates
 from nile.selection import SelectionQuery
@@ -88,19 +89,57 @@ class Database:
         self._streams[name] = _Registered(opened, time, late, condition)
         return self
 
+    @overload
     def join(
-        self, left: str, right: str, *, on: str | tuple[str, str], window: str | float | timedelta | None = None
-    ) -> JoinQuery:
-        """A window join of two streams on equal values of `on` (one column name, or one for each side).
+        self,
+        left: str,
+        right: str,
+        /,
+        *,
+        on: str | tuple[str, ...],
+        window: str | float | timedelta | None = None,
+        where: None = None,
+    ) -> JoinQuery: ...
 
-        window: as for `JoinQuery.within`.  Raises UnknownStream, UnknownColumn, ConfigError.
+    @overload
+    def join(
+        self,
+        *streams: str,
+        on: str | tuple[str, ...],
+        window: str | float | timedelta | None = None,
+        where: str | None = None,
+    ) -> MultiwayQuery: ...
+
+    def join(
+        self,
+        *streams: str,
+        on: str | tuple[str, ...],
+        window: str | float | timedelta | None = None,
+        where: str | None = None,
+    ) -> JoinQuery:
+        """A window join of two streams or more on equal values of `on` (one column name, or one for each stream).
+
+        streams: names, or "name AS alias"; a stream joined with itself needs aliases when a condition or more than
+        two streams name it.  window: as for `JoinQuery.within`; every two tuples of an output lie inside it.
+        where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
+        Raises UnknownStream, UnknownColumn, ExpressionError, ConfigError.
         """
-        names = (on, on) if isinstance(on, str) else tuple(on)
-        if len(names) != 2:
-            raise ConfigError(f"join on: needed one column or a pair of columns; got {on!r}; write on=('a', 'b')")
-        for stream, column in zip((left, right), names, strict=True):
-            _check_column(self._stream(stream).source, column, stream)
-        query = JoinQuery(database=self, left=left, right=right, on=(names[0], names[1]))
+        names = [split_alias(name) for name in streams]
+        if len(names) < 2:
+            raise ConfigError(f"join: needed two streams or more; got {len(names)}; write join('a', 'b', on='key')")
+        keys = (on,) * len(names) if isinstance(on, str) else tuple(on)
+        if len(keys) != len(names):
+            raise ConfigError(
+                f"join on: needed one column or one for each of {len(names)} streams; got {on!r}; "
+                f"write on='key' or on=({', '.join(repr(chr(97 + k)) for k in range(len(names)))})"
+            )
+        schemas = [self._stream(name).source.schema for name, _ in names]
+        for (name, _), column in zip(names, keys, strict=True):
+            _check_column(self._stream(name).source, column, name)
+        if len(names) == 2 and where is None:
+            query = JoinQuery(database=self, left=names[0][0], right=names[1][0], on=(keys[0], keys[1]))
+        else:
+            query = several_streams(self, names, keys, where, schemas)
         return query if window is None else query.within(window)
 
     def select(
@@ -122,8 +161,8 @@ class Database:
         query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
         return query if window is None else query.within(window)
 
-    def manager(self, name: str, key: str) -> StreamManager:
-        """A fresh stream manager over a registered stream, with `key` as the join key."""
+    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
+        """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""
         stream = self._stream(name)
         return StreamManager(
             StreamSpec(
@@ -133,6 +172,7 @@ class Database:
                 key=key,
                 where=stream.where,
                 lateness=stream.lateness,
+                carry=carry,
             )
         )
 

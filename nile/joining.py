@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,34 +22,72 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Joinable", "Loaded", "load_stream", "retimed"]
+__all__ = ["Joinable", "Loaded", "load_stream", "load_together", "retimed"]
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A whole stream in order.  ts: int64 [n] ns; key: Arrow chunked array [n]; accounting: what was read."""
+    """A whole stream in order.  ts: int64 [n] ns; key: Arrow chunked array [n]; accounting: what was read.
+
+    carried: further columns [n] that were asked for (`StreamSpec.carry`), or None.
+    """
 
     name: str
     ts: Array
     key: pa.ChunkedArray
     accounting: Accounting
+    carried: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
 
 
 def load_stream(manager: StreamManager, *, batch_rows: int = 65_536) -> Loaded:
-    """Read a stream to its end.  Raises what the manager raises; memory: 8 bytes a tuple and the key."""
+    """Read a stream to its end.  Raises what the manager raises; memory: 8 bytes a tuple, the key, what is carried."""
     times: list[Array] = []
     keys: list[Any] = []
+    carried: list[Any] = []
     for batch in manager.batches(batch_rows):
         times.append(batch.ts)
         keys.append(batch.key)
+        if batch.carried is not None:
+            carried.append(batch.carried)
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     column = pa.chunked_array(keys) if keys else pa.chunked_array([], type=pa.null())
-    return Loaded(manager.spec.name, ts, column, manager.accounting)
+    columns = pa.concat_batches(carried) if carried else None
+    return Loaded(manager.spec.name, ts, column, manager.accounting, columns)
+
+
+def load_together(
+    manager: Callable[[str, str, tuple[str, ...]], StreamManager],
+    streams: Sequence[str],
+    keys: Sequence[str],
+    carry: Sequence[tuple[str, ...]] = (),
+) -> tuple[Loaded, ...]:
+    """The streams of a join, in the order of the statement; one that is named twice is read once.
+
+    manager: of a stream, its key column and further columns; keys, carry: for each place the key column and the
+    columns to carry.  Places of one stream with one key column share an object.  Raises what managers raise.
+    """
+    wanted: dict[str, list[str]] = {}
+    for k, name in enumerate(streams):
+        wanted.setdefault(name, []).extend((keys[k], *(carry[k] if carry else ())))
+    read = {
+        name: load_stream(manager(name, columns[0], tuple(dict.fromkeys(columns[1:]))))
+        for name, columns in wanted.items()
+    }
+    made: dict[tuple[str, str], Loaded] = {}
+    for name, key in zip(streams, keys, strict=True):
+        whole = read[name]
+        if key == wanted[name][0]:
+            made[name, key] = whole
+        elif whole.carried is not None:
+            made[name, key] = replace(whole, key=pa.chunked_array([whole.carried.column(key)]))
+        else:  # no tuple, no columns
+            made[name, key] = replace(whole, key=pa.chunked_array([], type=pa.null()))
+    return tuple(made[pair] for pair in zip(streams, keys, strict=True))
 
 
 class Joinable:
@@ -88,11 +127,12 @@ class Joinable:
         )
 
 
-def retimed(left: Loaded, right: Loaded, pace: Pace, seed: int) -> tuple[Loaded, Loaded]:
-    """Both streams as the pace plays them back: under replay "exponential" on new times, in the same total order."""
+def retimed(streams: Sequence[Loaded], pace: Pace, seed: int) -> tuple[Loaded, ...]:
+    """All streams as the pace plays them back: under replay "exponential" on new times, in the same total order."""
     if pace.replay != "exponential":
-        return left, right
-    ts = np.concatenate([left.ts, right.ts])
-    stream = np.repeat(np.array([0, 1], np.int8), (len(left), len(right)))[np.argsort(ts, kind="stable")]
+        return tuple(streams)
+    ts = np.concatenate([one.ts for one in streams])
+    which = np.arange(len(streams), dtype=np.int8)
+    stream = np.repeat(which, [len(one) for one in streams])[np.argsort(ts, kind="stable")]
     times = retime(stream.shape[0], pace.mean, seed, pace.bursts)
-    return replace(left, ts=times[stream == 0]), replace(right, ts=times[stream == 1])
+    return tuple(replace(one, ts=times[stream == k]) for k, one in enumerate(streams))

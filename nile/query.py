@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.answer import Answer
 from nile.durations import format_duration, parse_duration
-from nile.joining import Joinable, retimed
+from nile.joining import Joinable, load_together, retimed
 from nile.operators.plan import JoinPlan, default_spec
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace
@@ -114,9 +114,9 @@ class JoinQuery:
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError.
         """
         plan = self.plan(budget)
-        left, right = self.database.load(self.left, self.on[0]), self.database.load(self.right, self.on[1])
-        joined = Joinable(*retimed(left, right, self.pace, self.seed), self.window)
-        return Answer(joined, plan, key=self.on[0], speed=self.speed)
+        loaded = load_together(self.database.manager, (self.left, self.right), self.on)
+        left, right = retimed(loaded, self.pace, self.seed)
+        return Answer(Joinable(left, right, self.window), plan, key=self.on[0], speed=self.speed)
 
     def plan(self, budget: Budget | float | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""

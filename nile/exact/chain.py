@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from summaries.errors import KeyTypeError
 
-__all__ = ["ExactJoin", "encode"]
+__all__ = ["ExactJoin", "encode", "encode_all"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 16
@@ -22,40 +22,43 @@ def _kernels() -> Any:
 
 
 def encode(left: Any, right: Any) -> tuple[Array, Array, int]:
-    """Dense codes of two Arrow key columns, equal exactly when the keys are: (left, right, distinct keys).
+    """Dense codes of two Arrow key columns, as `encode_all` gives them: (left, right, distinct keys)."""
+    (first, second), distinct = encode_all((left, right))
+    return first, second, distinct
 
-    int64 [n] each, -1 for null; all NaN are one key and -0.0 is 0.0.  Raises KeyTypeError when the two
-    columns' types never compare equal.  Cost: one dictionary encoding of both.
+
+def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
+    """Dense codes of Arrow key columns, equal exactly when the keys are: (codes of each, distinct keys).
+
+    int64 [n] each, -1 for null; all NaN are one key and -0.0 is 0.0.  Raises KeyTypeError when two
+    columns' types never compare equal.  Cost: one dictionary encoding of all.
     """
     pa = importlib.import_module("pyarrow")
     pc = importlib.import_module("pyarrow.compute")
     columns = []
-    for column in (left, right):
+    common = pa.null()
+    for column in key_columns:
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if isinstance(whole, pa.ChunkedArray):
             whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
         if pa.types.is_dictionary(whole.type):
             whole = whole.cast(whole.type.value_type)
         columns.append(whole)
-    a, b = columns[0].type, columns[1].type
-    if a != b and not (pa.types.is_null(a) or pa.types.is_null(b)):
-        common = _common_type(pa, a, b)
-        columns = [column.cast(common) for column in columns]
-    elif pa.types.is_null(a):
-        columns[0] = columns[0].cast(b)
-    elif pa.types.is_null(b):
-        columns[1] = columns[1].cast(a)
-    if pa.types.is_null(columns[0].type):  # two columns without a single key
-        return np.full(len(columns[0]), -1, np.int64), np.full(len(columns[1]), -1, np.int64), 1
-    if pa.types.is_floating(columns[0].type):
+        if pa.types.is_null(common):
+            common = whole.type
+        elif whole.type != common and not pa.types.is_null(whole.type):
+            common = _common_type(pa, common, whole.type)
+    if pa.types.is_null(common):  # columns without a single key
+        return tuple(np.full(len(column), -1, np.int64) for column in columns), 1
+    columns = [column.cast(common) for column in columns]
+    if pa.types.is_floating(common):
         columns = [_canonical(pa, pc, column) for column in columns]
-    both = pa.chunked_array(columns).dictionary_encode().combine_chunks()
-    if isinstance(both, pa.ChunkedArray):
-        both = pa.concat_arrays(both.unify_dictionaries().chunks)
-    indices = both.indices
-    codes = indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    split = len(columns[0])
-    return codes[:split], codes[split:], max(1, len(both.dictionary))
+    together = pa.chunked_array(columns).dictionary_encode().combine_chunks()
+    if isinstance(together, pa.ChunkedArray):
+        together = pa.concat_arrays(together.unify_dictionaries().chunks)
+    codes = together.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum([len(column) for column in columns])[:-1]
+    return tuple(np.split(codes, ends)), max(1, len(together.dictionary))
 
 
 def _common_type(pa: Any, a: Any, b: Any) -> Any:

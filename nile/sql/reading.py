@@ -49,6 +49,9 @@ MAX_DEPTH = 64
 MAX_PATTERN = 1_000
 _MAX_PREFIXES = 256
 
+Resolve = Callable[[str | None, str], str]
+"""What a column that is written with or without a qualifier is called in the tree."""
+
 _DAY = 86_400 * NS_PER_SECOND
 _FIRST_INSTANT = -719_162 * _DAY  # 1 January of year 1
 _LAST_INSTANT = 2_932_897 * _DAY  # 1 January of year 10000
@@ -87,11 +90,15 @@ _ALLOWED = (
 )
 
 
-def read_condition(text: str, *, where: str) -> Node:
-    """The tree of `text`. Raises ExpressionError that names `where` and shows the text."""
+def read_condition(text: str, *, where: str, resolve: Resolve | None = None) -> Node:
+    """The tree of `text`. Raises ExpressionError that names `where` and shows the text.
+
+    `resolve`: the name of a column that may be qualified, from (qualifier or None, column); None: columns stand
+    alone.
+    """
     if not isinstance(text, str):
         raise ExpressionError(f"{where}: needed a condition as text; got {text!r} ({type(text).__name__})")
-    return _Reader(text, where).read()
+    return _Reader(text, where, resolve).read()
 
 
 def read_time(text: str, kind: Kind, *, where: str) -> Constant:
@@ -113,9 +120,10 @@ def place(text: str, where: str) -> str:
 
 
 class _Reader:
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, text: str, where: str, resolve: Resolve | None) -> None:
         self._text = text
         self._where = where
+        self._resolve = resolve
         self._readers: dict[str, Callable[[Any, int], Node]] = {
             "Column": self._column,
             "Literal": self._literal,
@@ -190,12 +198,15 @@ class _Reader:
         return node.args.get(allowed[0])
 
     def _column(self, node: Any, _: int) -> Node:
-        if node.args.get("table") is not None:
+        qualifier = node.args.get("table")
+        if qualifier is not None and self._resolve is None:
             raise self._error(f"'{node.sql()}' names a table; write the column alone")
-        identifier = self._only(node, "this")
+        identifier = self._only(node, "this", "table")
         if type(identifier).__name__ != "Identifier":
             raise self._refused(node.sql())
-        return Column(identifier.this)
+        if self._resolve is None:
+            return Column(identifier.this)
+        return Column(self._resolve(None if qualifier is None else str(qualifier.this), identifier.this))
 
     def _literal(self, node: Any, _: int) -> Node:
         return Constant(node.this, "text") if node.is_string else self._number(node.this)

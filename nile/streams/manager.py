@@ -40,7 +40,8 @@ class StreamSpec:
     """What a stream is: a source, which columns are time and key, which rows belong to it.
 
     `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder
-    is an error.
+    is an error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects
+    the row, as in the key.
     """
 
     name: str
@@ -49,6 +50,7 @@ class StreamSpec:
     key: str
     where: Condition | None = None
     lateness: int | None = None
+    carry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,14 @@ class TupleBatch:
     """Consecutive tuples of one stream, in the total order (ts, arrival).
 
     `ordinal`: the place of the first one in the stream, from 0. `ts`: int64 nanoseconds, contiguous and
-    writable. `key`: as many keys; may hold nulls, may be dictionary-encoded.
+    writable. `key`: as many keys; may hold nulls, may be dictionary-encoded. `carried`: the columns of
+    `StreamSpec.carry`, without dictionaries; None where there are none.
     """
 
     ordinal: int
     ts: np.ndarray
     key: pa.Array
+    carried: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -82,12 +86,12 @@ class StreamManager:
         self.source = open_source(spec.source, name=where)
         schema = self.source.schema
         condition = spec.where.columns if spec.where else ()
-        check_columns(schema, (spec.time, spec.key), where=where)
+        check_columns(schema, (spec.time, spec.key, *spec.carry), where=where)
         if spec.where:
             spec.where.check(schema, where=where)
         check_time_type(schema.field(spec.time).type, where=f"{where}: time column '{spec.time}'")
         self.key_type = _key_type(schema.field(spec.key).type, f"{where}: key column '{spec.key}'")
-        self._columns = tuple(dict.fromkeys((spec.time, spec.key, *condition)))
+        self._columns = tuple(dict.fromkeys((spec.time, spec.key, *condition, *spec.carry)))
         self._begin()
 
     accounting: Accounting
@@ -150,7 +154,7 @@ class StreamManager:
         self.accounting.apply(len(run))
         # Kernels are compiled for writable arrays; memory that Arrow owns is not.
         ts = run.ts if run.ts.flags.writeable else run.ts.copy()
-        return TupleBatch(ordinal, ts, run.key)
+        return TupleBatch(ordinal, ts, run.key, run.carried)
 
     def _admit(self, raw: RawBatch, largest_dictionary: int) -> Run:
         """The rows that are tuples; sets the broken ones aside."""
@@ -172,16 +176,18 @@ class StreamManager:
             if not selected.all():
                 position = np.flatnonzero(selected)
         time, key, rows = raw.batch.column(spec.time), raw.batch.column(spec.key), raw.rows
+        carried = _carried(raw.batch, spec.carry) if spec.carry else None
         if position is not None:
             chosen = pa.array(selected)
             time, key, rows = time.filter(chosen), key.filter(chosen), rows[position]
+            carried = None if carried is None else carried.filter(chosen)
         if pa.types.is_dictionary(key.type) and len(key.dictionary) > largest_dictionary:
             key = plain(key)  # to merge or hash a large dictionary with every batch costs more than it saves
         times = event_times(time)
         ts, reason = times.ns, times.reason
-        misfits = [name for name in (spec.time, spec.key) if name in raw.misfits]
+        misfits = [name for name in dict.fromkeys((spec.time, spec.key, *spec.carry)) if name in raw.misfits]
         if reason is None and not misfits:
-            return Run(ts, key, rows)
+            return Run(ts, key, rows, carried)
 
         at = np.arange(len(raw.batch)) if position is None else position
         bad = np.zeros(len(at), bool) if reason is None else reason != 0
@@ -193,7 +199,7 @@ class StreamManager:
         if reason is not None and bad.any():
             reasons = [TIME_REASONS[code] for code in reason[bad]]
             self._reject(reasons, raw.rows[at[bad]], _as_text(raw, at[bad]))
-        return Run(ts, key, rows).where(~(bad | misfit))
+        return Run(ts, key, rows, carried).where(~(bad | misfit))
 
     def _reject_cells(self, raw: RawBatch, at: np.ndarray, columns: list[str]) -> None:
         """Rejects the rows `at`, each for the first of `columns` whose cell does not fit."""
@@ -216,6 +222,11 @@ class StreamManager:
         key = late.key.cast(self.key_type)
         columns = [pa.array(late.row), pa.array(late.ts).cast(pa.timestamp("ns")), key]
         self._late.append(pa.RecordBatch.from_arrays(columns, names=["row", "ts", "key"]))
+
+
+def _carried(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """The columns `names`, without dictionaries, which differ from batch to batch."""
+    return pa.RecordBatch.from_arrays([plain(batch.column(name)) for name in names], names=list(names))
 
 
 def _key_type(column: pa.DataType, where: str) -> pa.DataType:

@@ -25,22 +25,35 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive tuples: event times (int64 ns), keys (a pyarrow array), row numbers in the source (int64)."""
+    """Consecutive tuples: event times (int64 ns), keys (a pyarrow array), row numbers in the source (int64).
+
+    `carried`: further columns, if any were asked for.
+    """
 
     ts: np.ndarray
     key: pa.Array
     row: np.ndarray
+    carried: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
 
     def slice(self, start: int, stop: int) -> Run:
         """Tuples start..stop-1, without copying."""
-        return Run(self.ts[start:stop], self.key.slice(start, stop - start), self.row[start:stop])
+        carried = None if self.carried is None else self.carried.slice(start, stop - start)
+        return Run(self.ts[start:stop], self.key.slice(start, stop - start), self.row[start:stop], carried)
 
     def where(self, mask: np.ndarray) -> Run:
         """The tuples that `mask` (bool) marks."""
-        return Run(self.ts[mask], self.key.filter(pa.array(mask)), self.row[mask])
+        chosen = pa.array(mask)
+        carried = None if self.carried is None else self.carried.filter(chosen)
+        return Run(self.ts[mask], self.key.filter(chosen), self.row[mask], carried)
+
+    def take(self, order: np.ndarray) -> Run:
+        """The tuples at `order` (int)."""
+        rows = pa.array(order)
+        carried = None if self.carried is None else self.carried.take(rows)
+        return Run(self.ts[order], self.key.take(rows), self.row[order], carried)
 
 
 def joined(runs: list[Run]) -> Run:
@@ -54,6 +67,7 @@ def joined(runs: list[Run]) -> Run:
         np.concatenate([run.ts for run in runs]),
         pa.concat_arrays(keys),
         np.concatenate([run.row for run in runs]),
+        pa.concat_batches(carried) if (carried := [run.carried for run in runs if run.carried is not None]) else None,
     )
 
 
@@ -156,7 +170,7 @@ class RepairedOrder:
         if bool((run.ts[1:] < run.ts[:-1]).any()):
             # Stable, and what waited came before what arrived: ties stay in order of arrival.
             order = np.argsort(run.ts, kind="stable")
-            run = Run(run.ts[order], run.key.take(pa.array(order)), run.row[order])
+            run = run.take(order)
         # A later arrival at the watermark itself is not late, but comes after these.
         stop = int(np.searchsorted(run.ts, watermark, side="right"))
         self._sorted = run.slice(stop, len(run)) if stop < len(run) else None

@@ -1,0 +1,365 @@
+"""Joins of n streams: against brute force, DuckDB and a plain twin; and the surface a user meets."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from join_workloads import SECOND, stream
+from multiway_workloads import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
+
+import nile
+from nile.exact.clique import ExactClique
+from nile.joining import Loaded
+from nile.multiway_joining import MultiwayJoinable
+from nile.operators import multiway
+from nile.operators import plan as plans
+from nile.streams.accounting import Accounting
+from preferences.clock import Pace
+from preferences.fade import Fade
+from summaries.costs import ENGINE, MEMORY
+from summaries.errors import BudgetError, ConfigError, KeyTypeError, MemoryRefused, UnknownColumn, UnknownStream
+
+WINDOW = 60 * SECOND
+PREFERENCES = ("desc", "weighted", "asc")
+# The gap of n streams narrows the keys so that brute force stays small.
+SIZES = {2: (300, 60), 3: (150, 40), 4: (80, 30), 5: (40, 20)}
+
+
+def small(seed: int, streams: int, window: int | None = WINDOW) -> MultiwayJoinable:
+    n, keys = SIZES[streams]
+    return joinable(seed, streams=streams, n=n, keys=keys, window=window, gap=4)
+
+
+def outliers(joined: MultiwayJoinable, truth: set[tuple[int, ...]], cap: int) -> set[tuple[int, ...]]:
+    """Combinations whose key has at most `cap` tuples, of order up to the last one and inside its window."""
+    merged = sorted(
+        (int(ts), k, i, key)
+        for k, one in enumerate(joined.streams)
+        for i, (ts, key) in enumerate(zip(one.ts, one.key.to_pylist(), strict=True))
+        if key is not None
+    )
+    found = set()
+    for members in truth:
+        last = max((int(joined.streams[k].ts[i]), k, i) for k, i in enumerate(members))
+        key = joined.streams[0].key[members[0]].as_py()
+        window = np.iinfo(np.int64).max if joined.window is None else joined.window
+        count = sum(1 for row in merged if row[3] == key and row[:3] <= last and last[0] - row[0] <= window)
+        if count <= cap:
+            found.add(members)
+    return found
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4, 5])
+@pytest.mark.parametrize("window", [0, SECOND, WINDOW, None])
+def test_a_full_budget_gives_every_combination_and_asc_just_the_outliers(streams: int, window: int | None) -> None:
+    joined = small(streams, streams, window) if window is not None else joinable(
+        7, streams=streams, n=30, keys=25, window=None
+    )  # fmt: skip
+    truth = brute_force(joined.streams, window)
+    assert joined.exact.combinations == len(truth)
+    for method, preference, output in itertools.product(multiway.METHODS, PREFERENCES, plans.OUTPUTS):
+        plan = plan_of(window, 1.0, method=method, preference=preference, output=output, outlier_cap=streams + 1)
+        found, join = run(plan, joined)
+        assert_honest(plan, found, join, truth)
+        assert set(found) == (outliers(joined, truth, streams + 1) if preference == "asc" else truth)
+        assert join.figures.spent <= join.figures.exact_cost
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    streams=st.sampled_from([2, 3, 4, 5]),
+    window=st.sampled_from([0, SECOND, 20 * SECOND, WINDOW]),
+    fraction=st.sampled_from([0.02, 0.1, 0.4, 0.9, 3.0]),
+    guide=st.sampled_from(plans.GUIDES),
+    preference=st.sampled_from(PREFERENCES),
+    output=st.sampled_from(plans.OUTPUTS),
+    method=st.sampled_from(multiway.METHODS),
+    costs=st.sampled_from([ENGINE, MEMORY]),
+    replay=st.sampled_from(["none", "data"]),
+    structure=st.sampled_from(["T1", "T2", "T3", "T4"]),
+    forgetting=st.booleans(),
+    fade=st.sampled_from([1.0, 0.5]),
+)
+@settings(max_examples=60)
+def test_no_plan_makes_a_false_or_an_unpaid_combination(
+    seed: int, streams: int, window: int, fraction: float, guide: str, preference: str, output: str, method: str,
+    costs: Any, replay: str, structure: str, forgetting: bool, fade: float,
+) -> None:  # fmt: skip
+    joined = small(seed, streams, window)
+    truth = brute_force(joined.streams, window)
+    plan = plan_of(
+        window, fraction, guide=guide, preference=preference, output=output, method=method, costs=costs,
+        pace=Pace(replay), fade=Fade(fade), seed=seed % 1000,
+        summary={"structure": structure, "forgetting": forgetting, "depth": 3},
+    )  # fmt: skip
+    found, join = run(plan, joined, batch_rows=97)
+    assert_honest(plan, found, join, truth)
+    if preference == "asc" and method == "nile":  # an opponent counts the tuples it has, and it has shed some
+        assert set(found) <= outliers(joined, truth, plan.outlier_cap)
+    assert all(float(row[0]) >= 1.0 for row in records(plan, joined, batch_rows=10_000))
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4])
+@pytest.mark.parametrize("guide", plans.GUIDES)
+def test_under_any_budget_regions_are_disjoint_and_with_credit_enough_they_cover_the_answer(
+    streams: int, guide: str
+) -> None:
+    """A replay with long gaps grants far more than is needed: `nile` itself, and not the plain probe, finds all."""
+    joined = small(5, streams)
+    truth = brute_force(joined.streams, WINDOW)
+    for fade in (1.0, 0.5):
+        plan = plan_of(
+            WINDOW, 40.0, guide=guide, pace=Pace("data"), fade=Fade(fade), waiting=10**6, summary={"depth": 3}
+        )
+        found, join = run(plan, joined)
+        assert_honest(plan, found, join, truth)
+        assert join.figures.regions > 0
+        assert len(found) >= 0.97 * len(truth)  # credit of the last arrivals' gaps is what may lack
+
+
+@pytest.mark.parametrize("guide", plans.GUIDES)
+@pytest.mark.parametrize("preference", PREFERENCES)
+@pytest.mark.parametrize("output", plans.OUTPUTS)
+def test_any_batch_split_gives_the_same_bytes(guide: str, preference: str, output: str) -> None:
+    joined = joinable(9, streams=3, n=700, keys=200, window=WINDOW)
+    plan = plan_of(WINDOW, 0.3, guide=guide, preference=preference, output=output, seed=5)
+    told = [records(plan, joined, batch_rows=rows) for rows in (1, 7, 256, 100_000)]
+    assert told[0] == told[1] == told[2] == told[3]
+    figures = []
+    for rows in (13, 100_000):
+        join = operator(plan, joined, batch_rows=rows)
+        list(join.run())
+        figures.append(join.figures)
+    assert figures[0] == figures[1]
+
+
+@pytest.mark.parametrize("preference", PREFERENCES)
+@pytest.mark.parametrize("method", multiway.METHODS)
+def test_a_full_output_interrupts_without_a_trace(
+    preference: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = joinable(11, streams=3, n=400, keys=60, window=WINDOW)
+    plan = plan_of(WINDOW, 0.5, preference=preference, method=method, seed=1)
+    whole = records(plan, joined, batch_rows=10_000)
+    monkeypatch.setattr(multiway, "_ROOM", 3)
+    assert records(plan, joined, batch_rows=10_000) == whole
+
+
+def test_reading_every_estimate_as_zero_changes_which_regions_are_visited() -> None:
+    joined = joinable(21, streams=3, n=1_500, keys=150, window=WINDOW)
+    seen = [
+        {row[1] for row in records(plan_of(WINDOW, 0.35, blind=blind), joined, batch_rows=10_000)}
+        for blind in (False, True)
+    ]
+    assert seen[0] != seen[1]
+
+
+@pytest.mark.parametrize("guide", plans.GUIDES)
+def test_weights_add_up_to_the_exact_answer_on_average(guide: str) -> None:
+    """Horvitz-Thompson: over 80 seeds the mean total of weights is the number of combinations."""
+    joined = joinable(51, streams=3, n=600, keys=60, window=WINDOW)
+    totals = np.array([
+        sum(float(row[0]) for row in records(
+            plan_of(WINDOW, 0.6, guide=guide, preference="weighted", seed=seed), joined, batch_rows=10_000))
+        for seed in range(80)
+    ])  # fmt: skip
+    error = totals.std(ddof=1) / np.sqrt(totals.size)
+    truth = joined.exact.combinations
+    assert abs(totals.mean() - truth) <= 4 * error + 0.02 * truth
+
+
+def twin_of_hash_drop(joined: MultiwayJoinable, fraction: float, costs: Any) -> tuple[list[tuple[int, ...]], float]:
+    """hash-drop, tuple by tuple in plain Python: what it outputs in order, and what it spends."""
+    n = len(joined.streams)
+    merged = sorted((int(ts), k, i) for k, one in enumerate(joined.streams) for i, ts in enumerate(one.ts))
+    keys = [one.key.to_pylist() for one in joined.streams]
+    base = joined.costs(costs, ranges=False)
+    lists: dict[Any, list[list[tuple[int, int]]]] = {}
+    credit = spent = 0.0
+    found = []
+    for arrival, (ts, k, i) in enumerate(merged):
+        credit += fraction * round(100 * base[arrival]) / 100
+        key = keys[k][i]
+        if key is None or credit < costs.insert + (n - 1) * costs.lookup:
+            continue
+        held = lists.setdefault(key, [[] for _ in range(n)])
+        held[k].append((ts, i))
+        pay = costs.insert
+        ranges: list[list[int]] = []
+        for j in range(n):
+            if j == k:
+                ranges.append([i])
+                continue
+            pay += costs.lookup
+            ranges.append([o for t, o in held[j] if ts - t <= (joined.window or 0)])
+            if not ranges[-1]:
+                break
+        credit -= pay
+        spent += pay
+        if len(ranges) == n:
+            for members in itertools.product(*ranges):
+                if credit < costs.emit:
+                    break
+                credit -= costs.emit
+                spent += costs.emit
+                found.append(members)
+    return found, spent
+
+
+@pytest.mark.parametrize("streams", [2, 3, 5])
+@pytest.mark.parametrize("fraction", [0.25, 0.5, 1.0])
+def test_hash_drop_is_its_plain_twin(streams: int, fraction: float) -> None:
+    joined = small(61, streams)
+    found, join = run(plan_of(WINDOW, fraction, method="hash-drop"), joined)
+    expected, spent = twin_of_hash_drop(joined, fraction, ENGINE)
+    assert found == expected
+    assert join.figures.spent == pytest.approx(spent, rel=1e-12)
+
+
+def test_every_operation_of_a_small_trace_is_charged() -> None:
+    """Three streams, one key, at 0, 1, 2 s: (insert, look-ups until one stream is empty) x 3, and one combination.
+
+    a at 0: insert, b is empty: 1 look-up.  b at 1: insert, a holds 1, c is empty: 2 look-ups.  c at 2: insert,
+    2 look-ups, 1 emit.  With engine prices 10 each: 20 + 30 + 40.
+    """
+    joined = MultiwayJoinable(tuple(stream(name, [at], [5]) for at, name in enumerate("abc")), WINDOW, None)
+    found, join = run(plan_of(WINDOW, 1.0), joined)
+    assert found == [(0, 0, 0)]
+    assert join.figures.spent == 90.0
+    assert join.figures.exact_cost == 3 * (10 + 2 * 10) + 10
+
+
+def test_a_range_record_stands_for_the_whole_product() -> None:
+    """2 tuples of a and 3 of b before one of c: one record, six combinations, the last stream fastest."""
+    joined = MultiwayJoinable(
+        (stream("a", [0, 1], [5, 5]), stream("b", [0, 1, 2], [5, 5, 5]), stream("c", [3], [5])), WINDOW, None
+    )
+    plan = plan_of(WINDOW, 1.0, output="ranges")
+    assert len(records(plan, joined, batch_rows=100)) == 1
+    found, join = run(plan, joined)
+    assert found == [(i, j, 0) for i in range(2) for j in range(3)]
+    assert join.figures.outputs == 1
+
+
+def keyed(name: str, ts: list[int], key: pa.Array) -> Loaded:
+    accounting = Accounting(tuples_in=len(ts), applied=len(ts))
+    return Loaded(name, np.array(ts, np.int64) * SECOND, pa.chunked_array([key]), accounting)
+
+
+def test_nan_joins_itself_negative_zero_joins_zero_null_joins_nothing_and_integers_of_all_widths_are_one_type() -> None:
+    floats = [pa.array([NAN, -0.0, None, 2.0]), pa.array([NAN, 0.0, None, 3.0]), pa.array([NAN, 0.0, None, 2.0])]
+    joined = MultiwayJoinable(tuple(keyed(f"s{k}", [0, 1, 2, 3], key) for k, key in enumerate(floats)), WINDOW, None)
+    found, _ = run(plan_of(WINDOW, 1.0), joined)
+    assert set(found) == {(0, 0, 0), (1, 1, 1)}
+    whole = [pa.array([1, 2], kind) for kind in (pa.int8(), pa.int64(), pa.int32())]
+    joined = MultiwayJoinable(tuple(keyed(f"s{k}", [0, 1], key) for k, key in enumerate(whole)), WINDOW, None)
+    assert set(run(plan_of(WINDOW, 1.0), joined)[0]) == {(0, 0, 0), (1, 1, 1)}
+    with pytest.raises(KeyTypeError, match="s2"):
+        MultiwayJoinable((*joined.streams[:2], keyed("s2", [0], pa.array(["x"]))), WINDOW, None)
+
+
+def test_a_product_that_cannot_be_numbered_is_refused_with_what_to_do() -> None:
+    heavy = np.zeros(2_500, np.int64)
+    with pytest.raises(MemoryRefused, match="shorter window"):
+        _ = ExactClique((heavy,) * 6, (heavy,) * 6, None).completed
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4])
+def test_duckdb_finds_the_same_combinations(streams: int) -> None:
+    """Windows whose edges fall on tuples: gaps of whole seconds, a window of 5 seconds."""
+    rng = np.random.default_rng(71)
+    db, duck = nile.connect(), duckdb.connect()
+    names = [f"s{k}" for k in range(streams)]
+    for name in names:
+        n = 60
+        table = pa.table({
+            "i": np.arange(n), "at": np.cumsum(rng.integers(0, 3, n)),
+            "k": pa.array(rng.integers(0, 5, n), mask=rng.random(n) < 0.1),
+        })  # fmt: skip
+        db.register(name, table, time="at")
+        duck.register(name, table)
+    apart = " and ".join(f"abs({a}.at - {b}.at) <= 5" for a, b in itertools.combinations(names, 2))
+    equal = " and ".join(f"s0.k = {name}.k" for name in names[1:])
+    rows = duck.execute(
+        f"select {', '.join(f'{n}.i' for n in names)} from {', '.join(names)} where {apart} and {equal}"
+    )
+    answer = db.join(*names, on="k", window=5).run() if streams > 2 else db.join("s0", "s1", on="k", window=5).run()
+    ordinals = [name for name in answer.schema.names if name.endswith("_ordinal")]
+    told = sorted(zip(*[answer.to_arrow()[name].to_pylist() for name in ordinals], strict=True))
+    assert told == sorted(rows.fetchall())
+    assert len(told) > 20
+
+
+def three() -> nile.Database:
+    db = nile.connect()
+    for name, at in (("a", [0, 10]), ("b", [1, 12]), ("c", [2, 50])):
+        db.register(name, pa.table({"at": at, "k": ["x", "y"]}), time="at")
+    return db
+
+
+def test_an_answer_of_three_streams_has_their_names_and_says_what_it_is_worth() -> None:
+    query = three().join("a", "b", "c", on="k", window="30 s")
+    answer = query.run()
+    assert "0 outputs so far" in repr(answer)
+    row = {"a_ordinal": 0, "b_ordinal": 0, "c_ordinal": 0, "k": "x", "weight": 1.0}
+    assert answer.to_arrow().drop(["a_ts", "b_ts", "c_ts"]).to_pylist() == [row]
+    assert answer.to_pandas()["a_ts"].dtype == "datetime64[ns]"
+    assert answer.to_polars().shape == (1, 8)
+    assert duckdb.sql("select count(*) from answer").fetchall() == [(1,)]
+    assert answer.estimate.certified
+    assert answer.estimate.value == 1
+    assert answer.coverage == 1.0
+    assert answer.budget.spent <= 1.0
+    assert answer.memory.total > 0
+    assert {name: one.applied for name, one in answer.accounting.items()} == {"a": 2, "b": 2, "c": 2}
+    assert "every two within 30 s" in query.explain()
+    ranges = query.returning("ranges").run()
+    assert ranges.expand().equals(answer.to_arrow())
+    told = ranges.to_arrow().to_pylist()
+    assert [(row["stream"], row["c_first"], row["a_first"], row["combinations"]) for row in told] == [("c", None, 0, 1)]
+    some = query.prefer("weighted").run(budget=0.5)
+    assert some.estimate.low <= some.estimate.value <= some.estimate.high
+    assert some.budget.spent <= 0.5 + 1e-9
+    assert query.prefer("desc").run(budget=0.5).estimate.high == float("inf")
+
+
+def test_what_is_wrong_with_a_join_of_streams_is_said_with_what_to_do() -> None:
+    db = three()
+    with pytest.raises(UnknownStream, match="registered"):
+        db.join("a", "b", "d", on="k")
+    with pytest.raises(UnknownColumn, match="stream 'a'"):
+        db.join("a", "b", "c", on="kk")
+    with pytest.raises(ConfigError, match="one for each of 3"):
+        db.join("a", "b", "c", on=("k", "k"))
+    with pytest.raises(ConfigError, match="a AS b"):
+        db.join("a", "b", "a", on="k")
+    with pytest.raises(ConfigError, match="two streams or more"):
+        db.join("a", on="k")
+    with pytest.raises(BudgetError, match="needed a fraction"):
+        db.join("a", "b", "c", on="k").prefer("desc").run(nile.Budget(outputs=3))
+    with pytest.raises(ConfigError, match="nile, hash-drop"):
+        db.join("a", "b", "c", on="k").using(method="paper").run(0.5)
+
+
+@pytest.mark.parametrize(("window", "combinations"), [("1 hour", 345), ("6 hours", 4_331)])
+def test_three_shops_of_the_retail_data_give_the_known_number_of_combinations(
+    retail: Path, window: str, combinations: int
+) -> None:
+    db = nile.connect()
+    table = pq.read_table(retail, columns=["ts", "item_id", "vstore"])
+    for k in range(3):
+        db.register(f"v{k}", table, time="ts", where=f"vstore = {k}")
+    query = db.join("v0", "v1", "v2", on="item_id", window=window)
+    answer = query.run()
+    assert answer.to_arrow().num_rows == combinations
+    assert answer.estimate.value == combinations
+    assert query.returning("ranges").run().expand().num_rows == combinations
