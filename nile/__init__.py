@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from summaries.errors import (
     BudgetError,
     ConfigError,
+    CostWarning,
     EnvelopeError,
+    ErrorTargetMissed,
     ExpressionError,
     JavaMissing,
     KeyTypeError,
@@ -29,6 +31,8 @@ from summaries.errors import (
 )
 
 if TYPE_CHECKING:
+    from nile.aggregate_answer import AggregateAnswer
+    from nile.aggregate_query import AggregateQuery
     from nile.answer import Answer
     from nile.engine import Database, connect
     from nile.query import JoinQuery
@@ -43,14 +47,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accounting",
+    "AggregateAnswer",
+    "AggregateQuery",
     "Answer",
     "Budget",
     "BudgetError",
     "BudgetReport",
     "Bursts",
     "ConfigError",
+    "CostWarning",
     "Database",
     "EnvelopeError",
+    "ErrorTargetMissed",
     "Estimate",
     "ExpressionError",
     "JavaMissing",
@@ -75,6 +83,8 @@ __all__ = [
 # Loaded on first use: numpy alone takes longer to import than a command line may take to answer.
 _HOMES = {
     "Accounting": "nile.streams.accounting",
+    "AggregateAnswer": "nile.aggregate_answer",
+    "AggregateQuery": "nile.aggregate_query",
     "Answer": "nile.answer",
     "Budget": "preferences.budget",
     "BudgetReport": "preferences.budget",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from nile.aggregate_loading import Columns, load_columns
+from nile.aggregate_query import AggregateQuery, aggregate_query
 from nile.durations import parse_duration
 from nile.joining import Loaded, load_stream
 from nile.multiway import MultiwayQuery, several_streams, split_alias
@@ -20,6 +22,9 @@ from nile.streams.source import Source, open_source
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
 from summaries.errors import ConfigError, UnknownColumn, UnknownStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Database", "connect"]
 
@@ -160,6 +165,39 @@ class Database:
         read = read_predicates(predicates, source.schema, on, stream=stream)
         query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
         return query if window is None else query.within(window)
+
+    def aggregate(
+        self,
+        stream: str,
+        aggregates: Mapping[str, str],
+        *,
+        where: str | None = None,
+        predicates: Mapping[str, str] | None = None,
+        by: str | Sequence[str] | None = None,
+        window: str | float | timedelta | None = None,
+        between: tuple[Any, Any] | None = None,
+    ) -> AggregateQuery:
+        """Aggregates over a stream: {name: text}, such as {"revenue": "sum(price * quantity)", "n": "count(*)"}.
+
+        where: a condition for all.  predicates: {name: condition}, many standing queries at once.  by: columns
+        or expressions to group by.  window: only the latest so much time.  between: (begin, end), a time range.
+        Raises UnknownStream, UnknownColumn, ExpressionError, KeyTypeError, ConfigError.
+        """
+        return aggregate_query(
+            self, stream, aggregates, where=where, predicates=predicates, by=by, window=window, between=between
+        )
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a registered stream.  Raises UnknownStream."""
+        return self._stream(name).source.schema
+
+    def time_column(self, name: str) -> str:
+        """The event-time column of a registered stream.  Raises UnknownStream."""
+        return self._stream(name).time
+
+    def load_columns(self, name: str, columns: tuple[str, ...], *, key: str | None = None) -> Columns:
+        """Several columns of a stream, in order.  key: of a join that numbers its tuples alike; None: no join."""
+        return load_columns(self.manager(name, key or self.time_column(name), columns), columns)
 
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""

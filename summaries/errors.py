@@ -62,6 +62,14 @@ class BudgetError(NileError, ValueError):
     """A budget that is negative, NaN, zero, or given in two ways at once."""
 
 
+class ErrorTargetMissed(NileError, ArithmeticError):
+    """A query asked for an error that its budget could not buy, and said to refuse then."""
+
+
+class CostWarning(UserWarning):
+    """An answer that cost, or would cost, more than plain exact execution.  A warning, not an error."""
+
+
 class MemoryRefused(NileError, MemoryError):
     """An operation whose answer or state could not fit in memory was refused before it began."""
 

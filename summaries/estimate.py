@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,29 @@ class Estimate:
     def exact(cls, value: float | Array) -> Estimate:
         """A number that is known: the interval is the number, confidence 1."""
         return cls(value, value, value, 1.0, True)
+
+    @classmethod
+    def between(cls, value: float, low: float, high: float) -> Estimate:
+        """A number that certainly lies in [low, high]; either end may be infinite."""
+        return cls(value, low, high, 1.0, True)
+
+    @classmethod
+    def guess(cls, value: float) -> Estimate:
+        """A number about which nothing is claimed: the interval is everything, confidence 0."""
+        return cls(value, -math.inf, math.inf, 0.0, False)
+
+    @property
+    def relative_error(self) -> float:
+        """The larger distance from the value to an end of the interval, over |value|.  Of a single number.
+
+        0 for a number that is known, NaN included; infinite where nothing is claimed, and for a value of 0
+        that is not known.
+        """
+        value, low, high = float(self.value), float(self.low), float(self.high)
+        if low == high or (math.isnan(value) and self.confidence == 1.0):
+            return 0.0
+        reach = max(value - low, high - value)
+        return reach / abs(value) if value else math.inf
 
     def covers(self, truth: float | Array) -> Array:
         """Whether the truth lies in the interval: bool, of the shape of `value`."""

@@ -86,6 +86,11 @@ def bind(tree: Node, schema: pa.Schema, *, where: str) -> Node:
     return binder.wanted(tree, "boolean", "the condition")
 
 
+def bind_value(tree: Node, schema: pa.Schema, *, where: str) -> Node:
+    """The tree of an expression of any kind, with a kind on every node.  Raises as `bind`."""
+    return _Binder(schema, where).bind(tree)
+
+
 class _Binder:
     def __init__(self, schema: pa.Schema, where: str) -> None:
         self._schema = schema

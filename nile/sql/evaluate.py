@@ -56,6 +56,12 @@ def evaluate_mask(tree: Node, batch: pa.RecordBatch) -> pa.BooleanArray:
     return value
 
 
+def evaluate_value(tree: Node, batch: pa.RecordBatch) -> pa.Array:
+    """The value of a bound tree for each row, null where it has none. O(rows x nodes)."""
+    value = _value(tree, batch)
+    return pa.repeat(value, len(batch)) if isinstance(value, pa.Scalar) else value
+
+
 def _value(node: Node, batch: pa.RecordBatch) -> Value:
     match node:
         case Constant():

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nile.sql.binding import bind
-from nile.sql.evaluate import evaluate_mask
+from nile.sql.binding import bind, bind_value
+from nile.sql.evaluate import evaluate_mask, evaluate_value
 from nile.sql.reading import place, read_condition
 from nile.sql.spark_text import needs_types, spark_text
-from nile.sql.tree import Node, columns_of
+from nile.sql.tree import Kind, Node, columns_of
 from summaries.errors import ExpressionError
 
 if TYPE_CHECKING:
@@ -74,6 +74,36 @@ def parse_condition(text: str, *, where: str) -> Condition:
     """
     tree = read_condition(text, where=where)
     return Condition(text, columns_of(tree), tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An expression with a value, such as `price * quantity`, made of what conditions are made of.
+
+    `text`, `columns`, `tree`: as of a Condition.
+    """
+
+    text: str
+    columns: tuple[str, ...] = field(compare=False)
+    tree: Node = field(compare=False, repr=False)
+
+    def kind(self, schema: pa.Schema, *, where: str) -> Kind:
+        """What the value is over such columns. Raises UnknownColumn (with the nearest name) or ExpressionError."""
+        return self.bound(schema, where=where).kind
+
+    def bound(self, schema: pa.Schema, *, where: str) -> Node:
+        """The tree with a kind on every node. Raises as `kind`."""
+        return bind_value(self.tree, schema, where=place(self.text, where))
+
+    def of(self, batch: pa.RecordBatch, *, where: str) -> pa.Array:
+        """The value for each row, null where there is none. Vectorised; raises as `kind`."""
+        return evaluate_value(self.bound(batch.schema, where=where), batch)
+
+
+def parse_value(text: str, *, where: str) -> Value:
+    """`text` as a Value, within the limits of `parse_condition`. Raises ExpressionError."""
+    tree = read_condition(text, where=where)
+    return Value(text, columns_of(tree), tree)
 
 
 @lru_cache(maxsize=64)
