@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from nile.aggregate_query import AggregateQuery
     from nile.answer import Answer
     from nile.engine import Database, connect
+    from nile.multiway import MultiwayQuery
+    from nile.multiway_answer import MultiwayAnswer
     from nile.query import JoinQuery
     from nile.selection import SelectionQuery
     from nile.selection_answer import SelectionAnswer
@@ -65,6 +67,8 @@ __all__ = [
     "JoinQuery",
     "KeyTypeError",
     "MemoryRefused",
+    "MultiwayAnswer",
+    "MultiwayQuery",
     "NileError",
     "NotLinear",
     "SelectionAnswer",
@@ -92,6 +96,8 @@ _HOMES = {
     "Database": "nile.engine",
     "Estimate": "summaries.estimate",
     "JoinQuery": "nile.query",
+    "MultiwayAnswer": "nile.multiway_answer",
+    "MultiwayQuery": "nile.multiway",
     "SelectionAnswer": "nile.selection_answer",
     "SelectionQuery": "nile.selection",
     "connect": "nile.engine",

@@ -50,9 +50,11 @@ class MultiwayJoinable:
     def _rows(self, k: int) -> Array | None:
         """The ordinals that the conditions on stream k alone leave; None: all."""
         one = self.streams[k]
-        if self.condition is None or one.carried is None or not self.condition.selects(k):
+        if self.condition is None or not self.condition.selects(k) or not len(one):
             return None
-        return np.flatnonzero(self.condition.select(k, one.carried))
+        # A condition without columns needs rows to be true or false of.
+        columns = pa.RecordBatch.from_arrays([pa.array(one.ts)], names=["ts"]) if one.carried is None else one.carried
+        return np.flatnonzero(self.condition.select(k, columns))
 
     @property
     def excluded(self) -> tuple[int, ...]:

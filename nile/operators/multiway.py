@@ -65,7 +65,7 @@ class MultiwayJoin:
 
     `run` yields Combinations as they are found; `figures` says what it cost.  Same plan and input, same bytes,
     however the input is cut into batches.  Under a condition each candidate is charged a scan and, until its
-    condition has been looked at (at most 256 arrivals later), an emit, which is given back when it fails.
+    condition has been looked at (at most 64 arrivals later), an emit, which is given back when it fails.
     Raises ConfigError for a method that joins two streams only, BudgetError for a budget that is no fraction.
     """
 
@@ -261,7 +261,8 @@ class MultiwayJoin:
 
 def buys_everything(plan: JoinPlan) -> bool:
     """Whether the budget covers the exact answer's cost at every arrival, so that nothing need ever be dropped."""
-    return plan.fraction >= 1.0 and not plan.pace.is_replay and not plan.spec.forgetting
+    free = plan.pace.is_replay or plan.spec.forgetting or plan.blind
+    return plan.fraction >= 1.0 and not free
 
 
 def _at_least_one(hashes: Array) -> Array:

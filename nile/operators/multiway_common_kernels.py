@@ -12,7 +12,6 @@ from nile.operators.multiway_state import (
     ARRIVED,
     CANDIDATES,
     CONDITIONED,
-    CONTROL_EVERY,
     CREDIT,
     DUE,
     ENTRY,
@@ -32,6 +31,7 @@ from nile.operators.multiway_state import (
     RANGES,
     REGIONS,
     REPLAYED,
+    SETTLE_EVERY,
     SPENT,
     SPENT_HIT,
     SPENT_INSERT,
@@ -104,7 +104,7 @@ def passed(arr: Arrivals, st: State) -> None:
     w = st.whole
     w[NOW_TS] = arr.ts[w[APPLIED]]
     w[APPLIED] += 1
-    if w[APPLIED] % CONTROL_EVERY == 0:
+    if w[APPLIED] % SETTLE_EVERY == 0:
         w[DUE] = 1
 
 

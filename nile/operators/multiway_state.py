@@ -42,7 +42,10 @@ DESC, WEIGHTED, ASC = 0, 1, 2
 P_INSERT, P_UPDATE, P_ESTIMATE, P_SCAN, P_EMIT, P_LOOKUP, P_PUSH, P_POP, P_HEAP, P_ADD = range(10)
 
 CONTROL_EVERY = 256
-"""Arrivals between two looks of the admission control, and between two settlements of candidates."""
+"""Arrivals between two looks of the admission control."""
+
+SETTLE_EVERY = 64
+"""Arrivals between two settlements of candidates: fixed, so that batches do not matter."""
 
 FOREVER = (1 << 63) - 1
 """The window of a query without one."""
