@@ -72,7 +72,9 @@ def run_and_tell(config: RunConfig, out: Path, *, command: list[str], text: str 
     window = "the whole stream" if config.window is None else format_duration(config.window)
     tuples = report["runs"][0]["tuples_in"]
     console.print(f"{tuples:,} tuples of two streams, joined within {window}: {exact:,} exact pairs (Spark).")
-    pacing = "each arrival grants a share of its own exact cost" if config.replay == "none" else str(config.pace)
+    evenly = "spread evenly over the arrivals"
+    unpaced = "each arrival grants a share of its own exact cost" if config.budget_unit == "fraction" else evenly
+    pacing = unpaced if config.replay == "none" else str(config.pace)
     opponents = ", ".join(name for name in config.methods if name != "nile") or "none"
     console.print(f"{_BUDGETS_ARE[config.budget_unit]}; pacing: {pacing}; opponents: {opponents}.")
     if not all(run["reproducible"] for run in report["runs"]):

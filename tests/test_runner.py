@@ -19,7 +19,9 @@ FIELDS = {
     "method", "guide", "preference", "budget", "seed", "output", "costs", "exact_pairs", "pairs", "records", "recall",
     "false_pairs", "hist_mse_key", "hist_mse_age", "hist_mse_key_ideal", "hist_mse_age_ideal", "outlier_precision",
     "outlier_recall", "outlier_precision_paper", "outlier_recall_paper", "mean_age_s", "coverage", "budget_spent",
-    "insert_cost", "hit_cost", "outputs_per_input", "tuples_in", "tuples_shed",
+    "insert_cost", "hit_cost", "interarrival_cost", "outputs_per_input", "outputs_per_input_predicted", "unspent",
+    "not_taken", "budget_unit", "fraction_spent", "reproducible", "structure", "zones", "zones_changed", "bursts",
+    "tuples_in", "tuples_shed",
 }  # fmt: skip
 
 SMALL = {
@@ -104,6 +106,33 @@ def test_replayed_streams_are_scored_against_their_own_exact_answer(replay: str)
     for run in runs_of(replay=replay, replay_mean="100 ms", window="1 min", budgets=[0.3]):
         check_run(run)
         assert run["replay"] == replay
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_budgets_of_cpu_time_over_structures_in_bursts_are_recorded_as_they_were_asked_for() -> None:
+    table = {
+        **SMALL, "window": "1 min", "budgets": [0.001, 0.05], "budget_unit": "seconds", "preferences": "desc",
+        "methods": ["nile", "paper"], "guides": "countsketch", "structures": ["T1", "T3"], "replay": "exponential",
+        "bursts": {"factor": 4.0, "share": 0.3},
+    }  # fmt: skip
+    with Progress(quiet=True) as progress:
+        report = run_experiment(build_config(table, where="test"), progress, command="test").report
+    runs, measured = report["runs"], report["measured"]
+    assert [(run["method"], run["structure"]) for run in runs[::2]] == [
+        ("nile", "T4"),
+        ("paper", "T1"),
+        ("paper", "T3"),
+    ]
+    assert [entry["run"] for entry in measured] == list(range(6))
+    for run, entry in zip(runs, measured, strict=True):
+        assert set(run) >= FIELDS
+        assert run["false_pairs"] == 0
+        assert (run["budget_unit"], run["reproducible"]) == ("seconds", False)
+        assert run["bursts"] == {"factor": 4.0, "share": 0.3, "tuples": 1_000}
+        assert run["budget_spent"] > 0
+        assert entry["interarrival_ns"] == pytest.approx(1e9 * run["budget"] / run["tuples_in"])
+        assert entry["t_ins_ns"] > 0
 
 
 @pytest.mark.spark

@@ -69,8 +69,9 @@ def budget_story(runs: Runs) -> str:
         speed = runs.of("speed")
         faster = f", {speed:g} times as fast as its own pace," if speed not in (None, 1) else ""
         spread = f"The input is played back in time{faster} and each method has that share of one core meanwhile"
+    what = f"a {UNITS['share']}" if runs.unit == "share" else UNITS[runs.unit]
     return (
-        f"A budget is {UNITS[runs.unit]}, by the clock of the machine that made this report. {spread}. Kernels cannot "
+        f"A budget is {what}, by the clock of the machine that made this report. {spread}. Kernels cannot "
         "look at a clock, so they run in short quanta, each with as much credit as the CPU time that is left has "
         "bought so far; everything that the operator does counts. Such a run is not reproducible: another run, even "
         f"with the same seed, finds other pairs. Costs in units are {priced}."

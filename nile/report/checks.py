@@ -91,7 +91,10 @@ def _spent(records: Sequence[Record]) -> Check:
         return Check(name, None, "No run says what it spent.")
     over = sum(share > (OVERSPENT_BY_CLOCK if clocked else OVERSPENT) for share, clocked in shares)
     least, most = min(shares)[0], max(shares)[0]
-    by_clock = f" By the clock, up to {percent(OVERSPENT_BY_CLOCK - 1)} more is allowed: it is looked at in quanta."
+    by_clock = (
+        f" By the clock, up to {percent(OVERSPENT_BY_CLOCK - 1)} more is allowed, since it is looked "
+        "at in quanta; a budget below what refusing every tuple takes cannot be kept."
+    )
     note = by_clock if any(clocked for _, clocked in shares) else ""
     if over:
         return Check(

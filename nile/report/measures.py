@@ -60,7 +60,7 @@ def measures(runs: Runs) -> Markup:
         "section",
         element("h2", "What a tuple costs, and what a hit"),
         element("p", MEANING, class_="prose"),
-        element("ul", *(element("li", line) for line in readings(runs))),
+        element("ul", *(element("li", line) for line in readings(runs)), class_="prose"),
         element("p", BY_CLOCK, class_="note") if timed else Markup(),
         *tables,
     )

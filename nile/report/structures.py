@@ -137,7 +137,7 @@ def _part(records: Sequence[Record], costs: str, told: Mapping[str, Structure], 
         "div",
         element("h3", title),
         element("div", _table(told), class_="scroll"),
-        element("ul", *(element("li", line) for line in lines)),
+        element("ul", *(element("li", line) for line in lines), class_="prose"),
         element(
             "details",
             element("summary", f"Outputs an input by budget, {costs} costs (Figure 9c)"),
