@@ -155,14 +155,15 @@ class Database:
         predicates: Mapping[str, str],
         window: str | float | timedelta | None = None,
     ) -> SelectionQuery:
-        """Standing selections over a stream: {name: condition}, each over its column `on`, which is summarised.
+        """Standing selections over a stream: {name: condition}.
 
+        on: the column that is indexed and summarised, the one most conditions use; others may be used beside it.
         window: how long a selected tuple stays valid; None: a filter.  Raises UnknownStream, UnknownColumn,
         ExpressionError, ConfigError.
         """
         source = self._stream(stream).source
         _check_column(source, on, stream)
-        read = read_predicates(predicates, source.schema, on, stream=stream)
+        read = read_predicates(predicates, source.schema, stream=stream)
         query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
         return query if window is None else query.within(window)
 

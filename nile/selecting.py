@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.joining import Loaded
-from nile.operators.selection import SelectionInput
+from nile.operators.predicate_index import EDGE, FULL
+from nile.operators.selection_data import SelectionInput
+from nile.sql.binding import bind
 from nile.sql.expressions import Condition, parse_condition
+from nile.sql.outcomes import is_ordered, outcomes
 from summaries.errors import ConfigError, KeyTypeError, UnknownColumn
 from summaries.hashing import KeyTable
 from summaries.lazy import lazy
@@ -22,15 +25,15 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["Selectable", "read_predicates"]
+__all__ = ["Selectable", "columns_beside", "read_predicates"]
 
 Array = np.ndarray[Any, Any]
 
 
 def read_predicates(
-    predicates: Mapping[str, str], schema: pa.Schema, on: str, *, stream: str
+    predicates: Mapping[str, str], schema: pa.Schema, *, stream: str
 ) -> tuple[tuple[str, Condition], ...]:
-    """Names and conditions, checked: each may use the summary's column and no other.
+    """Names and conditions, checked against the columns of the stream.
 
     Raises ConfigError, ExpressionError, UnknownColumn.
     """
@@ -47,21 +50,22 @@ def read_predicates(
             raise ConfigError(f"{place}: needed a name and a condition as text; got {name!r}: {text!r}; quote both")
         condition = parse_condition(text, where=where)
         condition.check(schema, where=where)
-        others = [column for column in condition.columns if column != on]
-        if others:
-            raise ConfigError(
-                f"{where}: needed a condition over '{on}', the column that is summarised; got one over "
-                f"'{others[0]}'; select with on='{others[0]}', or put it into the stream's where"
-            )
         read.append((name, condition))
     return tuple(read)
+
+
+def columns_beside(on: str, predicates: tuple[tuple[str, Condition], ...]) -> tuple[str, ...]:
+    """The columns that predicates use beside `on`, each once."""
+    used = (column for _, condition in predicates for column in condition.columns if column != on)
+    return tuple(dict.fromkeys(used))
 
 
 class Selectable:
     """A loaded stream with everything its standing selections need, worked out once for all their runs.
 
-    `values`: the distinct keys, in order of first appearance (null is one of them).  Conditions are
-    evaluated once a distinct key.  `numbers`: float64 [k], NaN where a key is no number.
+    `values`: the distinct keys, in order of first appearance (null is one of them).  Conditions over `on` alone are
+    evaluated once a distinct key; those with other columns tuple by tuple, 1 byte each.  `numbers`: float64 [k],
+    NaN where a key is no number.
     Raises KeyTypeError for a column that cannot be a key.
     """
 
@@ -70,27 +74,32 @@ class Selectable:
         self.on = on
         self.names = tuple(name for name, _ in predicates)
         table = KeyTable()
-        codes = table.encode(loaded.key, where=f"stream '{loaded.name}', column '{on}'").codes
+        encoded = table.encode(loaded.key, where=f"stream '{loaded.name}', column '{on}'")
         values = table.decode(np.arange(table.known))
-        self.code, self.values = _with_null(codes, values)
-        batch = pa.RecordBatch.from_arrays([self.values], names=[on])
-        passes = np.zeros((len(predicates), len(self.values)), np.uint8)
-        for q, (_, condition) in enumerate(predicates):
-            passes[q] = pc.fill_null(condition.mask(batch), False).to_numpy(zero_copy_only=False)
+        hashes = table.hashes()
+        self.code, self.values = _with_null(encoded.codes, values)
+        if len(self.values) > len(values):
+            at = int(self.code[np.argmax(encoded.codes < 0)])
+            hashes = np.insert(hashes, at, np.uint64(0))
+        says, learned = _says(self.values, on, loaded, predicates)
+        verdict_row, verdict = _verdicts(self.values, self.code, on, loaded, predicates)
         self.numbers = _numbers(self.values)
         self.input = SelectionInput(
             ts=loaded.ts,
             code=self.code,
             rank=_ranks(self.values),
-            passes=passes,
+            says=says,
             magnitude=np.abs(np.where(np.isfinite(self.numbers), self.numbers, 0.0)),
+            hashes=hashes,
+            verdict=verdict,
+            verdict_row=verdict_row,
+            learned=learned,
         )
 
     @property
     def exact(self) -> dict[str, int]:
         """How many tuples satisfy each predicate."""
-        frequency = np.bincount(self.code, minlength=len(self.values))
-        return {name: int(frequency @ self.input.passes[q]) for q, name in enumerate(self.names)}
+        return {name: int(np.count_nonzero(self.input.truth(q))) for q, name in enumerate(self.names)}
 
     def query(self, name: str) -> int:
         """The number of a query.  Raises UnknownColumn, with the nearest name."""
@@ -107,6 +116,47 @@ class Selectable:
                 f"{function}({self.on}): needed a column of numbers; stream '{self.loaded.name}' has "
                 f"{self.values.type} there; select on a numeric column"
             )
+
+
+def _says(
+    values: pa.Array, on: str, loaded: Loaded, predicates: tuple[tuple[str, Condition], ...]
+) -> tuple[Array, int]:
+    """What each predicate says of each key, uint8 [q, k]; and how many have to be put to every key to know it."""
+    says = np.zeros((len(predicates), len(values)), np.uint8)
+    if len(values) == 0:
+        return says, 0
+    batch = pa.RecordBatch.from_arrays([values], names=[on])
+    others = [] if loaded.carried is None else list(loaded.carried.schema)
+    schema = pa.schema([pa.field(on, values.type), *others])
+    learned = 0
+    for q, (name, condition) in enumerate(predicates):
+        tree = bind(condition.tree, schema, where=f"selection '{name}'")
+        found = outcomes(tree, batch)
+        says[q, found.true] = EDGE
+        says[q, found.is_certain] = FULL
+        learned += not is_ordered(tree, on)
+    return says, learned
+
+
+def _verdicts(
+    values: pa.Array, code: Array, on: str, loaded: Loaded, predicates: tuple[tuple[str, Condition], ...]
+) -> tuple[Array, Array]:
+    """(row of each predicate or -1, whether each tuple satisfies it) of predicates over more columns than `on`."""
+    rows = np.full(len(predicates), -1, np.int32)
+    mixed = [q for q, (_, condition) in enumerate(predicates) if any(column != on for column in condition.columns)]
+    verdict = np.zeros((len(mixed), len(loaded)), np.uint8)
+    carried = loaded.carried
+    if carried is None:  # no condition needs more, or there is no tuple
+        return np.full_like(rows, -1), np.zeros((0, len(loaded)), np.uint8)
+    for row, q in enumerate(mixed):
+        rows[q] = row
+        condition = predicates[q][1]
+        columns = {
+            name: values.take(pa.array(code)) if name == on else carried.column(name) for name in condition.columns
+        }
+        chosen = condition.mask(pa.RecordBatch.from_pydict(columns))
+        verdict[row] = pc.fill_null(chosen, False).to_numpy(zero_copy_only=False)
+    return rows, verdict
 
 
 def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nile.durations import parse_duration
+from nile.joining import load_stream
 from nile.operators.selection_plan import SelectionPlan
-from nile.selecting import Selectable
+from nile.selecting import Selectable, columns_beside
 from nile.selection_answer import AGGREGATES, SelectionAnswer
 from nile.sql.expressions import Condition
 from preferences.budget import Budget
+from preferences.clock import Pace, retime
 from summaries.costs import cost_table
 from summaries.errors import ConfigError
 
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SelectionQuery"]
 
-_OPTIONS = ("method", "costs", "buckets", "zone", "every", "sample")
+_OWN = ("method", "costs", "output")
+_OPTIONS = (
+    *_OWN, "structure", "confidence", "threshold", "buckets", "zone", "every", "sample", "replay", "replay_mean",
+    "waiting", "seed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionQuery:
-    """Named conditions over one column of a registered stream, standing at once.
+    """Named conditions over a registered stream, standing at once; `on` is the column that is summarised.
 
     Made by `Database.select`; each method returns a changed copy.
     """
@@ -38,9 +43,10 @@ class SelectionQuery:
     window: int | None = None
     preference: str = "desc"
     promise: str = "share"
-    method: str = "paper"
+    method: str = "nile"
     costs: str = "engine"
-    options: tuple[tuple[str, int], ...] = ()
+    output: str = "pairs"
+    options: tuple[tuple[str, Any], ...] = ()
 
     def within(self, window: str | float | timedelta | None) -> SelectionQuery:
         """WINDOW: how long a selected tuple stays valid ("1 hour", seconds); None: a filter, nothing expires."""
@@ -60,8 +66,11 @@ class SelectionQuery:
         return self.prefer("desc", by="value") if aggregate == "sum" else self.prefer("weighted")
 
     def using(self, **options: Any) -> SelectionQuery:
-        """method ("paper", "naive", "predicate-index"), costs ("engine", "memory"), buckets, zone, every, sample.
+        """method ("nile", "paper", "naive", "predicate-index"), costs ("engine", "memory"), output ("pairs", "ranges").
 
+        replay ("none", "exponential", "data"), replay_mean ("100 ms"), seed: see `Pace`; with exponential gaps `seed`
+        draws them, and windows are on the replayed times.  Others are fields of SelectionPlan: zone, waiting, and
+        for the paper's method structure ("T1" to "T4"), confidence, threshold, buckets, every, sample.
         Raises ConfigError for anything else.
         """
         changed: dict[str, Any] = {}
@@ -70,21 +79,32 @@ class SelectionQuery:
             if name not in _OPTIONS:
                 known = ", ".join(_OPTIONS)
                 raise ConfigError(f"selection option: needed one of {known}; got {name!r}; check the spelling")
-            (changed if name in ("method", "costs") else kept)[name] = value
+            if name == "replay_mean":
+                value = parse_duration(value, where="replay_mean")
+            (changed if name in _OWN else kept)[name] = value
         return replace(self, **changed, options=tuple(kept.items()))
 
     def plan(self, budget: Budget | float | None = None) -> SelectionPlan:
         """The checked plan that `run` would follow."""
-        given: Mapping[str, Any] = dict(self.options)
+        given: dict[str, Any] = dict(self.options)
+        pace = self._pace()
+        given = {name: value for name, value in given.items() if name not in ("replay", "replay_mean")}
         return SelectionPlan(
             window=self.window,
             budget=budget if budget is None or isinstance(budget, Budget) else Budget(budget),
             method=self.method,
             preference=self.preference,
             promise=self.promise,
+            output=self.output,
             costs=cost_table(self.costs),
+            pace=pace,
             **given,
         )
+
+    def _pace(self) -> Pace:
+        given = dict(self.options)
+        default = Pace()
+        return Pace(replay=given.get("replay", default.replay), mean=given.get("replay_mean", default.mean))
 
     def run(self, budget: Budget | float | None = None) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.
@@ -96,5 +116,14 @@ class SelectionQuery:
         return SelectionAnswer(self.load(), plan)
 
     def load(self) -> Selectable:
-        """The stream read and every condition evaluated, for several runs: `SelectionAnswer(loaded, plan)`."""
-        return Selectable(self.database.load(self.stream, self.on), self.on, self.predicates)
+        """The stream read and every condition evaluated, for several runs: `SelectionAnswer(loaded, plan)`.
+
+        Under `replay="exponential"` its times are the replayed ones.
+        """
+        beside = columns_beside(self.on, self.predicates)
+        loaded = load_stream(self.database.manager(self.stream, self.on, beside))
+        pace = self._pace()
+        if pace.replay == "exponential":
+            seed = int(dict(self.options).get("seed", 0))
+            loaded = replace(loaded, ts=retime(len(loaded), pace.mean, seed))
+        return Selectable(loaded, self.on, self.predicates)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.selection import SelectionFigures, Selections, StandingSelections
+from nile.operators.selection import StandingSelections
+from nile.operators.selection_data import SelectionFigures, Selections, index_costs
 from nile.operators.selection_plan import SelectionPlan
 from nile.selecting import Selectable
 from nile.streams.accounting import Accounting
@@ -43,7 +44,9 @@ class SelectionAnswer:
 
     `batches()` gives all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns: query
     (in `batches`), ordinal (int64, the tuple's place in the ordered stream), ts, the selected column, and
-    arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes an output.
+    arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes an output (28 a
+    record under `output="ranges"`, whose tuples are listed when they are asked for).
+    `warnings`: what the user should know, such as that the exact answer would cost less than the budget.
     """
 
     def __init__(self, selectable: Selectable, plan: SelectionPlan, *, batch_rows: int = 65_536) -> None:
@@ -55,7 +58,7 @@ class SelectionAnswer:
         self._by_query: list[Selections] | None = None
 
     def __repr__(self) -> str:
-        rows = sum(part.ordinal.shape[0] for part in self._found)
+        rows = self._operator.figures.outputs
         state = "not complete" if self._by_query is None else "complete"
         names = len(self._selectable.names)
         return f"<SelectionAnswer {self.plan.method}, {names} selections: {rows} tuples so far, {state}>"
@@ -66,7 +69,7 @@ class SelectionAnswer:
         return self._selectable.names
 
     def outputs(self) -> Iterator[Selections]:
-        """Outputs of all queries as plain arrays, as they are found; again from the start on each call."""
+        """Outputs of all queries as plain arrays, tuples or records, as they are found; each call from the start."""
         at = 0
         while True:
             while at < len(self._found):
@@ -78,9 +81,10 @@ class SelectionAnswer:
             self._found.append(part)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches with the outputs of all queries, as they are found."""
+        """Arrow record batches with the tuples of all queries, as they are found."""
         names = pa.array(self.names, pa.string())
-        for part in self.outputs():
+        for found in self.outputs():
+            part = self._operator.expand(found)
             query = pa.DictionaryArray.from_arrays(pa.array(part.query), names)
             columns = {"query": query, **self._columns(part.ordinal), "arrivals": pa.array(part.at)}
             yield pa.RecordBatch.from_pydict(columns)
@@ -122,13 +126,14 @@ class SelectionAnswer:
     def _of(self, query: int) -> Selections:
         if self._by_query is None:
             parts = list(self.outputs())
+            ranges = bool(parts) and parts[0].last is not None
             every = [np.concatenate([getattr(part, field) for part in parts]) if parts else np.zeros(0, np.int64)
-                     for field in ("query", "ordinal", "at")]  # fmt: skip
+                     for field in ("query", "ordinal", "at", *(["last"] if ranges else []))]  # fmt: skip
             order = np.argsort(every[0], kind="stable")
             cuts = np.searchsorted(every[0][order], np.arange(1, len(self.names)))
             split = [np.split(array[order], cuts) for array in every]
             self._by_query = [Selections(*fields) for fields in zip(*split, strict=True)]
-        return self._by_query[query]
+        return self._operator.expand(self._by_query[query])
 
     def _columns(self, ordinal: Array) -> dict[str, Any]:
         data = self._selectable
@@ -168,10 +173,7 @@ class SelectionAnswer:
         kept = np.ones(ts.shape[0], bool)
         if self.plan.window is not None and ts.shape[0]:
             kept = ts.astype(object) >= int(ts[-1]) - self.plan.window
-        passes = data.input.passes
-        return self._aggregated(
-            function, [np.flatnonzero(kept & (passes[q][data.code] != 0)) for q in range(len(self.names))]
-        )
+        return self._aggregated(function, [np.flatnonzero(kept & data.input.truth(q)) for q in range(len(self.names))])
 
     def _aggregated(self, function: str, ordinals: list[Array]) -> dict[str, float | None]:
         if function not in _FUNCTIONS:
@@ -196,6 +198,33 @@ class SelectionAnswer:
         asked = math.inf if self.plan.budget is None else self.plan.fraction
         spent = self.figures.budget_spent
         return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)
+
+    @property
+    def exact_costs(self) -> dict[str, float]:
+        """What the exact answer costs by each exact method, in units of the cost table."""
+        data, plan = self._selectable.input, self.plan
+        windowed = plan.window is not None
+        return {
+            "naive": self._operator.figures.exact_cost,
+            "predicate-index": float(index_costs(data, plan.costs, windowed=windowed).sum()),
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """That the budget buys the plain exact answer and more, with both costs, where it does."""
+        plan = self.plan
+        if plan.budget is None or (plan.method in ("nile", "predicate-index") and plan.is_exact):
+            return ()
+        exact = self.exact_costs
+        granted = plan.fraction * exact["naive"]
+        method = min(exact, key=lambda name: exact[name])
+        if granted < exact[method] or plan.method == method:
+            return ()
+        return (
+            f"selections over stream '{self._selectable.loaded.name}': the budget grants {granted:,.0f} units "
+            f"({plan.fraction:g} of naive); the exact answer by {method} costs {exact[method]:,.0f}; "
+            f"run without a budget, or with method='{method}'",
+        )
 
     @property
     def accounting(self) -> Accounting:

@@ -47,7 +47,7 @@ def test_value_times_frequency_goes_for_the_sum_and_share_does_not() -> None:
     table = pa.table({"ts": pa.array(range(100), pa.timestamp("s")), "v": values})
     db = nile.connect().register("s", table, time="ts")
     standing = db.select("s", on="v", predicates={"all": "v > 0"}).using(
-        buckets=10, zone=100, every=100, sample=20, costs="memory"
+        method="paper", buckets=10, zone=100, every=100, sample=20, costs="memory"
     )
     by_value = standing.preferring_for("sum").run(1.2).aggregate("sum")["all"]
     by_share = standing.prefer("desc").run(1.2).aggregate("sum")["all"]
@@ -62,7 +62,7 @@ def test_weighted_scans_the_same_share_of_every_cell() -> None:
     table = pa.table({"ts": pa.array(range(1_000), pa.timestamp("s")), "v": [1.0, 100.0] * 500})
     db = nile.connect().register("s", table, time="ts")
     standing = db.select("s", on="v", predicates={"all": "v > 0"}).using(
-        buckets=2, zone=100, every=1_000, sample=20, costs="memory"
+        method="paper", buckets=2, zone=100, every=1_000, sample=20, costs="memory"
     )
     answer = standing.preferring_for("avg").run(1.2)
     found = answer.ordinals("all").shape[0]

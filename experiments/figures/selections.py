@@ -2,9 +2,10 @@
 
 15a: the share of each query's tuples that is found, mean over 100 range predicates of 5 to 10 %, against the
 budget.  15b: the same with 20 to 200 queries under one grant a tuple.  16a, 16b: the mean square error of
-AVG and SUM over those queries.  Opponents: `naive` (the paper's SIMPLE) and `predicate-index`, which the paper
-does not compare with.  The paper's axis is the mean time between arrivals, 10 to 100 ms; here it is the grant
-a tuple as a fraction of what `naive` needs for 100 queries, under both cost tables.
+AVG and SUM over those queries.  Beside the paper's SELECTION stand `nile`, giving pairs and giving ranges, and
+the opponents `naive` (the paper's SIMPLE) and `predicate-index`, which the paper does not compare with.
+The paper's axis is the mean time between arrivals, 10 to 100 ms; here it is the grant a tuple as a fraction of what
+`naive` needs for 100 queries, under both cost tables.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import click
 import numpy as np
 
 import nile
-from nile.operators.selection_plan import SELECTION_METHODS
 from nile.selecting import Selectable
 from nile.selection import SelectionQuery
 from nile.selection_answer import SelectionAnswer
@@ -25,10 +25,18 @@ from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
 from summaries.errors import ConfigError
 
-__all__ = ["FIGURES", "Measured", "Setting", "figure", "table"]
+__all__ = ["CONTESTANTS", "FIGURES", "Measured", "Setting", "figure", "loaded", "mean_cost", "table"]
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 COUNTS = (20, 40, 60, 80, 100, 150, 200)
+CONTESTANTS = {
+    "nile": ("nile", "pairs"),
+    "nile ranges": ("nile", "ranges"),
+    "paper": ("paper", "pairs"),
+    "naive": ("naive", "pairs"),
+    "predicate-index": ("predicate-index", "pairs"),
+}
+"""By name: method and output."""
 _QUERIES = 100
 _LEAST, _MOST = 0.05, 0.10  # selectivities, uniform
 
@@ -98,22 +106,24 @@ def figure(name: str, setting: Setting) -> Iterator[Measured]:
         raise ConfigError(f"figure: needed one of {', '.join(FIGURES)}; got {name!r}; name one of these")
     wanted = FIGURES[name]
     counts = setting.counts if wanted.by_queries else (_QUERIES,)
-    loaded = {(seed, count): _load(setting, seed, count) for seed in range(setting.seeds) for count in counts}
-    base = [_mean_cost(loaded.get((seed, _QUERIES)) or _load(setting, seed, _QUERIES)) for seed in range(setting.seeds)]
-    for method in SELECTION_METHODS:
+    given = {(seed, count): loaded(setting, seed, count) for seed in range(setting.seeds) for count in counts}
+    base = [mean_cost(given.get((seed, _QUERIES)) or loaded(setting, seed, _QUERIES)) for seed in range(setting.seeds)]
+    for contestant, (method, output) in CONTESTANTS.items():
         for x in setting.counts if wanted.by_queries else setting.budgets:
             points = []
             for seed in range(setting.seeds):
-                query, selectable = loaded[seed, int(x) if wanted.by_queries else _QUERIES]
+                query, selectable = given[seed, int(x) if wanted.by_queries else _QUERIES]
                 fraction = x
                 if wanted.by_queries:
-                    fraction = setting.grant * base[seed] / _mean_cost((query, selectable))
-                points.append(_point(query.using(method=method), selectable, Budget(fraction), wanted.aggregate))
+                    fraction = setting.grant * base[seed] / mean_cost((query, selectable))
+                points.append(
+                    _point(query.using(method=method, output=output), selectable, Budget(fraction), wanted.aggregate)
+                )
             y, relative, unanswered, spent = np.mean(np.array(points), axis=0).tolist()
-            yield Measured(name, setting.costs, method, x, y, relative, unanswered, spent)
+            yield Measured(name, setting.costs, contestant, x, y, relative, unanswered, spent)
 
 
-def _load(setting: Setting, seed: int, queries: int) -> tuple[SelectionQuery, Selectable]:
+def loaded(setting: Setting, seed: int, queries: int) -> tuple[SelectionQuery, Selectable]:
     """A stream and its queries, of which the first are the same however many there are."""
     sales = SyntheticRetail(seed=seed, tuples=setting.tuples, rare=setting.tuples // 500).table()
     prices = np.sort(sales["price"].to_numpy())
@@ -129,8 +139,9 @@ def _load(setting: Setting, seed: int, queries: int) -> tuple[SelectionQuery, Se
     return query, query.load()
 
 
-def _mean_cost(loaded: tuple[SelectionQuery, Selectable]) -> float:
-    query, selectable = loaded
+def mean_cost(given: tuple[SelectionQuery, Selectable]) -> float:
+    """What `naive` needs for everything, a tuple."""
+    query, selectable = given
     answer = SelectionAnswer(selectable, query.using(method="naive").plan(1e-9))
     return answer.figures.exact_cost / answer.figures.arrivals
 

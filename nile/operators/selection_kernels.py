@@ -1,4 +1,4 @@
-"""SELECTION of Figure 8 over many standing predicates, and two opponents that have no summary.
+"""SELECTION of Figure 8 over many standing predicates, over the structures T1 to T4.
 
 Design.  A tuple enters one cell, value bucket x zone: a count and a list in arrival order.  At every slice end
 queries are dispatched in turn while credit lasts.  A dispatch is one round of Figure 8: the query looks at
@@ -6,8 +6,12 @@ the cells of [t_start, t_end) whose bucket holds keys that satisfy it, puts them
 promise, scans until nothing is left of the credit, and goes on from t_end next time.  What it has not
 scanned by then it never will; so no dispatch begins with less than half of the credit of the slice end, lest a
 query lose a region to the dregs of another's time.
-Cost.  Every operation is paid for before it is done: spending never passes what was granted.
-Source: promising tuples, section 4.2 and Figure 8.
+T3 has zones of so many tuples; T4's end at a slice end where the stream has changed, or at that length; T2 has one
+value bucket, T1 one cell and no estimates: its rounds scan all that has come.
+Pacing.  Under a replay arrivals may wait for credit, and what a turn of all queries leaves of it expires.
+Cost.  Every operation is paid for before it is done: spending never passes what was granted.  A change detector
+that cannot be paid looks a slice later.
+Source: promising tuples, sections 3.1 to 3.3, 4.2 and Figure 8.
 """
 
 from __future__ import annotations
@@ -17,20 +21,21 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.predicate_index import NONE
+from nile.operators.selection_common_kernels import arrive, emit, must_go, oldest_valid, pay, satisfies, shed
 from nile.operators.selection_state import (
+    APPLIED,
     ARRIVED,
     ASC,
     BY_VALUE,
+    CHANGES,
     CREDIT,
     EVALUATED,
     EVERY,
-    FOREVER,
-    GRANTED,
+    HOW,
     KNOWN,
     LEAST,
-    LOST,
     NEXT,
-    OUTPUTS,
     P_ADD,
     P_EMIT,
     P_ESTIMATE,
@@ -43,74 +48,62 @@ from nile.operators.selection_state import (
     PENDING,
     PREFERENCE,
     READ,
+    REFERENCE,
+    REPLAYED,
     ROUNDS,
     SAMPLE,
     SCANNED,
-    SHED,
-    SPENT,
+    SLICE_COUNT,
     SPENT_SUMMARY,
+    STRUCTURE,
     UNDONE,
     VISITED,
     WEIGHTED,
-    WINDOW,
     WRITTEN,
     ZONE,
+    ZONE_BEGAN,
+    ZONE_NOW,
+    Detector,
     Progress,
     Selected,
     Standing,
     ValueGrid,
 )
-from summaries.kernels import inlined, kernel, part
+from pyramid.change_kernels import confidence_of, look
+from pyramid.spec import SLICE
+from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
+_T1, _T2, _T4 = 1, 2, 4
 
 
 @inlined
-def _pay(p: Progress, cost: float) -> None:
-    p.real[CREDIT] -= cost
-    p.real[SPENT] += cost
+def _price_of_taking(p: Progress) -> float:
+    """Insert, and under a summary its update; the value bucket is looked up, T4's detector updated.
 
-
-@inlined
-def _emit(p: Progress, out: Selected, query: int, ordinal: int) -> None:
-    w = p.whole
-    _pay(p, p.prices[P_EMIT])
-    out.query[w[WRITTEN]] = query
-    out.ordinal[w[WRITTEN]] = ordinal
-    out.at[w[WRITTEN]] = w[ARRIVED]
-    w[WRITTEN] += 1
-    w[OUTPUTS] += 1
-
-
-@inlined
-def _granted(p: Progress, grant: Array) -> int:
-    """The next arrival, with what it grants; its ordinal."""
-    ordinal = p.whole[ARRIVED]
-    p.whole[ARRIVED] += 1
-    p.real[CREDIT] += grant[ordinal]
-    p.real[GRANTED] += grant[ordinal]
-    return ordinal  # type: ignore[no-any-return]
-
-
-@inlined
-def _summarize(s: Standing, g: ValueGrid, grant: Array, p: Progress) -> None:
-    """The next arrival into its cell, or shed when that cannot be paid.
-
-    The first tuples, which the buckets' borders were learned from, pay a lookup more.
+    The first tuples, which the buckets' borders are learned from, pay a lookup more.
     """
-    ordinal = _granted(p, grant)
     prices = p.prices
-    price = prices[P_INSERT] + prices[P_LOOKUP] + prices[P_UPDATE]
-    if ordinal < p.setting[SAMPLE]:
-        price += prices[P_LOOKUP]
-    if p.real[CREDIT] < price:
-        p.whole[SHED] += 1
-        return
-    _pay(p, price)
-    p.real[SPENT_SUMMARY] += price
+    structure = p.setting[STRUCTURE]
+    price = prices[P_INSERT]
+    if structure != _T1:
+        price += prices[P_UPDATE]
+        if structure != _T2:
+            price += prices[P_LOOKUP]
+            if p.whole[APPLIED] < p.setting[SAMPLE]:
+                price += prices[P_LOOKUP]
+    if structure == _T4:
+        price += 3 * prices[P_UPDATE]
+    return price  # type: ignore[no-any-return]
+
+
+@inlined
+def _summarize(s: Standing, g: ValueGrid, d: Detector, p: Progress) -> None:
+    """The oldest waiting arrival into its cell; it has been paid for."""
+    ordinal = p.whole[APPLIED]
     code = s.code[ordinal]
     b = g.bucket[code]
-    z = ordinal // p.setting[ZONE]
+    z = p.whole[ZONE_NOW]
     if g.tuples[z, b] == 0:
         g.head[z, b] = ordinal
     else:
@@ -118,6 +111,40 @@ def _summarize(s: Standing, g: ValueGrid, grant: Array, p: Progress) -> None:
     g.tail[z, b] = ordinal
     g.tuples[z, b] += 1
     p.whole[KNOWN] = max(p.whole[KNOWN], code + 1)
+    if p.setting[STRUCTURE] == _T4:
+        p.whole[SLICE_COUNT] += 1
+        by = U8(64 - round(math.log2(d.recent.shape[1])))
+        for r in range(3):
+            d.recent[r, (d.multipliers[r] * d.hashes[code]) >> by] += 1
+
+
+@part
+def _end_zone(g: ValueGrid, d: Detector, p: Progress) -> None:
+    """Where the last tuple dealt with ends a zone, begin the next."""
+    w = p.whole
+    ending = w[APPLIED] - w[ZONE_BEGAN] >= p.setting[ZONE]
+    if p.setting[STRUCTURE] == _T4:
+        if w[APPLIED] % SLICE != 0:
+            return
+        columns = d.reference.shape[1]
+        looking = p.prices[P_ADD] * 6 * columns
+        if w[SLICE_COUNT] > 0 and p.real[CREDIT] >= looking:
+            pay(p, looking)
+            p.real[SPENT_SUMMARY] += looking
+            look(d.reference, d.recent, d.moments)
+            n, m = w[REFERENCE], w[SLICE_COUNT]
+            if n > 0 and confidence_of(d.moments, columns, n, m, p.setting[HOW]) < d.threshold[0]:
+                w[CHANGES] += 1
+                ending = True
+            w[REFERENCE] = n + m
+            w[SLICE_COUNT] = 0
+        if ending:
+            d.reference[:] = 0
+            w[REFERENCE] = 0
+    g.zone_end[w[ZONE_NOW]] = w[APPLIED]
+    if ending:
+        w[ZONE_NOW] += 1
+        w[ZONE_BEGAN] = w[APPLIED]
 
 
 @part
@@ -127,12 +154,12 @@ def _evaluate(s: Standing, g: ValueGrid, q: int, p: Progress) -> bool:
     while g.evaluated[q] < p.whole[KNOWN]:
         if p.real[CREDIT] < price:
             return False
-        _pay(p, price)
+        pay(p, price)
         p.whole[EVALUATED] += 1
         code = g.evaluated[q]
         b = g.bucket[code]
         g.known[q, b] += 1
-        if s.passes[q, code]:
+        if s.says[q, code] != NONE:
             g.passing[q, b] += 1
             g.weight[q, b] += g.magnitude[code]
         g.evaluated[q] += 1
@@ -147,22 +174,24 @@ def _regions(s: Standing, g: ValueGrid, q: int, oldest: int, p: Progress) -> int
     """
     w = p.whole
     by_value = p.setting[BY_VALUE]
-    zone = p.setting[ZONE]
-    price = p.prices[P_ESTIMATE]
-    if p.setting[PREFERENCE] != WEIGHTED:
+    unguided = p.setting[STRUCTURE] == _T1
+    price = 0.0 if unguided else p.prices[P_ESTIMATE]
+    if not unguided and p.setting[PREFERENCE] != WEIGHTED:
         price += p.prices[P_PUSH]
     floor = 0.5 * p.real[CREDIT]
     regions = 0
-    for z in range((w[ARRIVED] - 1) // zone, g.resume_zone[q] - 1, -1):
-        if s.ts[min((z + 1) * zone, w[ARRIVED]) - 1] < oldest:
+    for z in range(w[ZONE_NOW], g.resume_zone[q] - 1, -1):
+        if z == w[ZONE_NOW] and w[ZONE_BEGAN] == w[APPLIED]:
+            continue  # it has just begun
+        if s.ts[(w[APPLIED] if z == w[ZONE_NOW] else g.zone_end[z]) - 1] < oldest:
             break
         for b in range(g.known.shape[1]):
-            if g.passing[q, b] == 0:
+            if not unguided and g.passing[q, b] == 0:
                 continue
             if p.real[CREDIT] - price < floor:
                 return regions
-            _pay(p, price)
-            w[READ] += 1
+            pay(p, price)
+            w[READ] += not unguided
             size = g.tuples[z, b]
             first = g.head[z, b]
             if z == g.resume_zone[q]:
@@ -171,9 +200,9 @@ def _regions(s: Standing, g: ValueGrid, q: int, oldest: int, p: Progress) -> int
                     first = g.after[g.resume_tail[q, b]]
             if size == 0:
                 continue
-            share = g.passing[q, b] / g.known[q, b]
+            share = 1.0 if unguided else g.passing[q, b] / g.known[q, b]
             g.share[regions] = share
-            g.priority[regions] = size * (g.weight[q, b] / g.known[q, b]) if by_value else share
+            g.priority[regions] = size * (g.weight[q, b] / g.known[q, b]) if by_value and not unguided else share
             g.size[regions] = size
             g.first[regions] = first
             regions += 1
@@ -188,10 +217,10 @@ def _scan(s: Standing, g: ValueGrid, q: int, at: int, tuples: int, oldest: int, 
     for _ in range(tuples):
         if p.real[CREDIT] < least:
             return False
-        _pay(p, price)
+        pay(p, price)
         p.whole[SCANNED] += 1
-        if s.passes[q, s.code[at]] and s.ts[at] >= oldest:
-            _emit(p, out, q, at)
+        if satisfies(s, q, at) and s.ts[at] >= oldest:
+            emit(p, out, q, at)
         at = g.after[at]
     return True
 
@@ -208,7 +237,7 @@ def _visit_sorted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Pro
         if p.real[CREDIT] < price + p.prices[P_SCAN] + p.prices[P_EMIT]:
             p.whole[UNDONE] += n - i
             return
-        _pay(p, price)
+        pay(p, price)
         p.whole[VISITED] += 1
         r = order[i]
         if not _scan(s, g, q, g.first[r], g.size[r], oldest, p, out):
@@ -236,10 +265,10 @@ def _visit_weighted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: P
         at = g.first[r]
         left = g.size[r]
         while left > 0 and p.real[CREDIT] - least >= floor and p.real[CREDIT] >= least:
-            _pay(p, p.prices[P_SCAN])
+            pay(p, p.prices[P_SCAN])
             p.whole[SCANNED] += 1
-            if s.passes[q, s.code[at]] and s.ts[at] >= oldest:
-                _emit(p, out, q, at)
+            if satisfies(s, q, at) and s.ts[at] >= oldest:
+                emit(p, out, q, at)
             at = g.after[at]
             left -= 1
         p.whole[UNDONE] += left > 0
@@ -248,24 +277,21 @@ def _visit_weighted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: P
 @part
 def _round(s: Standing, g: ValueGrid, q: int, p: Progress, out: Selected) -> bool:
     """One dispatch of a query: a round of Figure 8.  False, and t_start stays, when it could not begin."""
-    if not _evaluate(s, g, q, p):
+    if p.setting[STRUCTURE] != _T1 and not _evaluate(s, g, q, p):
         return False
     buckets = g.tuples.shape[1]
     marking = p.prices[P_ADD] * buckets
     if p.real[CREDIT] < marking:
         return False
-    _pay(p, marking)
-    arrived = p.whole[ARRIVED]
-    now = s.ts[arrived - 1]
-    window = p.setting[WINDOW]
-    oldest = now - window if now >= window - FOREVER else -FOREVER
+    pay(p, marking)
+    oldest = oldest_valid(s, p)
     n = _regions(s, g, q, oldest, p)
     if n > 0:
         if p.setting[PREFERENCE] == WEIGHTED:
             _visit_weighted(s, g, q, n, oldest, p, out)
         else:
             _visit_sorted(s, g, q, n, oldest, p, out)
-    zone = (arrived - 1) // p.setting[ZONE]
+    zone = p.whole[ZONE_NOW]
     g.resume_zone[q] = zone
     for b in range(buckets):
         g.resume_count[q, b] = g.tuples[zone, b]
@@ -275,18 +301,19 @@ def _round(s: Standing, g: ValueGrid, q: int, p: Progress, out: Selected) -> boo
 
 
 @kernel
-def select_promising(s: Standing, g: ValueGrid, grant: Array, end: int, p: Progress, out: Selected) -> int:
+def select_promising(s: Standing, g: ValueGrid, d: Detector, grant: Array, end: int, p: Progress, out: Selected) -> int:
     """Run up to arrival `end`.  Returns 0 when there, or the room that the outputs of the next dispatch need.
 
-    grant: float64 [n].  Slices end every EVERY arrivals and at the end of the input.
+    grant: float64 [n].  Slices end every EVERY tuples dealt with and at the end of the input.
     """
     w = p.whole
-    queries = s.passes.shape[0]
+    queries = s.says.shape[0]
     least = p.prices[P_SCAN] + p.prices[P_EMIT]
     while True:
         while w[PENDING] > 0:
             q = w[NEXT]
-            most = w[ARRIVED] - g.resume_zone[q] * p.setting[ZONE]
+            zone = g.resume_zone[q]
+            most = w[APPLIED] - (g.zone_end[zone - 1] if zone > 0 else 0)
             most = 1 + min(most, np.int64(min(p.real[CREDIT] / least, np.float64(most))))
             if w[WRITTEN] + most > out.query.shape[0]:
                 return most  # type: ignore[no-any-return]
@@ -295,66 +322,25 @@ def select_promising(s: Standing, g: ValueGrid, grant: Array, end: int, p: Progr
                 break
             w[NEXT] = (q + 1) % queries
             w[PENDING] -= 1
+            if w[PENDING] == 0 and p.setting[REPLAYED] and w[APPLIED] == w[ARRIVED]:
+                p.real[CREDIT] = min(p.real[CREDIT], 0.0)
+        if w[APPLIED] < w[ARRIVED]:
+            price = _price_of_taking(p)
+            if s.ts[w[APPLIED]] >= oldest_valid(s, p) and p.real[CREDIT] >= price:
+                pay(p, price)
+                p.real[SPENT_SUMMARY] += price
+                _summarize(s, g, d, p)
+                w[APPLIED] += 1
+            elif must_go(p) or s.ts[w[APPLIED]] < oldest_valid(s, p):
+                shed(p)
+            else:
+                price = -1.0
+            if price >= 0.0:
+                _end_zone(g, d, p)
+                if w[APPLIED] % p.setting[EVERY] == 0 or w[APPLIED] == grant.shape[0]:
+                    w[PENDING] = queries
+                    p.real[LEAST] = 0.5 * p.real[CREDIT] if w[APPLIED] < grant.shape[0] else 0.0
+                continue
         if w[ARRIVED] == end:
             return 0
-        _summarize(s, g, grant, p)
-        if w[ARRIVED] % p.setting[EVERY] == 0 or w[ARRIVED] == grant.shape[0]:
-            w[PENDING] = queries
-            p.real[LEAST] = 0.5 * p.real[CREDIT] if w[ARRIVED] < grant.shape[0] else 0.0
-
-
-@kernel
-def select_naive(s: Standing, grant: Array, end: int, p: Progress, out: Selected) -> int:
-    """Each query is fed the stream for itself, in turns, and drops what there is no time for.  Returns as above."""
-    w = p.whole
-    queries = s.passes.shape[0]
-    price = p.prices[P_SCAN]
-    least = price + p.prices[P_EMIT]
-    while w[ARRIVED] < end:
-        if w[WRITTEN] + queries > out.query.shape[0]:
-            return queries  # type: ignore[no-any-return]
-        ordinal = _granted(p, grant)
-        if p.real[CREDIT] < p.prices[P_INSERT]:
-            w[SHED] += 1
-            w[LOST] += queries
-            continue
-        _pay(p, p.prices[P_INSERT])
-        p.real[SPENT_SUMMARY] += p.prices[P_INSERT]
-        fed = 0
-        while fed < queries and p.real[CREDIT] >= least:
-            q = w[NEXT]
-            w[NEXT] = (q + 1) % queries
-            _pay(p, price)
-            w[SCANNED] += 1
-            if s.passes[q, s.code[ordinal]]:
-                _emit(p, out, q, ordinal)
-            fed += 1
-        w[SHED] += fed == 0
-        w[LOST] += queries - fed
-    return 0
-
-
-@kernel
-def select_indexed(s: Standing, grant: Array, end: int, p: Progress, out: Selected) -> int:
-    """One predicate index for all: a lookup a tuple, then its matches while credit lasts.  Returns as above."""
-    w = p.whole
-    price = p.prices[P_INSERT] + p.prices[P_LOOKUP]
-    while w[ARRIVED] < end:
-        ordinal = w[ARRIVED]
-        begin = s.matches[s.code[ordinal]]
-        n = s.matches[s.code[ordinal] + 1] - begin
-        if w[WRITTEN] + n > out.query.shape[0]:
-            return n  # type: ignore[no-any-return]
-        _granted(p, grant)
-        if p.real[CREDIT] < price:
-            w[SHED] += 1
-            w[LOST] += n
-            continue
-        _pay(p, price)
-        p.real[SPENT_SUMMARY] += price
-        done = 0
-        while done < n and p.real[CREDIT] >= p.prices[P_EMIT]:
-            _emit(p, out, s.queries[begin + (ordinal + done) % n], ordinal)
-            done += 1
-        w[LOST] += n - done
-    return 0
+        arrive(p, grant, False)
