@@ -32,6 +32,7 @@ from summaries.errors import (
 
 if TYPE_CHECKING:
     from nile.aggregate_answer import AggregateAnswer
+    from nile.aggregate_join import JoinAggregateAnswer, JoinAggregateQuery
     from nile.aggregate_query import AggregateQuery
     from nile.answer import Answer
     from nile.engine import Database, connect
@@ -64,6 +65,8 @@ __all__ = [
     "Estimate",
     "ExpressionError",
     "JavaMissing",
+    "JoinAggregateAnswer",
+    "JoinAggregateQuery",
     "JoinQuery",
     "KeyTypeError",
     "MemoryRefused",
@@ -95,6 +98,8 @@ _HOMES = {
     "Bursts": "preferences.clock",
     "Database": "nile.engine",
     "Estimate": "summaries.estimate",
+    "JoinAggregateAnswer": "nile.aggregate_join",
+    "JoinAggregateQuery": "nile.aggregate_join",
     "JoinQuery": "nile.query",
     "MultiwayAnswer": "nile.multiway_answer",
     "MultiwayQuery": "nile.multiway",

@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
 
+from nile.aggregate_table import AggregateTable
 from nile.aggregating import Asked
-from nile.operators.aggregate_estimates import Number
 from nile.operators.aggregate_numbers import Numbers, meet, numbers_of
 from nile.operators.aggregate_plan import AggregatePlan
 from nile.operators.aggregate_run import AggregateFigures, AggregateRun
 from nile.streams.accounting import Accounting
 from preferences.budget import BudgetReport
-from summaries.errors import ConfigError, CostWarning, ErrorTargetMissed, UnknownColumn
-from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
-    pl = lazy("polars")
+from summaries.errors import CostWarning, ErrorTargetMissed
 
 __all__ = ["AggregateAnswer"]
 
 
-class AggregateAnswer:
+class AggregateAnswer(AggregateTable):
     """Aggregates of one query or of many standing ones, by group.
 
-    A table with a row for every query (column `query`, when they are named) and group: for an aggregate `x`
-    its value `x`, the interval `x_low` and `x_high`, and `x_certified`: whether that interval may be relied on.
-    top_k gives a list of {value, count, low, high}.  Null: no tuple counts; a null that is not certified: none
-    was seen.  notes: what to know before using the numbers.
+    notes: what to know before using the numbers; warnings: costs; met: with an error target, whether each query
+    came within it.
     """
 
     def __init__(
         self, asked: Asked, plan: AggregatePlan, accounting: Accounting, *, stream: str = "", standing: bool = False
     ) -> None:
+        data = asked.data
+        super().__init__(
+            f"aggregates over stream '{stream}'",
+            data.aggregates,
+            [asked.labels[m] if m >= 0 else None for m in data.of],
+            asked.by,
+            [scope.name for scope in data.scopes],
+            standing=standing,
+        )
         self.plan = plan
-        self.stream = stream
         self._asked = asked
         self._read = accounting
-        self._standing = standing
         self._run = AggregateRun(plan, asked.data)
         self.notes: list[str] = []
         self.warnings: list[str] = []
@@ -100,10 +93,6 @@ class AggregateAnswer:
             self.warnings.append(told)
             warnings.warn(told, CostWarning, stacklevel=4)
 
-    @property
-    def _place(self) -> str:
-        return f"aggregates over stream '{self.stream}'"
-
     def _name(self, q: int) -> str:
         name = self._asked.data.scopes[q].name
         return f"query '{name}'" if name else "the query"
@@ -114,73 +103,9 @@ class AggregateAnswer:
         return f"<AggregateAnswer {names}: {len(self._numbers)} queries by {figures.method}>"
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The standing queries, as they were named."""
-        return tuple(scope.name for scope in self._asked.data.scopes)
-
-    @property
     def is_exact(self) -> bool:
         """Whether every number is known."""
         return all(self._run.evidence(q).is_complete for q in range(len(self._numbers)))
-
-    def groups(self, query: str | None = None) -> list[tuple[Any, ...]]:
-        """The groups a query's answer has, as tuples of their values."""
-        q = self._query(query)
-        columns = [labels.to_pylist() for labels in self._asked.by.values()]
-        return [tuple(column[g] for column in columns) for g in self._shown(q)]
-
-    def value(self, name: str, *, query: str | None = None, group: Any = None) -> Any:
-        """One value: int, float, list for top_k, None for null.  Raises UnknownColumn, ConfigError."""
-        return self._number(name, query, group).value
-
-    def estimate(self, name: str, *, query: str | None = None, group: Any = None) -> Estimate:
-        """One number with its interval; a null is an Estimate of NaN.  group: one value, or a tuple of them.
-
-        Raises UnknownColumn, ConfigError.
-        """
-        number = self._number(name, query, group)
-        if isinstance(number.value, list):
-            raise ConfigError(f"{self._place}: {name!r} is a list of estimates; use value({name!r})")
-        return Estimate.exact(math.nan) if number.estimate is None else number.estimate
-
-    def __getitem__(self, name: str) -> Estimate:
-        """`estimate(name)` of an answer with one query and no groups."""
-        return self.estimate(name)
-
-    def to_arrow(self) -> pa.Table:
-        """All rows.  Columns: query (when named), the groups, then four for every aggregate."""
-        data = self._asked.data
-        rows = [(q, g) for q in range(len(self._numbers)) for g in self._shown(q)]
-        columns: dict[str, pa.Array] = {}
-        if self._standing:
-            columns["query"] = pa.array([data.scopes[q].name for q, _ in rows], pa.string())
-        for name, labels in self._asked.by.items():
-            columns[name] = labels.take(pa.array([g for _, g in rows], pa.int64()))
-        for a, aggregate in enumerate(data.aggregates):
-            numbers = [self._numbers[q][a][g] for q, g in rows]
-            if aggregate.function == "top_k":
-                columns[aggregate.name] = self._lists(numbers, data.of[a])
-                continue
-            estimates = [Estimate.exact(math.nan) if n.estimate is None else n.estimate for n in numbers]
-            known = [n.value is not None for n in numbers]
-            columns[aggregate.name] = _values([n.value for n in numbers])
-            for end in ("low", "high"):
-                ends = [getattr(e, end) if have else None for e, have in zip(estimates, known, strict=True)]
-                columns[f"{aggregate.name}_{end}"] = pa.array(ends, pa.float64())
-            columns[f"{aggregate.name}_certified"] = pa.array([e.certified for e in estimates], pa.bool_())
-        return pa.table(columns)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars DataFrame (Polars must be installed)."""
-        return pl.from_arrow(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow stream interface: DuckDB, Polars, pandas and others read it."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     @property
     def coverage(self) -> float:
@@ -218,53 +143,3 @@ class AggregateAnswer:
             return [0]
         present = self._run.evidence(q).present
         return [g for g in range(data.groups) if present[g]]
-
-    def _query(self, query: str | None) -> int:
-        names = self.names
-        if query is None:
-            if len(names) == 1:
-                return 0
-            raise ConfigError(f"{self._place}: needed query=, one of {len(names)}; got none; name one")
-        if query in names:
-            return names.index(query)
-        close = difflib.get_close_matches(str(query), names, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {len(names)}"
-        raise UnknownColumn(f"{self._place}: no query is named {query!r}; {hint}")
-
-    def _number(self, name: str, query: str | None, group: Any) -> Number:
-        data = self._asked.data
-        names = [aggregate.name for aggregate in data.aggregates]
-        if name not in names:
-            close = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names)}"
-            raise UnknownColumn(f"{self._place}: no aggregate is named {name!r}; {hint}")
-        q = self._query(query)
-        at = 0
-        if data.grouped:
-            wanted = group if isinstance(group, tuple) else (group,)
-            columns = [labels.to_pylist() for labels in self._asked.by.values()]
-            found = [g for g in self._shown(q) if tuple(column[g] for column in columns) == wanted]
-            if not found:
-                raise UnknownColumn(f"{self._place}: no group {group!r} in the answer; groups() lists them")
-            at = found[0]
-        elif group is not None:
-            raise ConfigError(f"{self._place}: needed no group, the query has no by; got {group!r}; leave it out")
-        return self._numbers[q][names.index(name)][at]
-
-    def _lists(self, numbers: list[Number], m: int) -> pa.Array:
-        labels = self._asked.labels[m]
-        kind = pa.string() if labels is None else labels.type
-        entry = pa.struct([("value", kind), ("count", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
-        return pa.array([number.value for number in numbers], pa.list_(entry))
-
-
-def _values(values: list[Any]) -> pa.Array:
-    """Integers where all are (int64, or decimal beyond), doubles otherwise."""
-    some = [value for value in values if value is not None]
-    if some and all(isinstance(value, int) for value in some):
-        fits = all(-(1 << 63) <= value < 1 << 63 for value in some)
-        if fits:
-            return pa.array(values, pa.int64())
-        if all(abs(value) < 10**38 for value in some):
-            return pa.array(values, pa.decimal128(38, 0))
-    return pa.array([None if value is None else float(value) for value in values], pa.float64())

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from nile.sql.expressions import Value, parse_value
+from nile.sql.reading import Resolve
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError
 
 if TYPE_CHECKING:
@@ -82,17 +83,19 @@ class Aggregate:
             )
 
 
-def read_aggregates(aggregates: Mapping[str, str], *, where: str) -> tuple[Aggregate, ...]:
-    """{name: text} as Aggregates.  Raises ConfigError, ExpressionError."""
+def read_aggregates(
+    aggregates: Mapping[str, str], *, where: str, resolve: Resolve | None = None
+) -> tuple[Aggregate, ...]:
+    """{name: text} as Aggregates; resolve: as of `parse_value`.  Raises ConfigError, ExpressionError."""
     if not isinstance(aggregates, Mapping) or not aggregates:
         raise ConfigError(
             f"{where}: needed aggregates as {{name: text}}; got {aggregates!r}; "
             "write {'revenue': 'sum(price * quantity)', 'n': 'count(*)'}"
         )
-    return tuple(_read(name, text, where) for name, text in aggregates.items())
+    return tuple(_read(name, text, where, resolve) for name, text in aggregates.items())
 
 
-def _read(name: str, text: str, where: str) -> Aggregate:
+def _read(name: str, text: str, where: str, resolve: Resolve | None) -> Aggregate:
     if not isinstance(name, str) or not isinstance(text, str) or not name:
         raise ConfigError(f"{where}: needed a name and an aggregate as text; got {name!r}: {text!r}; quote both")
     place = f"{where}, '{name}'"
@@ -110,7 +113,7 @@ def _read(name: str, text: str, where: str) -> Aggregate:
     if spelt == "median":
         function, argument = "quantile_cont", 0.5
         _expect(place, text, arguments, 1, "median(price)")
-        return Aggregate(name, text, function, parse_value(arguments[0], where=place), argument)
+        return Aggregate(name, text, function, parse_value(arguments[0], where=place, resolve=resolve), argument)
     if function not in FUNCTIONS:
         near = get_close_matches(spelt, _KNOWN, n=1)
         hint = f"did you mean {near[0]}()?" if near else "name one of these"
@@ -121,9 +124,9 @@ def _read(name: str, text: str, where: str) -> Aggregate:
         example = "top_k(item_id, 5)" if function == "top_k" else "quantile_cont(price, 0.9)"
         _expect(place, text, arguments, 2, example)
         argument = _argument(place, function, arguments[1])
-        return Aggregate(name, text, function, parse_value(arguments[0], where=place), argument)
+        return Aggregate(name, text, function, parse_value(arguments[0], where=place, resolve=resolve), argument)
     _expect(place, text, arguments, 1, f"{spelt}(price)")
-    return Aggregate(name, text, function, parse_value(arguments[0], where=place))
+    return Aggregate(name, text, function, parse_value(arguments[0], where=place, resolve=resolve))
 
 
 def _expect(place: str, text: str, arguments: list[str], count: int, example: str) -> None:

@@ -23,7 +23,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["Asked", "measure_of", "prepare"]
+__all__ = ["Asked", "grouped", "measure_of", "prepare"]
 
 Array = np.ndarray[Any, Any]
 _SETS = ("count_distinct", "top_k")
@@ -78,7 +78,7 @@ def prepare(
                 interval=interval, covered=covered,
             )
         )  # fmt: skip
-    group, groups, labels_by = _grouped(by, columns, where)
+    group, groups, labels_by = grouped(by, columns, where)
     measures: list[Measure] = []
     labels: list[pa.Array | None] = []
     of: list[int] = []
@@ -149,7 +149,7 @@ def _interval(ts: Array, between: tuple[int | None, int | None], window: int | N
     return (first, max(first, last)), min(1.0, (now - int(ts[0])) / window)
 
 
-def _grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, int, dict[str, pa.Array]]:
+def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, int, dict[str, pa.Array]]:
     """Groups numbered by first appearance; null is a value like others."""
     n = len(columns)
     if not by or n == 0:

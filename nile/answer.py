@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.aggregate_join import JoinAggregateAnswer, aggregate_of_pairs
 from nile.joining import Joinable
 from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.metered import MeteredRun
@@ -107,6 +108,23 @@ class Answer(Tabular):
             right=np.concatenate([part.right for part in parts]),
             weight=np.concatenate([part.weight for part in parts]),
         )
+
+    def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
+        """Aggregates over the pairs found: over the key and what else was carried (`JoinQuery.run(carry=...)`).
+
+        Runs the query to its end.  Raises ConfigError, ExpressionError, UnknownColumn, UnknownStream, KeyTypeError.
+        """
+        return aggregate_of_pairs(self, aggregates, by)
+
+    @property
+    def joined(self) -> Joinable:
+        """The streams behind the answer, with everything their joins share."""
+        return self._joined
+
+    @property
+    def key(self) -> str:
+        """The name of the key column."""
+        return self._key
 
     def _finish(self) -> None:
         for _ in self.outputs():

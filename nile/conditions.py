@@ -32,7 +32,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["PairCondition", "read_pair_condition"]
+__all__ = ["PairCondition", "StreamNames", "read_pair_condition"]
 
 Array = np.ndarray[Any, Any]
 
@@ -103,7 +103,7 @@ def read_pair_condition(
     Raises ExpressionError for what cannot be said, for a name that several streams have and for types that do
     not go together, UnknownStream and UnknownColumn with the nearest name.
     """
-    names = _Names(text, tuple(aliases), tuple(schemas), where)
+    names = StreamNames(text, tuple(aliases), tuple(schemas), where)
     tree = read_condition(text, where=where, resolve=names.resolve)
     fields = [
         pa.field(f"{alias}.{field.name}", field.type)
@@ -129,8 +129,8 @@ def _all_of(parts: list[Node]) -> Node | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    """What the names in a condition stand for."""
+class StreamNames:
+    """What the names in a text over several streams stand for.  text, where: for messages."""
 
     text: str
     aliases: tuple[str, ...]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from nile.aggregate_join import JoinAggregateQuery, join_aggregates
 from nile.answer import Answer
 from nile.durations import format_duration, parse_duration
 from nile.joining import Joinable, load_together, retimed
@@ -106,15 +107,24 @@ class JoinQuery:
                 raise ConfigError(f"query option: needed one of {known}; got {name!r}; check the spelling")
         return replace(self, **changed, summary=tuple(summary.items()))
 
-    def run(self, budget: Budget | float | None = None) -> Answer:
+    def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateQuery:
+        """Aggregates over the pairs: {"value": "sum(l.price * r.quantity)"}, columns qualified by their stream.
+
+        A stream joined with itself is `left` and `right`.  by: columns or expressions to group by.
+        Raises ConfigError, ExpressionError, UnknownColumn, UnknownStream, KeyTypeError.
+        """
+        return join_aggregates(self, aggregates, by)
+
+    def run(self, budget: Budget | float | None = None, *, carry: Sequence[tuple[str, ...]] = ((), ())) -> Answer:
         """Read the streams and prepare the answer; rows are found as they are asked for.
 
         budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a share
-        of a core outputs come while the input is played back, which takes its time over `speed`.
+        of a core outputs come while the input is played back, which takes its time over `speed`.  carry: further
+        columns of the left and right stream that the answer keeps for its aggregates.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError.
         """
         plan = self.plan(budget)
-        loaded = load_together(self.database.manager, (self.left, self.right), self.on)
+        loaded = load_together(self.database.manager, (self.left, self.right), self.on, carry)
         left, right = retimed(loaded, self.pace, self.seed)
         return Answer(Joinable(left, right, self.window), plan, key=self.on[0], speed=self.speed)
 

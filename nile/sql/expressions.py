@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nile.sql.binding import bind, bind_value
 from nile.sql.evaluate import evaluate_mask, evaluate_value
-from nile.sql.reading import place, read_condition
+from nile.sql.reading import Resolve, place, read_condition
 from nile.sql.spark_text import needs_types, spark_text
 from nile.sql.tree import Kind, Node, columns_of
 from summaries.errors import ExpressionError
@@ -100,9 +100,12 @@ class Value:
         return evaluate_value(self.bound(batch.schema, where=where), batch)
 
 
-def parse_value(text: str, *, where: str) -> Value:
-    """`text` as a Value, within the limits of `parse_condition`. Raises ExpressionError."""
-    tree = read_condition(text, where=where)
+def parse_value(text: str, *, where: str, resolve: Resolve | None = None) -> Value:
+    """`text` as a Value, within the limits of `parse_condition`; resolve: as of `read_condition`.
+
+    Raises ExpressionError and what `resolve` raises.
+    """
+    tree = read_condition(text, where=where, resolve=resolve)
     return Value(text, columns_of(tree), tree)
 
 
