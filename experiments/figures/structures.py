@@ -10,14 +10,18 @@ that the scan needs.  `CONFIG` is a config for `nile run`; change its streams fo
 from __future__ import annotations
 
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
 import click
 
 from experiments.config import RunConfig, build_config
+from nile.report.structures import SAID, findings
 
 __all__ = ["CONFIG", "config"]
+
+WIDTH = 79
 
 CONFIG = """\
 window = "1 hour"
@@ -67,7 +71,13 @@ def main(out: Path, only_config: bool) -> None:
         return
     from experiments.demo import run_and_tell
 
-    run_and_tell(config(), out, command=["python", "-m", "experiments.figures.structures", *sys.argv[1:]], text=CONFIG)
+    command = ["python", "-m", "experiments.figures.structures", *sys.argv[1:]]
+    report = run_and_tell(config(), out, command=command, text=CONFIG)
+    print(f"\n{textwrap.fill(SAID, WIDTH)}")
+    for found in findings(report["runs"]):
+        print(f"\n{found.title}")
+        for line in found.lines:
+            print(textwrap.fill(line, WIDTH, initial_indent="* ", subsequent_indent="  "))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ __all__ = ["MeteredRun", "load_kernels"]
 
 _LEAST_QUANTUM, _MOST_QUANTA = 256, 128
 _SECOND = 1e9
+_AHEAD = 0.25
+"""How far ahead a quantum looks, as a share of the input."""
 # Units of the cost table that a nanosecond, or an output, is believed to take before any was measured.
 _UNITS_A_NS = 0.05
 _UNITS_AN_OUTPUT = 100.0
@@ -82,7 +84,9 @@ class MeteredRun:
     def _run_outputs(self, arrivals: int, most: int) -> Iterator[Outputs]:
         """At most `most` outputs; what the last quantum finds beyond them is left out."""
         for end in _ends(arrivals):
-            for found in self._join.advance(end, credit=self._credit(most, end / arrivals, _UNITS_AN_OUTPUT)):
+            for found in self._join.advance(
+                end, credit=self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_AN_OUTPUT)
+            ):
                 self._used += found.left.shape[0]
                 kept = min(found.left.shape[0], most - self._given)
                 self._given += kept
@@ -95,21 +99,29 @@ class MeteredRun:
     def _run_seconds(self, arrivals: int, most: float) -> Iterator[Outputs]:
         for end in _ends(arrivals):
             began = self._cpu()
-            found = list(self._join.advance(end, credit=self._credit(most, end / arrivals, _UNITS_A_NS)))
+            found = list(
+                self._join.advance(
+                    end, credit=self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_A_NS)
+                )
+            )
             self._used += self._cpu() - began
             yield from found
             if self._used >= most:
                 self._join.stop()
                 return
 
-    def _credit(self, most: float, done: float, believed: float) -> float:
-        """Units of the cost table to grant, so that by `done` of the input `done` of `most` has been used.
+    def _credit(self, most: float, begin: float, end: float, believed: float) -> float:
+        """Units of the cost table to grant from `begin` to `end`, places in the input in [0, 1].
 
-        The rate is what work has cost so far; `believed` counts as much as a thousandth of the budget.
+        Aims to have used its share of `most` a little later, at `_AHEAD`: admission follows the mean grant, and
+        making good at once what one quantum took too much would shut its door.  The rate is what work has cost so
+        far; `believed` counts as much as a thousandth of the budget.
         """
+        aim = min(1.0, begin + _AHEAD)
         prior = most / 1_000
         rate = (prior * believed + self._join.spent) / (prior + self._used)
-        return max(0.0, (most * done - self._used) * rate - self._join.credit)
+        wanted = (most * aim - self._used) * rate - self._join.credit
+        return max(0.0, wanted) * (end - begin) / (max(aim, end) - begin)
 
 
 def load_kernels(plan: JoinPlan) -> None:

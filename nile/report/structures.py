@@ -15,10 +15,15 @@ from nile.report.runs import Record, number
 from nile.report.svg import bar
 from nile.report.wording import Amount, asked, grouped_digits, listing, percent, plain_number, tick
 
-__all__ = ["Structure", "compared", "figure_9", "order", "reasons"]
+__all__ = ["SAID", "Finding", "Structure", "compared", "figure_9", "findings", "order", "reasons"]
 
 LEVEL = 0.01
 """Costs that differ by at most this much of the larger are equal."""
+
+SAID = (
+    "The paper's Figure 9 has T1, T2, T3, T4 in this order on both axes: each costs more to insert into than the one "
+    "before, and less to hit. Its opponent scans the window."
+)
 
 _NAMES = {
     "scan": "scan, the opponent",
@@ -102,46 +107,65 @@ def reasons(told: Mapping[str, Structure]) -> list[str]:
     return lines
 
 
-def figure_9(records: Sequence[Record]) -> Markup:
-    """The section, when `paper` was run over two structures or more; else nothing."""
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Figure 9 under one cost table, at the greatest budget, in words."""
+
+    costs: str
+    title: str
+    lines: tuple[str, ...]
+    told: Mapping[str, Structure]
+    budgets: tuple[Amount, ...]
+
+
+def findings(records: Sequence[Record]) -> list[Finding]:
+    """One for each cost table, when `paper` was run over two structures or more; else none."""
     mine = [record for record in records if _name(record) in _NAMES]
-    names = {_name(record) for record in mine}
-    if len(names - {"scan"}) < 2:
-        return Markup()
-    parts = []
+    if len({_name(record) for record in mine} - {"scan"}) < 2:
+        return []
     unit = str(mine[0].get("budget_unit") or "fraction")
-    budgets = sorted({value for record in mine if (value := number(record, "budget")) is not None})
+    amounts = sorted({value for record in mine if (value := number(record, "budget")) is not None})
+    budgets = tuple(Amount.of(amount, unit) for amount in amounts)
+    found = []
     for costs in dict.fromkeys(str(record.get("costs")) for record in mine):
         told = compared(mine, costs, budgets[-1])
-        if told:
-            parts.append(_part(mine, costs, told, [Amount.of(budget, unit) for budget in budgets]))
-    said = (
-        "The paper's Figure 9 has T1, T2, T3, T4 in this order on both axes: each costs more to insert into than the "
-        "one before, and less to hit. Its opponent scans the window."
+        if not told:
+            continue
+        shed = [f"{percent(one.not_taken)} by {one.name}" for one in told.values() if one.not_taken > LEVEL]
+        lines = [
+            f"Insertion (Figure 9a): {order({name: one.t_ins for name, one in told.items()})}.",
+            f"Hit (Figure 9b): {order({name: one.t_hit for name, one in told.items()})}.",
+            *(reasons(told) or ["That is the order of the paper."]),
+            *([f"Not every tuple was taken in: {listing(shed)} were not, which costs nothing."] if shed else []),
+            _most(mine, costs, told, budgets),
+        ]
+        found.append(Finding(costs, f"{costs} costs, at a budget of {asked(budgets[-1])}", tuple(lines), told, budgets))
+    return found
+
+
+def figure_9(records: Sequence[Record]) -> Markup:
+    """The section of the page, a part for each of `findings`; nothing where there are none."""
+    found = findings(records)
+    if not found:
+        return Markup()
+    return element(
+        "section",
+        element("h2", "Figure 9: the structures"),
+        element("p", SAID, class_="prose"),
+        *(_part(records, one) for one in found),
     )
-    return element("section", element("h2", "Figure 9: the structures"), element("p", said, class_="prose"), *parts)
 
 
-def _part(records: Sequence[Record], costs: str, told: Mapping[str, Structure], budgets: Sequence[Amount]) -> Markup:
-    why = reasons(told)
-    shed = [f"{percent(one.not_taken)} by {one.name}" for one in told.values() if one.not_taken > LEVEL]
-    lines = [
-        f"Insertion (Figure 9a): {order({name: one.t_ins for name, one in told.items()})}.",
-        f"Hit (Figure 9b): {order({name: one.t_hit for name, one in told.items()})}.",
-        *(why or ["That is the order of the paper."]),
-        *([f"Not every tuple was taken in: {listing(shed)} were not, which costs nothing."] if shed else []),
-        _most(records, costs, told, budgets),
-    ]
-    title = f"{costs} costs, at a budget of {asked(budgets[-1])}"
+def _part(records: Sequence[Record], one: Finding) -> Markup:
     return element(
         "div",
-        element("h3", title),
-        element("div", _table(told), class_="scroll"),
-        element("ul", *(element("li", line) for line in lines), class_="prose"),
+        element("h3", one.title),
+        element("div", _table(one.told), class_="scroll"),
+        element("ul", *(element("li", line) for line in one.lines), class_="prose"),
         element(
             "details",
-            element("summary", f"Outputs an input by budget, {costs} costs (Figure 9c)"),
-            element("div", _by_budget(records, costs, told, budgets), class_="scroll"),
+            element("summary", f"Outputs an input by budget, {one.costs} costs (Figure 9c)"),
+            element("div", _by_budget(records, one), class_="scroll"),
         ),
     )
 
@@ -167,15 +191,13 @@ def _table(told: Mapping[str, Structure]) -> Markup:
     return element("table", element("thead", head), element("tbody", *rows), class_="timings")
 
 
-def _by_budget(
-    records: Sequence[Record], costs: str, told: Mapping[str, Structure], budgets: Sequence[Amount]
-) -> Markup:
+def _by_budget(records: Sequence[Record], one: Finding) -> Markup:
     rows = []
-    for budget in budgets:
-        here = compared(records, costs, budget)
-        cells = [element("td", plain_number(here[name].rate) if name in here else "–") for name in told]
+    for budget in one.budgets:
+        here = compared(records, one.costs, budget)
+        cells = [element("td", plain_number(here[name].rate) if name in here else "–") for name in one.told]
         rows.append(element("tr", element("th", tick(budget), scope="row"), *cells))
-    head = element("tr", *(element("th", name, scope="col") for name in ("budget", *told)))
+    head = element("tr", *(element("th", name, scope="col") for name in ("budget", *one.told)))
     return element("table", element("thead", head), element("tbody", *rows))
 
 
