@@ -361,7 +361,7 @@ class Twin:
         """False when it has to wait."""
         code = int(self.data.code[i])
         door = self.door
-        counting = not self.zone.plain
+        said, opened = self.said[code], self.open[code]
         learning = not self.plan.is_exact and self.applied // 256 == door.explore_at
         find = self.finding(i)
         price = self.price["insert"] + find
@@ -370,25 +370,29 @@ class Twin:
             asking = door.asking
             if asking >= self.price["lookup"]:
                 price -= min(find, self.price["lookup"])
-        if counting or learning:
-            price += self.price["update"]
-        if self.credit - self.zone.reserved() < asking + price:
+        counting = self.price["update"] * (learning or self.plan.output == "ranges")
+        if self.credit - self.zone.reserved() < asking + price + counting:
             return False
         cell = door.cell_of[code]
         if asking > 0.0:
             self.pay_units(asking)
             if door.wanted is not None and cell not in door.wanted:
-                self.shed += bool(self.said[code] or self.open[code])
+                self.shed += bool(said or opened)
                 return True
+        holding = self.plan.output == "ranges" and bool(said)
+        if self.plan.is_exact and self.plan.budget is not None:
+            others = (self.queries - len(opened)) * self.price["scan"]
+            holding = holding and find + self.price["update"] <= others
+        if holding or learning:
+            price += self.price["update"]
         self.pay_units(price)
         self.seen.add(code)
         if learning:
             door.counts[cell] += 1.0
             door.weight[cell] += float(self.data.magnitude[code])
-        if not counting:
-            self.active = [(q, i, False) for q in self.said[code]] + [(q, i, True) for q in self.open[code]]
-        elif self.said[code] or self.open[code]:
+        if holding:
             self.zone.take(i, price + asking)
+        self.active = [(q, i, False) for q in said if not holding] + [(q, i, True) for q in opened]
         return True
 
 
@@ -476,7 +480,7 @@ class DoorTwin:
         found = len(self.full[cell]) + self.hit_rate() * edges
         cost = price["insert"] + price["lookup"] + edges * price["scan"]
         if plan.output == "ranges":
-            return found, cost + (price["update"] + self.hit_rate() * edges * price["emit"])
+            return found, cost + (bool(self.full[cell]) * price["update"] + self.hit_rate() * edges * price["emit"])
         return found, cost + found * price["emit"]
 
     def price_of(self, runs: int) -> float:
@@ -515,11 +519,16 @@ class DoorTwin:
         if total == 0.0:
             return
         cells = range(len(self.counts))
+        prior, mean = 1.0 / len(self.counts), sum(self.weight)
+        mean = prior * mean / total
+        self.counts = [count + prior for count in self.counts]
+        self.weight = [weight + mean for weight in self.weight]
+        total += 1.0
         value = self.weight if plan.promise == "value" else self.counts
         if plan.preference == "asc":
             order = sorted(cells, key=lambda c: value[c] * self.expected(c)[0])
         elif plan.promise == "value":
-            order = sorted(cells, key=lambda c: -self.expected(c)[0] * self.weight[c] / max(self.counts[c], 1e-9))
+            order = sorted(cells, key=lambda c: -self.expected(c)[0] * self.weight[c] / self.counts[c])
         else:
             order = sorted(cells, key=lambda c: -(len(self.full[c]) + 0.5 * len(self.open[c])))
         outputs = work = 0.0
@@ -548,8 +557,8 @@ class DoorTwin:
                     better = len(inside) == sum(self.expected(c)[0] > 0 for c in cells) and outputs * affordable > best
                 if better:
                     best, self.wanted, self.asking = outputs * affordable, set(inside), asking
-        self.counts = [0.5 * count for count in self.counts]
-        self.weight = [0.5 * weight for weight in self.weight]
+        self.counts = [0.5 * (count - prior) for count in self.counts]
+        self.weight = [0.5 * (weight - mean) for weight in self.weight]
 
 
 class ZoneTwin:
@@ -557,25 +566,16 @@ class ZoneTwin:
 
     def __init__(self, run: Twin) -> None:
         self.run = run
-        plan, data = run.plan, run.data
-        price = plan.costs
-        dearer = data.learned or (data.says == EDGE).any() or run.queries * price.scan - price.lookup < price.update
-        self.plain = plan.output == "pairs" or (plan.is_exact and plan.budget is not None and bool(dearer))
         self.held: list[int] = []
-        self.grant, self.owed, self.owed_edges = 0.0, 0.0, 0.0
-        self.last = plan.zone
+        self.grant, self.owed = 0.0, 0.0
+        self.last = run.plan.zone
         self.turn = 0
-        self.left: list[list[Any]] = []
-        self.runs: list[list[tuple[list[int], bool]]] = []
+        self.left: list[tuple[tuple[int, list[int]], int]] = []
+        self.runs: list[list[list[int]]] = []
         for q in range(run.queries):
-            mine: list[tuple[list[int], bool]] = []
-            states = [
-                FULL if q in f else EDGE if q in o else NONE for f, o in zip(run.door.full, run.door.open, strict=True)
-            ]
-            for state, group in itertools.groupby(enumerate(states), key=lambda pair: pair[1]):
-                if state != NONE:
-                    mine.append(([c for c, _ in group], state == FULL))
-            self.runs.append(mine)
+            told = [q in full for full in run.door.full]
+            grouped = itertools.groupby(enumerate(told), key=lambda pair: pair[1])
+            self.runs.append([[c for c, _ in group] for is_full, group in grouped if is_full])
         self.all_runs = sum(len(mine) for mine in self.runs)
 
     def take(self, i: int, cost: float) -> None:
@@ -584,9 +584,7 @@ class ZoneTwin:
         if not self.held:
             self.grant = run.credit + cost
         self.held.append(i)
-        scanning = len(run.open[code]) * (run.price["scan"] + run.door.hit_rate() * run.price["emit"])
-        self.owed += len(run.said[code]) * run.price["emit"] + scanning
-        self.owed_edges += scanning
+        self.owed += len(run.said[code]) * run.price["emit"]
 
     def reserved(self) -> float:
         run = self.run
@@ -595,7 +593,7 @@ class ZoneTwin:
         price = run.price
         runs = self.all_runs * (price["estimate"] + price["emit"]) + price["add"] * len(run.door.counts)
         come = min(1.0, (run.applied + 1 - self.held[0]) / self.last)
-        return min(min(runs * come + self.owed_edges, self.owed), 0.5 * self.grant)
+        return min(min(runs * come, self.owed), 0.5 * self.grant)
 
     def is_full(self) -> bool:
         return bool(self.held) and self.run.applied - self.held[0] >= self.run.plan.zone
@@ -610,12 +608,12 @@ class ZoneTwin:
         laying = price["add"] * len(run.door.counts)
         most = laying + self.all_runs * (price["estimate"] + price["emit"])
         left = len(self.left)
-        if self.owed - self.owed_edges <= most or run.credit < laying:
+        if self.owed <= most or run.credit < laying:
             for i in self.held:
                 code = int(run.data.code[i])
-                for q, is_open in [(q, False) for q in run.said[code]] + [(q, True) for q in run.open[code]]:
-                    if run.can("emit", *["scan"] * is_open):
-                        run.give(q, i, is_open)
+                for q in run.said[code]:
+                    if run.can("emit"):
+                        run.emit(q, i)
         else:
             run.pay_units(laying)
             self.report()
@@ -626,17 +624,15 @@ class ZoneTwin:
                     break
                 self.left.pop()
         self.last = max(1, run.applied - self.held[0])
-        self.held, self.owed, self.owed_edges = [], 0.0, 0.0
+        self.held, self.owed = [], 0.0
         if run.plan.pace.is_replay and not self.left and not run.waiting:
             run.credit = min(run.credit, 0.0)
 
     def report(self) -> None:
         run, price, plan = self.run, self.run.price, self.run.plan
         regions = []
-        needed = 0.0
-        chance = run.door.hit_rate()
         order = [(self.turn + k) % run.queries for k in range(run.queries)]
-        for q, (cells, full) in [(query, mine) for query in order for mine in self.runs[query]]:
+        for q, cells in [(query, mine) for query in order for mine in self.runs[query]]:
             if not run.can("estimate"):
                 break
             run.pay("estimate")
@@ -653,14 +649,10 @@ class ZoneTwin:
                     weights[run.door.cell_of[int(run.data.code[i])] + 1] += float(run.data.magnitude[run.data.code[i]])
                 sums = list(itertools.accumulate(weights))
                 promise = sums[cells[-1] + 1] - sums[cells[0]]
-            cost: float = price["emit"]
-            if not full:
-                cost = len(tuples) * (price["scan"] + chance * price["emit"])
-                promise *= chance
-            needed += price["emit"] if full else len(tuples) * (price["scan"] + price["emit"])
-            regions.append((promise if plan.preference == "asc" else -promise / cost, [q, tuples, full]))
+            regions.append((promise if plan.preference == "asc" else -promise, (q, tuples)))
         pop = 0
-        if needed > run.credit and not plan.is_exact and plan.preference != "weighted" and len(regions) > 1:
+        short = len(regions) * price["emit"] > run.credit and not plan.is_exact
+        if short and plan.preference != "weighted" and len(regions) > 1:
             regions.sort(key=lambda region: region[0])
             pop = price["heap_pop"] * math.ceil(math.log2(len(regions)))
         done = 0
@@ -673,19 +665,12 @@ class ZoneTwin:
         for _, region in regions[done:]:
             if len(self.left) < 4 * self.all_runs and run.can("push"):
                 run.pay("push")
-                self.left.append([region, int(run.data.ts[self.held[0]])])
+                self.left.append((region, int(run.data.ts[self.held[0]])))
 
-    def give(self, region: list[Any]) -> bool:
+    def give(self, region: tuple[int, list[int]]) -> bool:
         run = self.run
-        q, tuples, full = region
-        if full:
-            if not run.can("emit"):
-                return False
-            run.pay("emit")
-            run.outputs += [(q, i, run.now + 1) for i in tuples]
-            return True
-        while tuples:
-            if not run.can("scan", "emit"):
-                return False
-            run.give(q, tuples.pop(0), True)
+        if not run.can("emit"):
+            return False
+        run.pay("emit")
+        run.outputs += [(region[0], i, run.now + 1) for i in region[1]]
         return True

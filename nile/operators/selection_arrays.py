@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from nile.operators import selection_state as st
-from nile.operators.predicate_index import EDGE, PredicateIndex
+from nile.operators.predicate_index import FULL, PredicateIndex
 from nile.operators.selection_data import SelectionInput, value_buckets
 from nile.operators.selection_plan import SelectionPlan
 from pyramid.arrays import TWO_WINDOW, VARIANCE
 from pyramid.spec import SLICE, STRUCTURES
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
-__all__ = ["UNIT", "detector", "door", "is_plain", "outputs", "places", "progress", "standing", "value_grid"]
+__all__ = ["UNIT", "detector", "door", "outputs", "places", "progress", "standing", "value_grid"]
 
 Array = np.ndarray[Any, Any]
 UNIT = 100.0
@@ -41,22 +41,13 @@ def progress(plan: SelectionPlan, data: SelectionInput, index: PredicateIndex) -
     setting[st.WAITING] = plan.waiting if plan.pace.is_replay else 0
     setting[st.LEARNED] = data.learned
     setting[st.RANGES] = int(plan.output == "ranges")
-    setting[st.PLAIN] = int(is_plain(plan, data))
-    setting[st.EXACT] = int(plan.is_exact)
+    setting[st.PLAIN] = int(plan.output == "pairs")
+    setting[st.EXACT] = plan.is_exact * (1 if plan.budget is None else 2)
     setting[st.REFIT] = _REFIT * max(1, -(-index.cells // _REFIT_CELLS))
     whole = np.zeros(st.WHOLE_FIELDS, np.int64)
     whole[st.LAST_ZONE] = plan.zone
     whole[st.EXPLORE_GAP] = setting[st.REFIT]
     return st.Progress(whole=whole, real=np.zeros(st.REAL_FIELDS), setting=setting, prices=prices)
-
-
-def is_plain(plan: SelectionPlan, data: SelectionInput) -> bool:
-    """Whether outputs are given as tuples are taken in: pairs, or where laying zones out could cost more than naive."""
-    if plan.output == "pairs":
-        return True
-    saved = data.says.shape[0] * plan.costs.scan - plan.costs.lookup
-    dearer = bool(data.learned) or bool((data.says == EDGE).any()) or saved < plan.costs.update
-    return plan.is_exact and plan.budget is not None and dearer
 
 
 def standing(data: SelectionInput, index: PredicateIndex) -> st.Standing:
@@ -141,19 +132,22 @@ def door(data: SelectionInput, index: PredicateIndex) -> st.Door:
 
 def places(plan: SelectionPlan, data: SelectionInput, index: PredicateIndex) -> st.Places:
     """Where `nile` lays out its zones; without any room when it gives every output as it comes."""
-    n = 0 if is_plain(plan, data) else data.ts.shape[0]
-    runs = index.runs.shape[0]
+    n = 0 if plan.output == "pairs" else data.ts.shape[0]
+    is_full = index.runs[:, 2] == FULL
+    full = np.ascontiguousarray(index.runs[is_full, :2])
+    before = np.concatenate([[0], np.cumsum(is_full)])
+    runs = full.shape[0]
     return st.Places(
         held=np.zeros(n, np.int64),
         order=np.zeros(n, np.int64),
         counts=np.zeros(index.cells, np.int64),
         begin=np.zeros(index.cells + 1, np.int64),
         weight=np.zeros(index.cells + 1, np.float64),
-        run_from=index.run_from,
-        runs=index.runs,
-        region=np.zeros((runs, 4), np.int64),
+        run_from=before[index.run_from].astype(np.int64),
+        runs=full,
+        region=np.zeros((runs, 3), np.int64),
         promise=np.zeros(runs, np.float64),
-        left=np.zeros((4 * runs, 5), np.int64),
+        left=np.zeros((4 * runs, 4), np.int64),
     )
 
 

@@ -80,7 +80,7 @@ def _outputs_and_price(s: Standing, cell: int, p: Progress) -> tuple[float, floa
     found = full + hit_rate(p) * edges
     price = p.prices[P_INSERT] + p.prices[P_LOOKUP] + edges * p.prices[P_SCAN]
     if p.setting[RANGES]:
-        price += p.prices[P_UPDATE] + hit_rate(p) * edges * p.prices[P_EMIT]
+        price += (full > 0) * p.prices[P_UPDATE] + hit_rate(p) * edges * p.prices[P_EMIT]
     else:
         price += found * p.prices[P_EMIT]
     return found, price
@@ -104,6 +104,16 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
         total += d.counts[c]
     if total == 0.0:
         return
+    # A cell that got none may yet get some: one tuple more, of the mean weight, shared by all cells.
+    prior = 1.0 / cells
+    weight = 0.0
+    for c in range(cells):
+        weight += d.weight[c]
+    weight = prior * weight / total
+    for c in range(cells):
+        d.counts[c] += prior
+        d.weight[c] += weight
+    total += 1.0
     order = d.order
     if sorting:
         promise = np.empty(cells, np.float64)
@@ -112,7 +122,7 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
             if p.setting[PREFERENCE] == ASC:
                 promise[c] = (d.weight[c] if p.setting[BY_VALUE] else d.counts[c]) * found
             else:
-                promise[c] = -found * d.weight[c] / max(d.counts[c], 1e-9)
+                promise[c] = -found * d.weight[c] / d.counts[c]
         order = np.argsort(promise, kind="mergesort")
     outputs = 0.0
     work = 0.0
@@ -168,8 +178,8 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
                 s.edge_from[order[i] + 1] > s.edge_from[order[i]]
             )
     for c in range(cells):
-        d.counts[c] *= _FADE
-        d.weight[c] *= _FADE
+        d.counts[c] = _FADE * (d.counts[c] - prior)
+        d.weight[c] = _FADE * (d.weight[c] - weight)
 
 
 @part

@@ -4,11 +4,11 @@ Design.  Every tuple costs the same to take in, however many of its outputs are 
 answered in full, and what there is no time for is shed at the door, before it costs anything.  The tuple in
 progress stays in a register and goes on with the next grant; nothing else is let in meanwhile.  Where cells differ
 enough in what they promise, the door asks for the value (`selection_door_kernels`).
-Pairs: the outputs of a tuple are given as it is taken in.  Ranges: it is put into the open zone, and when that
-ends its tuples are laid out in the order of cells, so that a query's full cells are one run of places: one record.
-Edge cells are scanned.  Runs that promise most come first when there is no time for all; what is left undone
-waits for credit that later zones leave, while all its tuples are valid.  A zone ends after ZONE tuples, and
-before a quarter of the window has passed.  It is given tuple by tuple where that is cheaper.
+Pairs: the outputs of a tuple are given as it is taken in.  Ranges: what its cell leaves open still is; for the rest
+it is put into the open zone, and when that ends its tuples are laid out in the order of cells, so that a query's
+full cells are one run of places: one record.  Runs that promise most come first when there is no time for all; what
+is left undone waits for credit that later zones leave, while all its tuples are valid.  A zone ends after ZONE
+tuples, and before a quarter of the window has passed.  It is given tuple by tuple where that is cheaper.
 Cost.  Every operation is paid for before it is done: spending never passes what was granted.
 Source: promising tuples, section 4.2, with the changes of DESIGN section 3, items 3 and 6.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.selection_common_kernels import arrive, emit, finding, meet, must_go, oldest_valid, pay, shed
-from nile.operators.selection_door_kernels import exploring, hit_rate, refit
+from nile.operators.selection_door_kernels import exploring, refit
 from nile.operators.selection_ranges_kernels import edge, flush, reserved
 from nile.operators.selection_state import (
     ACTIVE,
@@ -41,7 +41,6 @@ from nile.operators.selection_state import (
     LEARNED,
     LEFT,
     OWED,
-    OWED_EDGES,
     P_EMIT,
     P_INSERT,
     P_LOOKUP,
@@ -67,6 +66,7 @@ from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _WAITS, _GONE, _TAKEN = 0, 1, 2
+_BOUGHT = 2  # of EXACT: a budget of 1 or more, not the lack of one
 
 
 @part
@@ -80,18 +80,19 @@ def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
     code = s.code[ordinal]
     cell = s.cell[code]
     prices = p.prices
+    full = s.full_from[cell + 1] - s.full_from[cell]
+    edges = s.edge_from[cell + 1] - s.edge_from[cell]
     find = finding(s, code, p)
     price = prices[P_INSERT] + find
-    counting = not p.setting[PLAIN]
     learning = not p.setting[EXACT] and exploring(p)
     asking = 0.0
     if w[DOORED] and not learning and (p.setting[LEARNED] == 0 or s.seen[code]):
         asking = p.real[DOOR]
         if asking >= prices[P_LOOKUP]:
             price -= min(find, prices[P_LOOKUP])
-    if counting or learning:
-        price += prices[P_UPDATE]
-    if p.real[CREDIT] - reserved(z, p) < asking + price:
+    # Counting a tuple into the open zone is known to be due only when its cell is.
+    most = price if p.setting[PLAIN] and not learning else price + prices[P_UPDATE]
+    if p.real[CREDIT] - reserved(z, p) < asking + most:
         if not must_go(p):
             return _WAITS
         shed(p)
@@ -101,31 +102,32 @@ def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
         p.real[SPENT_SUMMARY] += asking
         if not d.wanted[cell]:
             w[TURNED] += 1
-            w[SHED] += s.full_from[cell + 1] > s.full_from[cell] or s.edge_from[cell + 1] > s.edge_from[cell]
+            w[SHED] += full + edges > 0
             w[APPLIED] += 1
             return _GONE
+    holding = not p.setting[PLAIN] and full > 0
+    if p.setting[EXACT] == _BOUGHT:
+        # No dearer than naive: else the grant of a tuple might not pay for it.
+        holding = holding and find + prices[P_UPDATE] <= (s.says.shape[0] - edges) * prices[P_SCAN]
+    if holding or learning:
+        price += prices[P_UPDATE]
     pay(p, price)
     p.real[SPENT_SUMMARY] += price
     meet(s, code, p)
     if learning:
         d.counts[cell] += 1.0
         d.weight[cell] += d.magnitude[code]
-    full = s.full_from[cell + 1] - s.full_from[cell]
-    edges = s.edge_from[cell + 1] - s.edge_from[cell]
-    if not counting:
-        w[ACTIVE] = 1
-        w[ENTRY] = ordinal
-        w[ENTRY_AT] = 0
-    elif full + edges > 0:
+    if holding:
         if w[HELD] == 0:
             w[HELD_FROM] = ordinal
             p.real[ZONE_GRANT] = p.real[CREDIT] + price + asking
         z.held[w[HELD]] = ordinal
         w[HELD] += 1
         z.counts[cell] += 1
-        scanning = edges * (prices[P_SCAN] + hit_rate(p) * prices[P_EMIT])
-        p.real[OWED] += full * prices[P_EMIT] + scanning
-        p.real[OWED_EDGES] += scanning
+        p.real[OWED] += full * prices[P_EMIT]
+    w[ACTIVE] = 1
+    w[ENTRY] = ordinal
+    w[ENTRY_AT] = full if holding else 0
     w[APPLIED] += 1
     return _TAKEN
 
@@ -163,16 +165,9 @@ def _room(s: Standing, z: Places, p: Progress) -> int:
     w = p.whole
     if w[FLUSHING] == 0:
         return s.says.shape[0]  # type: ignore[no-any-return]
-    scanned = 0
-    outputs = 0
+    most = z.runs.shape[0] + w[LEFT]
     for c in range(z.counts.shape[0]):
-        full = s.full_from[c + 1] - s.full_from[c]
-        edges = s.edge_from[c + 1] - s.edge_from[c]
-        scanned += z.counts[c] * edges
-        outputs += z.counts[c] * full
-    for i in range(w[LEFT]):
-        scanned += z.left[i, 2] - z.left[i, 1]
-    most = z.runs.shape[0] + outputs + scanned
+        most += z.counts[c] * (s.full_from[c + 1] - s.full_from[c])
     return min(most, 1 + np.int64(min(p.real[CREDIT] / p.prices[P_EMIT], np.float64(most))))  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Zones reported as ranges: a query's full cells are one run of places, hence one record; edge cells are scanned.
+"""Zones reported as ranges: a query's full cells are one run of places, hence one record.
 
 When a zone ends its tuples are laid out in the order of cells.  Runs that promise most come first when there is no
 time for all; what is left undone waits for credit that later zones leave, while all its tuples are valid.  A
@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.predicate_index import FULL
 from nile.operators.selection_common_kernels import emit, oldest_valid, pay, try_edge
-from nile.operators.selection_door_kernels import hit_rate
 from nile.operators.selection_state import (
     APPLIED,
     ARRIVED,
@@ -30,13 +28,11 @@ from nile.operators.selection_state import (
     NEXT,
     OUTPUTS,
     OWED,
-    OWED_EDGES,
     P_ADD,
     P_EMIT,
     P_ESTIMATE,
     P_HEAP_POP,
     P_PUSH,
-    P_SCAN,
     PREFERENCE,
     READ,
     RECORDS,
@@ -68,7 +64,7 @@ def reserved(z: Places, p: Progress) -> float:
     prices = p.prices
     runs = z.runs.shape[0] * (prices[P_ESTIMATE] + prices[P_EMIT]) + prices[P_ADD] * z.counts.shape[0]
     come = min(1.0, (p.whole[APPLIED] + 1 - p.whole[HELD_FROM]) / p.whole[LAST_ZONE])
-    return min(min(runs * come + p.real[OWED_EDGES], p.real[OWED]), 0.5 * p.real[ZONE_GRANT])  # type: ignore[no-any-return]
+    return min(min(runs * come, p.real[OWED]), 0.5 * p.real[ZONE_GRANT])  # type: ignore[no-any-return]
 
 
 @part
@@ -78,25 +74,16 @@ def edge(s: Standing, q: int, ordinal: int, p: Progress, out: Selected) -> None:
         p.real[HITS] += 1.0
 
 
-@part
-def _report(s: Standing, z: Places, region: Array, p: Progress, out: Selected) -> bool:
-    """Give one region: a full run as one record, an edge run tuple by tuple.  False when credit ends before."""
+@inlined
+def _report(region: Array, p: Progress, out: Selected) -> bool:
+    """Give one region as one record.  False when credit ends before."""
     w = p.whole
-    q, first, last = region[0], region[1], region[2]
-    if region[3] == FULL:
-        if p.real[CREDIT] < p.prices[P_EMIT]:
-            return False
-        emit(p, out, q, first)
-        out.last[w[WRITTEN] - 1] = last
-        w[OUTPUTS] += last - first - 1
-        w[RECORDS] += 1
-        region[1] = last
-        return True
-    while region[1] < last:
-        if p.real[CREDIT] < p.prices[P_SCAN] + p.prices[P_EMIT]:
-            return False
-        edge(s, q, z.order[region[1]], p, out)
-        region[1] += 1
+    if p.real[CREDIT] < p.prices[P_EMIT]:
+        return False
+    emit(p, out, region[0], region[1])
+    out.last[w[WRITTEN] - 1] = region[2]
+    w[OUTPUTS] += region[2] - region[1] - 1
+    w[RECORDS] += 1
     return True
 
 
@@ -106,8 +93,8 @@ def _keep(z: Places, region: Array, first_ts: int, p: Progress) -> None:
     w = p.whole
     if w[LEFT] < z.left.shape[0] and p.real[CREDIT] >= p.prices[P_PUSH]:
         pay(p, p.prices[P_PUSH])
-        z.left[w[LEFT], :4] = region
-        z.left[w[LEFT], 4] = first_ts
+        z.left[w[LEFT], :3] = region
+        z.left[w[LEFT], 3] = first_ts
         w[LEFT] += 1
     else:
         w[UNDONE] += 1
@@ -137,7 +124,7 @@ def _lay_out(s: Standing, z: Places, d: Door, p: Progress) -> None:
 
 @part
 def _one_by_one(s: Standing, z: Places, p: Progress, out: Selected) -> None:
-    """Give the zone tuple by tuple."""
+    """Give the zone tuple by tuple, while credit lasts."""
     w = p.whole
     for i in range(w[HELD]):
         ordinal = z.held[i]
@@ -146,44 +133,34 @@ def _one_by_one(s: Standing, z: Places, p: Progress, out: Selected) -> None:
         for j in range(s.full_from[cell], s.full_from[cell + 1]):
             if p.real[CREDIT] >= p.prices[P_EMIT]:
                 emit(p, out, s.full[j], ordinal)
-        for j in range(s.edge_from[cell], s.edge_from[cell + 1]):
-            if p.real[CREDIT] >= p.prices[P_SCAN] + p.prices[P_EMIT]:
-                edge(s, s.edge[j], ordinal, p, out)
 
 
 @part
-def _regions(z: Places, p: Progress) -> tuple[int, float]:
-    """The runs of the zone that have tuples, query by query from the one whose turn it is, and what they cost."""
+def _regions(z: Places, p: Progress) -> int:
+    """The runs of the zone that have tuples, query by query from the one whose turn it is; how many."""
     prices = p.prices
     queries = z.run_from.shape[0] - 1
     turn = p.whole[NEXT]
-    chance = hit_rate(p)
     n = 0
-    needed = 0.0
     for k in range(queries):
         q = (turn + k) % queries
         for r in range(z.run_from[q], z.run_from[q + 1]):
             if p.real[CREDIT] < prices[P_ESTIMATE]:
-                return n, needed
+                return n
             pay(p, prices[P_ESTIMATE])
             p.whole[READ] += 1
             first, last = z.begin[z.runs[r, 0]], z.begin[z.runs[r, 1]]
             if first == last:
                 continue
-            size = np.float64(last - first)
-            promise = z.weight[z.runs[r, 1]] - z.weight[z.runs[r, 0]] if p.setting[BY_VALUE] else size
+            promise = np.float64(last - first)
+            if p.setting[BY_VALUE]:
+                promise = z.weight[z.runs[r, 1]] - z.weight[z.runs[r, 0]]
             z.region[n, 0] = q
             z.region[n, 1] = first
             z.region[n, 2] = last
-            z.region[n, 3] = z.runs[r, 2]
-            price = prices[P_EMIT]
-            if z.runs[r, 2] != FULL:
-                price = size * (prices[P_SCAN] + chance * prices[P_EMIT])
-                promise *= chance
-            z.promise[n] = promise if p.setting[PREFERENCE] == ASC else -promise / price
-            needed += price if z.runs[r, 2] == FULL else size * (prices[P_SCAN] + prices[P_EMIT])
+            z.promise[n] = promise if p.setting[PREFERENCE] == ASC else -promise
             n += 1
-    return n, needed
+    return n
 
 
 @part
@@ -192,10 +169,10 @@ def _report_zone(s: Standing, z: Places, d: Door, p: Progress, out: Selected) ->
     w = p.whole
     first_ts = s.ts[z.held[0]]
     _lay_out(s, z, d, p)
-    n, needed = _regions(z, p)
+    n = _regions(z, p)
     order = np.arange(n)
     price = 0.0
-    short = needed > p.real[CREDIT] and not p.setting[EXACT]
+    short = n * p.prices[P_EMIT] > p.real[CREDIT] and not p.setting[EXACT]
     if short and p.setting[PREFERENCE] != WEIGHTED and n > 1:
         order = np.argsort(z.promise[:n], kind="mergesort")
         price = p.prices[P_HEAP_POP] * math.ceil(math.log2(n))
@@ -203,7 +180,7 @@ def _report_zone(s: Standing, z: Places, d: Door, p: Progress, out: Selected) ->
     while done < n and p.real[CREDIT] >= price:
         pay(p, price)
         w[VISITED] += 1
-        if not _report(s, z, z.region[order[done]], p, out):
+        if not _report(z.region[order[done]], p, out):
             break
         done += 1
     w[NEXT] = (w[NEXT] + 1) % max(1, z.run_from.shape[0] - 1)
@@ -220,7 +197,7 @@ def flush(s: Standing, z: Places, d: Door, p: Progress, out: Selected) -> None:
     most = laying + z.runs.shape[0] * (prices[P_ESTIMATE] + prices[P_EMIT])
     left = w[LEFT]
     w[ROUNDS] += 1
-    if p.real[OWED] - p.real[OWED_EDGES] <= most or p.real[CREDIT] < laying:
+    if p.real[OWED] <= most or p.real[CREDIT] < laying:
         _one_by_one(s, z, p, out)
     else:
         pay(p, laying)
@@ -228,14 +205,13 @@ def flush(s: Standing, z: Places, d: Door, p: Progress, out: Selected) -> None:
     if w[LEFT] == left:
         oldest = oldest_valid(s, p)
         while w[LEFT] > 0:
-            if z.left[w[LEFT] - 1, 4] < oldest:
+            if z.left[w[LEFT] - 1, 3] < oldest:
                 w[UNDONE] += 1
-            elif not _report(s, z, z.left[w[LEFT] - 1], p, out):
+            elif not _report(z.left[w[LEFT] - 1], p, out):
                 break
             w[LEFT] -= 1
     w[LAST_ZONE] = max(1, w[APPLIED] - w[HELD_FROM])
     w[HELD] = 0
     p.real[OWED] = 0.0
-    p.real[OWED_EDGES] = 0.0
     if p.setting[REPLAYED] and w[LEFT] == 0 and w[APPLIED] == w[ARRIVED]:
         p.real[CREDIT] = min(p.real[CREDIT], 0.0)

@@ -26,16 +26,16 @@ LEFT, FLUSHING, RECORDS, DOORED, FITTING, EXPLORE_AT, EXPLORE_GAP = 28, 29, 30, 
 WHOLE_FIELDS = 35
 
 # `real`, in hundredths of the cost table's unit.  SPENT_SUMMARY: of it, what taking tuples in has cost; LEAST: the
-# credit below which no dispatch begins.  OWED, OWED_EDGES: what emitting the open zone tuple by tuple would cost, and
-# of it what scanning its edge cells would; ZONE_GRANT: credit at its begin and grants since; DOOR: the price of
-# asking at the door; GRANTED_BEFORE, ARRIVED_BEFORE: at the last look at the door; HITS, TRIES: of edge scans.
+# credit below which no dispatch begins.  OWED: what giving the open zone tuple by tuple would cost; ZONE_GRANT:
+# credit at its begin and grants since; DOOR: the price of asking at the door; GRANTED_BEFORE, ARRIVED_BEFORE: when
+# the door was last decided on; HITS, TRIES: of edge scans.
 CREDIT, GRANTED, SPENT, SPENT_SUMMARY, LEAST = 0, 1, 2, 3, 4
-OWED, OWED_EDGES, ZONE_GRANT, DOOR, GRANTED_BEFORE, ARRIVED_BEFORE, HITS, TRIES = 5, 6, 7, 8, 9, 10, 11, 12
-REAL_FIELDS = 13
+OWED, ZONE_GRANT, DOOR, GRANTED_BEFORE, ARRIVED_BEFORE, HITS, TRIES = 5, 6, 7, 8, 9, 10, 11
+REAL_FIELDS = 12
 
 # `setting`.  STRUCTURE: 1 to 4 for T1 to T4; HOW: which confidence; REPLAYED, WAITING: pacing; LEARNED: predicates
-# that have to be put to every new key; RANGES: outputs are runs; PLAIN: emit on arrival; EXACT: the budget buys
-# everything; REFIT: least slices between two decisions on the door.
+# that have to be put to every new key; RANGES: outputs are runs; PLAIN: emit on arrival; EXACT: 1 without a
+# budget, 2 where it buys everything; REFIT: least slices between two decisions on the door.
 ZONE, EVERY, PREFERENCE, BY_VALUE, WINDOW, SAMPLE, STRUCTURE, HOW = 0, 1, 2, 3, 4, 5, 6, 7
 REPLAYED, WAITING, LEARNED, RANGES, PLAIN, EXACT, REFIT = 8, 9, 10, 11, 12, 13, 14
 SETTING_FIELDS = 15
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
     """Where a run is.  prices: float64 [10], hundredths, in the order of the cost table."""
 
     whole: Array  # int64 [35]
-    real: Array  # float64 [13]
+    real: Array  # float64 [12]
     setting: Array  # int64 [15]
     prices: Array  # float64 [10]
 
@@ -148,7 +148,7 @@ class Places(NamedTuple):
     begin: Array  # int64 [c + 1]: where a cell of the zone being reported begins in `order`
     weight: Array  # float64 [c + 1]: the sum of |value| of all cells before
     run_from: Array  # int64 [q + 1]
-    runs: Array  # int32 [r, 3]: first cell, last cell + 1, FULL or EDGE
-    region: Array  # int64 [r + l, 4]: query, first place, last place, FULL or EDGE
+    runs: Array  # int32 [r, 2]: first cell, last cell + 1 of a run of full cells
+    region: Array  # int64 [r, 3]: query, first place, last place + 1
     promise: Array  # float64 [r]
-    left: Array  # int64 [l, 5]: a region left undone, and the time of its zone's first tuple
+    left: Array  # int64 [l, 4]: a region left undone, and the time of its zone's first tuple
