@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from join_workloads import SECOND, stream
+from multiway_twin import Twin
 from multiway_workloads import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
 
 import nile
@@ -22,6 +23,7 @@ from nile.joining import Loaded
 from nile.multiway_joining import MultiwayJoinable
 from nile.operators import multiway
 from nile.operators import plan as plans
+from nile.operators.multiway_state import SALT
 from nile.streams.accounting import Accounting
 from preferences.clock import Pace
 from preferences.fade import Fade
@@ -223,6 +225,32 @@ def test_hash_drop_is_its_plain_twin(streams: int, fraction: float) -> None:
     expected, spent = twin_of_hash_drop(joined, fraction, ENGINE)
     assert found == expected
     assert join.figures.spent == pytest.approx(spent, rel=1e-12)
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4])
+@pytest.mark.parametrize(("fraction", "costs"), [(0.05, ENGINE), (0.3, ENGINE), (0.7, MEMORY)])
+def test_the_promising_join_is_its_plain_twin(streams: int, fraction: float, costs: Any) -> None:
+    joined = joinable(81, streams=streams, n=500, keys=60 if streams < 4 else 200, window=20 * SECOND)
+    plan = plan_of(20 * SECOND, fraction, guide="directory", costs=costs, seed=3)
+    join = operator(plan, joined)
+    found = [tuple(row) for part in join.run() for row in part.members.tolist()]  # type: ignore[union-attr]
+    twin = Twin(plan, joined, int(join.state.setting[SALT]))
+    figures = join.figures
+    assert found == twin.found
+    assert figures.spent == pytest.approx(twin.spent / 100, rel=1e-12)
+    assert (figures.admitted, figures.shed, figures.expired) == (twin.admitted, tuple(twin.shed), twin.expired)
+    assert figures.door == pytest.approx(twin.door, rel=1e-12)
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+def test_under_deep_overload_desc_finds_more_than_hash_drop(streams: int) -> None:
+    joined = joinable(91, streams=streams, n=3_000, keys=600, window=300 * SECOND)
+    for fraction in (0.05, 0.1, 0.3, 0.5):
+        found = [
+            len(run(plan_of(300 * SECOND, fraction, method=method, guide="directory"), joined)[0])
+            for method in ("nile", "hash-drop")
+        ]
+        assert found[0] > found[1]
 
 
 def test_every_operation_of_a_small_trace_is_charged() -> None:

@@ -136,6 +136,17 @@ def _kept_share(s: Side, ts: int, st: State) -> float:
 
 
 @part
+def _is_idle(st: State, q: Queue) -> bool:
+    """desc: whether nothing waits and there is credit to spare, so that a key above the door may come in too.
+
+    No weight or count depends on the door then, and a heavy tuple often brings the credit that it needs.
+    """
+    if st.setting[PREFERENCE] != DESC or st.whole[ACTIVE] != 0 or q.control[queue.SIZE] > 0:
+        return False
+    return st.real[CREDIT] >= st.real[ENTRANCE] + cushion(st)  # type: ignore[no-any-return]
+
+
+@part
 def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
     """The oldest waiting tuple: through the door, into summary and list, its regions into the queue."""
     w = st.whole
@@ -148,7 +159,7 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
         w[NULLS] += 1
         return _TAKEN
     level = unit(arr.hash[key], st.setting[SALT])
-    if level >= real[DOOR]:
+    if level >= real[DOOR] and not _is_idle(st, q):
         st.shed[arr.stream[a]] += 1
         return _TAKEN
     if real[CREDIT] < real[ENTRANCE]:
