@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nile.query import JoinQuery
     from nile.selection import SelectionQuery
     from nile.selection_answer import SelectionAnswer
+    from nile.standing import StandingAnswer, StandingQueries
     from nile.streams.accounting import Accounting
     from preferences.budget import Budget, BudgetReport
     from preferences.clock import Bursts
@@ -79,6 +80,8 @@ __all__ = [
     "SourceError",
     "SourceMissing",
     "SparkFailed",
+    "StandingAnswer",
+    "StandingQueries",
     "SummaryMismatch",
     "TimestampOrderError",
     "UnknownColumn",
@@ -105,6 +108,8 @@ _HOMES = {
     "MultiwayQuery": "nile.multiway",
     "SelectionAnswer": "nile.selection_answer",
     "SelectionQuery": "nile.selection",
+    "StandingAnswer": "nile.standing",
+    "StandingQueries": "nile.standing",
     "connect": "nile.engine",
 }
 

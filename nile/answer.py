@@ -40,20 +40,31 @@ class Answer(Tabular):
     1 / inclusion probability).  Range records: side, ordinal, the key, ts, first, last (ranks in the other
     stream's list of that key), pairs, weight; `expand()` gives their pairs.
     An Answer keeps its streams and summaries alive, and what it has found: 24 bytes an output.
-    speed: how many times faster than its own pace the input is played back under a share of a core.
+    speed: how many times faster than its own pace the input is played back under a share of a core.  standing:
+    the operator and its outputs, where several standing queries run together.
     """
 
     def __init__(
-        self, joined: Joinable, plan: JoinPlan, *, key: str, batch_rows: int = 65_536, speed: float = 1.0
+        self,
+        joined: Joinable,
+        plan: JoinPlan,
+        *,
+        key: str,
+        batch_rows: int = 65_536,
+        speed: float = 1.0,
+        standing: tuple[PromisingJoin, Iterator[Outputs]] | None = None,
     ) -> None:
         self.plan = plan
         self._joined = joined
         self._key = key
-        self._join = PromisingJoin(
-            plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows
-        )
-        self._metered = None if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
-        self._running = self._join.run() if self._metered is None else self._metered.run()
+        self._metered: MeteredRun | None = None
+        if standing is not None:
+            self._join, self._running = standing
+        else:
+            data = joined.input(plan.costs, ranges=plan.output == "ranges")
+            self._join = PromisingJoin(plan, data, batch_rows=batch_rows)
+            self._metered = None if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
+            self._running = self._join.run() if self._metered is None else self._metered.run()
         self._found: list[Outputs] = []
         self._done = False
 

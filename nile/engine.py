@@ -17,6 +17,7 @@ from nile.query import JoinQuery
 from nile.selecting import read_predicates
 from nile.selection import SelectionQuery
 from nile.sql.expressions import parse_condition
+from nile.standing import StandingQueries, standing_queries
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
 from pyramid.manager import SummaryManager
@@ -146,6 +147,15 @@ class Database:
         else:
             query = several_streams(self, names, keys, where, schemas)
         return query if window is None else query.within(window)
+
+    def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
+        """Joins that run together: each stream is kept, and its insertion charged, once for all that use it.
+
+        weights: one a query, above 0: how the budget is shared under `method="nile"` (None: alike); what one
+        query cannot use goes to the others in proportion.  `method="paper"` takes turns and has no weights.
+        Raises ConfigError.
+        """
+        return standing_queries(self, queries, weights)
 
     def select(
         self,

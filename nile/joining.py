@@ -14,7 +14,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from preferences.clock import Pace, exact_costs, retime
 from summaries.costs import CostTable
-from summaries.hashing import KeyTable
+from summaries.hashing import Encoded, KeyTable
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -94,16 +94,27 @@ class Joinable:
     """Two loaded streams with everything a join of them needs, worked out once for all its runs.
 
     window: ns or None.  The exact pass (`matches`, `standing`) is the chain join of `nile.exact`, which
-    encodes keys for itself.  Raises KeyTypeError when the keys cannot be compared.
+    encodes keys for itself.  encoded: both sides' keys and their table, where several joins share a stream and
+    it is encoded once.  Raises KeyTypeError when the keys cannot be compared.
     """
 
-    def __init__(self, left: Loaded, right: Loaded, window: int | None) -> None:
+    def __init__(
+        self,
+        left: Loaded,
+        right: Loaded,
+        window: int | None,
+        *,
+        encoded: tuple[KeyTable, Encoded, Encoded] | None = None,
+    ) -> None:
         self.left = left
         self.right = right
         self.window = window
-        self.keys = KeyTable()
-        self._left = self.keys.encode(left.key, where=f"stream '{left.name}'")
-        self._right = self.keys.encode(right.key, where=f"stream '{right.name}'")
+        if encoded is None:
+            self.keys = KeyTable()
+            self._left = self.keys.encode(left.key, where=f"stream '{left.name}'")
+            self._right = self.keys.encode(right.key, where=f"stream '{right.name}'")
+        else:
+            self.keys, self._left, self._right = encoded
         codes_left, codes_right, distinct = encode(left.key, right.key)
         self.exact = ExactJoin(left.ts, right.ts, codes_left, codes_right, distinct, window)
         self.order = self.exact.order()

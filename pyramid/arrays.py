@@ -38,9 +38,11 @@ NEVER, TWO_WINDOW, VARIANCE = 0, 1, 2
 
 # `meta`: BASE is the ordinal of the first tuple held, TOP the used part of the arena, KEEP_FROM the first
 # ordinal that a query can still reach, DROPPED_TUPLES how many entries have left the lists, PLACED how many
-# keys have a place in the arena.
-BASE, TOP, KEEP_FROM, DROPPED_TUPLES, PLACED = 0, 1, 2, 3, 4
-META_FIELDS = 5
+# keys have a place in the arena, VISIBLE the first ordinal that lists do not show yet: ALL_VISIBLE, but for a
+# query that lags behind a store it shares.
+BASE, TOP, KEEP_FROM, DROPPED_TUPLES, PLACED, VISIBLE = 0, 1, 2, 3, 4, 5
+META_FIELDS = 6
+ALL_VISIBLE = (1 << 63) - 1
 
 # Columns of `lists`; a rank counts entries gone too, so it never changes.
 PLACE, ROOM, HELD, GONE = 0, 1, 2, 3
@@ -55,7 +57,7 @@ class Side(NamedTuple):
     lists: Array  # int64 [k, 4]: place in the arena, room, entries held, entries gone from its front
     arena: Array  # int64, ordinals
     placed: Array  # int32, the keys that have a place in the arena; a quarter of its length
-    meta: Array  # int64 [5]
+    meta: Array  # int64 [6]
     counters: Array  # int64 [s, rows, cells]
     node: Array  # int64 [s, 5]
     gran: Array  # int64 [m, 7]

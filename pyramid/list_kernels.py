@@ -15,7 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, PLACED, ROOM, TOP, Side
+from pyramid.arrays import (
+    ALL_VISIBLE,
+    BASE,
+    DROPPED_TUPLES,
+    GONE,
+    HELD,
+    KEEP_FROM,
+    PLACE,
+    PLACED,
+    ROOM,
+    TOP,
+    VISIBLE,
+    Side,
+)
 from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -224,8 +237,11 @@ def ordinal_at(s: Side, code: int, rank: int) -> int:
 
 @inlined
 def end_rank(s: Side, code: int) -> int:
-    """One past the rank of the key's newest entry: how many were ever appended."""
-    return int(s.lists[code, GONE] + s.lists[code, HELD])
+    """One past the rank of the key's newest entry that shows: how many were ever appended."""
+    shown = s.lists[code, HELD]
+    if s.meta[VISIBLE] != ALL_VISIBLE:
+        shown = _first_from(s.arena, s.lists[code, PLACE], shown, s.meta[VISIBLE])
+    return int(s.lists[code, GONE] + shown)
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy as np
 
 from pyramid.arrays import (
     ADAPTIVE,
+    ALL_VISIBLE,
     BASE,
     BUCKET_SHIFT,
     CELL_BITS,
@@ -31,6 +32,7 @@ from pyramid.arrays import (
     SPEC_FIELDS,
     TWO_WINDOW,
     VARIANCE,
+    VISIBLE,
     ZONE_FIELDS,
     Side,
 )
@@ -96,6 +98,8 @@ class TupleStore:
             detector_multipliers=odd_multipliers(detecting, spec.seed, 2),
             moments=np.zeros((detecting, 3), np.int64),
         )
+
+        self.side.meta[VISIBLE] = ALL_VISIBLE
 
     def extend(self, ts: Array, codes: Array, hashes: Array, keys: int) -> int:
         """Take a batch in stream order into the flat arrays (no summary yet); returns its first ordinal.

@@ -157,9 +157,10 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     """Emit from the entry in progress while the credit stays at `floor` or above; False when the output is full.
 
     A sampled entry emits the match at floor(gap), then moves gap on by step; step 1 emits every match.
-    A sampled pair stands for 1 / the lower of the two doors its tuples came through: both were open to its key
-    when the lower one was.  Under ranges the whole entry is one record.  Each output is charged by itself: sums
-    of prices must not depend on where a full output interrupted.
+    A sampled pair stands for 1 / the lowest of the doors its tuples came through: all were open to its key when
+    the lowest was.  An entry whose weight is more than step has a door of its own, step / weight.  Under ranges
+    the whole entry is one record.  Each output is charged by itself: sums of prices must not depend on where a
+    full output interrupted.
     """
     w = st.whole
     real = st.real
@@ -185,7 +186,8 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     sampled = st.setting[PREFERENCE] == WEIGHTED and st.left_door.shape[0] > 0 and not ranges
     door = 1.0
     if sampled:
-        door = st.left_door[ordinal] if side == 0 else st.right_door[ordinal]
+        own_door = st.left_door[ordinal] if side == 0 else st.right_door[ordinal]
+        door = min(step / weight, own_door)
     while gap < n:
         if credit - price < floor:
             more = False
@@ -206,7 +208,7 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
             gap += step
             if sampled:
                 met = st.right_door[match] if side == 0 else st.left_door[match]
-                weight = real[ENTRY_WEIGHT] / min(door, met)
+                weight = step / min(door, met)
         out.weight[at] = weight
         credit -= price
         spent += price

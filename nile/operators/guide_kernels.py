@@ -16,6 +16,7 @@ from nile.operators.state import (
     CAP,
     COUNTSKETCH,
     DIRECTORY,
+    DOOR,
     ENTRY_GAP,
     ENTRY_STEP,
     EVICTED,
@@ -30,12 +31,13 @@ from nile.operators.state import (
     RANGES,
     RATE,
     RESOLVED,
+    SHARED,
     UNRESOLVED,
     State,
 )
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.arrays import COUNT, END, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, Side
+from pyramid.arrays import COUNT, END, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, VISIBLE, Side
 from pyramid.grid_kernels import log2_class, root_estimate
 from pyramid.list_kernels import ordinal_at, rank_since
 from summaries.kernels import part
@@ -116,7 +118,7 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
                 value = 0.0
             root = other.gran[g, OFFSET]
             begin = other.node[root, START]
-            end = other.node[root, END]
+            end = min(other.node[root, END], other.meta[VISIBLE])
             length = _SECOND * np.float64(other.node[root, LAST] - max(since, other.node[root, FIRST]))
             klass = log2_class(fades[g] * value / max(shortest, length))
             _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
@@ -155,7 +157,8 @@ def sampled_region(
     """weighted: systematic sampling.  S += p * n; each integer S passes is one output of weight 1 / p.
 
     Kept as the gap, in matches, to the next output.  An output also stands for 1 / door keys: `emit_entry`
-    knows the door of each pair.  A range record has one weight for many pairs, so under ranges keys let in
+    knows the door of each pair.  Over shared stores, whose doors are others', this query's own goes with the entry.
+    A range record has one weight for many pairs, so under ranges keys let in
     less than a window ago wait, and the others share one door.
     """
     real = st.real
@@ -165,6 +168,8 @@ def sampled_region(
         door = effective_door(st, ts)
         if level >= door:
             return
+    elif st.setting[SHARED]:
+        door = real[DOOR]
     rate = sampling_rate(st)
     real[GAP] *= real[RATE] / rate
     real[RATE] = rate

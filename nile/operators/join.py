@@ -170,20 +170,21 @@ class PromisingJoin:
             self._seen[side] = b
         self._fed = end
 
+    def _sides(self) -> tuple[Any, Any]:
+        return self.stores[0].side, self.stores[1].side
+
     def _step(self, end: int) -> int:
-        left, right = self.stores
+        left, right = self._sides()
         order, state, out = self.data.order, self.state, self._out
         if self._runner is not None:
-            return self._runner.step(left.side, right.side, order, self._grant, end, state, out)
+            return self._runner.step(left, right, order, self._grant, end, state, out)
         if self.plan.is_exact:
-            return int(probe_kernels.probe(left.side, right.side, order, self._grant, end, state, out))
+            return int(probe_kernels.probe(left, right, order, self._grant, end, state, out))
         if self.plan.method == "hash-drop":
-            return int(probe_kernels.hash_drop(left.side, right.side, order, self._grant, end, state, out))
+            return int(probe_kernels.hash_drop(left, right, order, self._grant, end, state, out))
         if self._queue is None:
             self._queue = new_queue()
-        return int(
-            promise_kernels.promise(left.side, right.side, order, self._grant, end, LIMIT, state, self._queue, out)
-        )
+        return int(promise_kernels.promise(left, right, order, self._grant, end, LIMIT, state, self._queue, out))
 
     def _mend(self, why: int) -> None:
         """Do what the kernel stopped for."""
@@ -236,15 +237,15 @@ class PromisingJoin:
         )
 
     def _release(self) -> None:
-        """Free tuples that neither a probe nor a queued entry can reach: two windows back."""
-        if self._keep_all:
-            return
+        for store, first in zip(self.stores, self.needed_from(), strict=True):
+            store.release(first)
+
+    def needed_from(self) -> tuple[int, int]:
+        """Of each stream, the first ordinal that a probe or a queued entry can still reach: two windows back."""
         window = self.plan.window
-        assert window is not None
         whole = self.state.whole
-        applied = int(whole[st.APPLIED])
-        if applied == 0:
-            return
+        if self._keep_all or window is None or whole[st.APPLIED] == 0:
+            return 0, 0
         nows = []
         for side in (0, 1):
             at = int(whole[st.SEQUENCE + side]) - 1
@@ -254,10 +255,9 @@ class PromisingJoin:
         horizon = max(nows) - 2 * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
-        for side in (0, 1):
-            ts = self.data.left_ts if side == 0 else self.data.right_ts
-            before = int(np.searchsorted(ts, horizon, side="left"))
-            self.stores[side].release(min(before, int(whole[st.SEQUENCE + side])))
+        left = int(np.searchsorted(self.data.left_ts, horizon, side="left"))
+        right = int(np.searchsorted(self.data.right_ts, horizon, side="left"))
+        return min(left, int(whole[st.SEQUENCE])), min(right, int(whole[st.SEQUENCE + 1]))
 
     @property
     def memory(self) -> Memory:

@@ -34,13 +34,14 @@ from nile.operators.state import (
     P_INSERT,
     P_LOOKUP,
     SEQUENCE,
+    SHARED,
     SHED,
     SHED_BY_SIDE,
     WAITING,
     Output,
     State,
 )
-from pyramid.arrays import Side
+from pyramid.arrays import VISIBLE, Side
 from summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -49,21 +50,28 @@ _NO_FLOOR = -1e300
 
 @part
 def _take(own: Side, other: Side, side: int, st: State) -> bool:
-    """Insert the oldest waiting tuple and look its key up; False when the arena must grow first."""
+    """Insert the oldest waiting tuple and look its key up; False when the arena must grow first.
+
+    Over shared stores others have inserted it; from now on it shows.
+    """
     w = st.whole
     ordinal = w[SEQUENCE + side]
     at = held_at(own, ordinal)
     code = own.code[at]
+    shared = st.setting[SHARED] != 0
+    if shared:
+        own.meta[VISIBLE] = ordinal + 1
     if code < 0:
         w[NULLS] += 1
         passed(st, side)
         return True
-    if not put_in_list(own, side, code, ordinal, st):
+    if not shared and not put_in_list(own, side, code, ordinal, st):
         return False
     ts = own.ts[at]
     window = st.window[0]
     low, high = window_ranks(other, code, ts, window, 0)
-    pay_insert(st, st.prices[P_INSERT])
+    if not shared:
+        pay_insert(st, st.prices[P_INSERT])
     pay_hit(st, st.prices[P_LOOKUP])
     w[ADMITTED] += 1
     wanted = high > low

@@ -5,7 +5,7 @@ the guide how many matches each region of the other stream promises.  Promising 
 queue; the best is drained whenever credit is left.  desc takes the densest region first, asc the rarest key,
 weighted every region but only each 1/p-th match of it.
 Cost.  Everything is paid for when it happens, and begun only when it can be paid: spending never passes what
-was granted.  Zones turn when a turn can be paid.
+was granted.  Zones turn when a turn can be paid.  Over shared stores insertion and summaries are others'.
 Source: promising tuples, Figure 7; DESIGN section 3 for where and why this differs.
 """
 
@@ -75,6 +75,7 @@ from nile.operators.state import (
     SALT,
     SAVED,
     SEQUENCE,
+    SHARED,
     SHED,
     SHED_BY_SIDE,
     SLICE_COST,
@@ -93,7 +94,7 @@ from nile.operators.state import (
 )
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.arrays import ADDS, DETECTOR_BITS, FORGETTING, KEPT_FROM, SLICE_COUNT, Side
+from pyramid.arrays import ADDS, DETECTOR_BITS, FORGETTING, KEPT_FROM, SLICE_COUNT, VISIBLE, Side
 from pyramid.grid_kernels import reach, slice_end, summarize
 from pyramid.list_kernels import append, is_full, make_room, rank_from, rank_since
 from summaries.kernels import kernel, part
@@ -109,7 +110,7 @@ _SAVING = 4096.0  # tuples over which a turn is saved up for
 def _pay_adds(s: Side, side: int, st: State) -> None:
     """Charge the counters that slice ends and turns have added since last time, savings first."""
     added = s.zone[ADDS] - st.whole[ADDS_PAID + side]
-    if added > 0:
+    if added > 0 and not st.setting[SHARED]:
         st.whole[ADDS_PAID + side] = s.zone[ADDS]
         cost = st.prices[P_ADD] * added
         saved = min(cost, st.real[SAVED])
@@ -139,8 +140,14 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
     code = own.code[at]
     ts = own.ts[at]
     asc = st.setting[PREFERENCE] == ASC
+    shared = st.setting[SHARED] != 0
+    if shared:
+        own.meta[VISIBLE] = ordinal + 1
     if code < 0:
         w[NULLS] += 1
+        return _TAKEN
+    if shared and (st.left_door if side == 0 else st.right_door)[ordinal] == 0.0:
+        _refuse(st, side)
         return _TAKEN
     level = unit(own.hash[at], st.setting[SALT])
     if level >= real[DOOR]:
@@ -151,21 +158,21 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
             return _WAITS
         _refuse(st, side)
         w[FORCED] += 1
-        if asc:
+        if asc and not shared:
             st.shed_at[code] = ts
         return _TAKEN
-    if is_full(own, code) and not make_room(own, code):
+    if not shared and is_full(own, code) and not make_room(own, code):
         w[STOPPED_SIDE] = side
         w[STOPPED_CODE] = code
         return _NO_ARENA
     before = real[SPENT]
     w[ADMITTED] += 1
-    if st.setting[PREFERENCE] == WEIGHTED:
+    if st.setting[PREFERENCE] == WEIGHTED and not shared:
         doors = st.left_door if side == 0 else st.right_door
         doors[ordinal] = real[DOOR]
     if own.spec[FORGETTING]:
         real[COVERED] += kept_share(other, ts, st)
-    if st.setting[GUIDE] == COUNTSKETCH:
+    if st.setting[GUIDE] == COUNTSKETCH and not shared:
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
         if w[TURN_WANTED + side] and _is_sparse(st):
@@ -173,11 +180,13 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
             st.real[SAVED] += share
             pay_insert(st, share)
     if asc and is_heavy(own, other, ordinal, code, ts, st):
-        st.shed_at[code] = ts
+        if not shared:
+            st.shed_at[code] = ts
         _refuse(st, side)
     else:
-        append(own, code, ordinal)
-        pay_insert(st, st.prices[P_INSERT])
+        if not shared:
+            append(own, code, ordinal)
+            pay_insert(st, st.prices[P_INSERT])
         if asc:
             rare_region(own, other, side, ordinal, code, ts, level, st, q)
         elif st.setting[PREFERENCE] == DESC:
@@ -304,6 +313,7 @@ def promise(
     """
     w = st.whole
     regions = max(left.gran.shape[0], 1)
+    shared = st.setting[SHARED] != 0
     _pay_adds(left, 0, st)
     _pay_adds(right, 1, st)
     while True:
@@ -327,12 +337,12 @@ def promise(
                 if side == 0:
                     ts = left.ts[held_at(left, ordinal)]
                     w[NOW_TS] = ts
-                    if reach(left, ordinal, ts) and left.spec[DETECTOR_BITS] != 0:
+                    if not shared and reach(left, ordinal, ts) and left.spec[DETECTOR_BITS] != 0:
                         _close_slice(left, 0, ts, st)
                 else:
                     ts = right.ts[held_at(right, ordinal)]
                     w[NOW_TS] = ts
-                    if reach(right, ordinal, ts) and right.spec[DETECTOR_BITS] != 0:
+                    if not shared and reach(right, ordinal, ts) and right.spec[DETECTOR_BITS] != 0:
                         _close_slice(right, 1, ts, st)
                 if w[APPLIED] % CONTROL_EVERY == 0:
                     adjust_door(st, q.control[queue.SIZE], w[NOW_TS])

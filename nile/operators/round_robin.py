@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.operators import state as st
-from nile.operators.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.plan import JoinPlan
 from nile.operators.runners import JoinProbe
 from summaries.errors import ConfigError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     standing_kernels = lazy("nile.operators.standing_kernels")
 
-__all__ = ["QueryFigures", "RoundRobinJoin"]
+__all__ = ["QueryFigures", "RoundRobinJoin", "RoundRobinRun"]
 
 Array = np.ndarray[Any, Any]
 _OWN = ("window", "preference", "fade")
@@ -91,6 +91,66 @@ class RoundRobinJoin(PromisingJoin):
                 )
             )
         return tuple(told)
+
+
+class RoundRobinRun:
+    """A RoundRobinJoin taken apart into its queries.  data: of each, its costs without insertion."""
+
+    def __init__(self, plans: Sequence[JoinPlan], data: Sequence[JoinInput]) -> None:
+        costs = plans[0].costs.insert + np.sum([given.costs for given in data], axis=0)
+        self.join = RoundRobinJoin(plans, replace(data[0], costs=costs))
+        self.operators = [_OneOfThem(self.join, number, given) for number, given in enumerate(data)]
+
+    def found(self) -> Iterator[list[list[Outputs]]]:
+        """Batch by batch, what each query found."""
+        for outputs in self.join.run():
+            assert outputs.query is not None
+            parts = [np.flatnonzero(outputs.query == number) for number in range(len(self.operators))]
+            yield [
+                [Outputs(outputs.left[mine], outputs.right[mine], outputs.weight[mine])] if mine.size else []
+                for mine in parts
+            ]
+
+    @property
+    def spent(self) -> float:
+        """Spent so far, in units of the cost table."""
+        return self.join.spent
+
+    @property
+    def upkeep(self) -> float:
+        """Spent so far on insertion and summaries."""
+        return self.join.figures.spent_insert
+
+    @property
+    def exact_cost(self) -> float:
+        """What the exact answers of all queries cost together."""
+        return self.join.figures.exact_cost
+
+    @property
+    def shed(self) -> list[int]:
+        """Tuples turned away for all queries, of each stream."""
+        return list(self.join.figures.shed)
+
+
+class _OneOfThem(PromisingJoin):
+    """One query of a RoundRobinJoin, to read: its input, and its figures; it is the whole that runs."""
+
+    def __init__(self, whole: RoundRobinJoin, number: int, data: JoinInput) -> None:
+        self.plan = whole.plans[number]
+        self.data = data
+        self.stores = whole.stores
+        self._whole = whole
+        self._number = number
+
+    @property
+    def figures(self) -> JoinFigures:
+        """What it found and was charged for it; tuples are those of the whole."""
+        mine = self._whole.query_figures[self._number]
+        return replace(
+            self._whole.figures, outputs=mine.outputs, regions=mine.regions, pruned=mine.pruned, expired=mine.expired,
+            evicted=mine.evicted, spent=mine.charged, spent_insert=0.0, spent_hit=mine.charged,
+            exact_cost=float(self.data.costs.sum()), coverage=mine.coverage,
+        )  # fmt: skip
 
 
 def _check(plans: Sequence[JoinPlan]) -> None:

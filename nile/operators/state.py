@@ -32,7 +32,9 @@ REAL_FIELDS = 24
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
-SETTING_FIELDS = 9
+SHARED = 9
+"""Whether the stores are kept by others: the operator probes them, and inserts and summarises nothing."""
+SETTING_FIELDS = 10
 COUNTSKETCH, DIRECTORY = 0, 1
 DESC, WEIGHTED, ASC = 0, 1, 2
 
@@ -51,12 +53,12 @@ class State(NamedTuple):
 
     whole: Array  # int64 [32]
     real: Array  # float64 [24]
-    setting: Array  # int64 [9]
+    setting: Array  # int64 [10]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
     window: Array  # int64 [1]: ns
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
-    left_door: Array  # float64 [left tuples]: the door when each came in (weighted), else length 0
+    left_door: Array  # float64 [left tuples]: the door when each came in (weighted, shared; 0: shed), else length 0
     right_door: Array  # float64 [right tuples]
 
 

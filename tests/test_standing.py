@@ -1,0 +1,366 @@
+"""Standing joins that share streams and a budget: exact at full budget, honest below it, by weight, kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from join_workloads import SECOND, brute_force, random_stream
+
+import nile
+from nile.joining import Joinable, Loaded
+from nile.operators.standing import DISPATCH
+from summaries.errors import BudgetError, ConfigError, KeyTypeError, UnknownStream
+
+Pairs = set[tuple[int, int]]
+WEIGHT_TOLERANCE = 0.1
+"""Of a ratio of spends: what each query holds back (64 tuples' worth) and the last dispatch."""
+IDLE_TOLERANCE = 0.1
+"""Of the outputs of the others: that they find other pairs beside a query that finds none, at other prices."""
+
+
+def database(streams: dict[str, Loaded]) -> nile.Database:
+    db = nile.connect()
+    for name, it in streams.items():
+        db.register(name, pa.table({"t": it.ts.astype(float) / SECOND, "k": it.key, "other": it.key}), time="t")
+    return db
+
+
+def streams_of(seed: int, names: str = "ABC", *, n: int = 1_000, keys: int = 40, gap: int = 2) -> dict[str, Loaded]:
+    rng = np.random.default_rng(seed)
+    return {name: random_stream(name, rng, n, keys, gap=gap) for name in names}
+
+
+def pairs_of(answer: nile.Answer) -> list[tuple[int, int]]:
+    found = answer.pairs()
+    return list(zip(found.left.tolist(), found.right.tolist(), strict=True))
+
+
+def exact(streams: dict[str, Loaded], query: nile.JoinQuery) -> Pairs:
+    return brute_force(Joinable(streams[query.left], streams[query.right], query.window))
+
+
+def three(db: nile.Database, preference: str = "desc", guide: str = "directory") -> list[nile.JoinQuery]:
+    """A x B, A x C and B x C, each with its own window."""
+    return [
+        db.join(left, right, on="k", window=f"{seconds} s").prefer(preference).guided_by(guide)
+        for left, right, seconds in (("A", "B", 120), ("A", "C", 40), ("B", "C", 70))
+    ]
+
+
+def assert_honest(streams: dict[str, Loaded], queries: Sequence[nile.JoinQuery], answer: nile.StandingAnswer) -> None:
+    """Subsets without repeats, paid for, every tuple accounted for: of each stream, and of each query."""
+    for query, one in zip(queries, answer, strict=True):
+        found = pairs_of(one)
+        assert len(found) == len(set(found))
+        assert set(found) <= exact(streams, query)
+        figures = one.figures
+        if query.preference != "asc":  # which looks at a tuple before it turns it away
+            assert figures.admitted + figures.nulls + sum(figures.shed) == figures.arrivals
+        assert figures.arrivals == len(streams[query.left]) + len(streams[query.right])
+        assert figures.spent <= figures.granted * (1 + 1e-9)
+        for accounting in one.accounting.values():
+            accounting.check()
+    for name, accounting in answer.accounting.items():
+        accounting.check()
+        assert accounting.tuples_in == len(streams[name])
+    run = answer._engine.run
+    assert run.spent == pytest.approx(run.upkeep + sum(one.figures.spent for one in answer))
+
+
+# --- what everyone is promised -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guide", ["directory", "countsketch"])
+def test_at_full_budget_every_query_has_its_exact_answer(guide: str) -> None:
+    streams = streams_of(1)
+    db = database(streams)
+    queries = [
+        *three(db, "desc", guide),
+        *three(db, "weighted", guide),
+        *[query.returning("ranges") for query in three(db, "desc", guide)],
+        db.join("A", "B", on="k").prefer("weighted"),
+    ]
+    answer = db.standing(queries, weights=range(1, len(queries) + 1)).run(1.0)
+    for query, one in zip(queries, answer, strict=True):
+        found = pairs_of(one)
+        assert len(found) == len(set(found))
+        assert set(found) == exact(streams, query)
+        assert one.estimate.certified
+        assert np.all(one.pairs().weight == 1.0)
+    assert_honest(streams, queries, answer)
+    assert answer.budget.spent <= 1.0
+    assert all(accounting.shed == 0 for accounting in answer.accounting.values())
+
+
+def test_at_full_budget_asc_finds_the_outliers_that_it_finds_alone() -> None:
+    streams = streams_of(2, keys=400)
+    db = database(streams)
+    queries = three(db, "asc")
+    for query, one in zip(queries, db.standing(queries).run(), strict=True):
+        alone = pairs_of(query.run())
+        assert alone
+        assert sorted(pairs_of(one)) == sorted(alone)
+
+
+@pytest.mark.parametrize("guide", ["directory", "countsketch"])
+@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
+@pytest.mark.parametrize("fraction", [0.05, 0.4])
+def test_under_a_budget_answers_are_subsets_without_repeats_and_never_overspent(
+    guide: str, preference: str, fraction: float
+) -> None:
+    streams = streams_of(3)
+    db = database(streams)
+    queries = [*three(db, preference, guide), *three(db, "desc", guide)[:1]]
+    answer = db.standing(queries, weights=[1, 2, 3, 4]).run(fraction)
+    run = answer._engine.run
+    while answer._engine._go_on():
+        assert run.spent <= run.granted * (1 + 1e-9)
+    assert run.granted == pytest.approx(fraction * run.exact_cost)
+    assert_honest(streams, queries, answer)
+    assert sum(one.figures.outputs for one in answer) > 0
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32), n=st.integers(0, 40), keys=st.integers(1, 9), gap=st.integers(0, 3),
+    asked=st.lists(
+        st.tuples(
+            st.sampled_from(["AB", "AC", "BC"]), st.integers(0, 40) | st.none(),
+            st.sampled_from(["desc", "weighted", "asc"]), st.sampled_from(["directory", "countsketch"]),
+            st.integers(1, 5),
+        ),
+        min_size=1, max_size=4,
+    ),
+    fraction=st.sampled_from([0.2, 0.7, 1.0]),
+)  # fmt: skip
+def test_any_few_queries_over_any_small_streams_are_honest(
+    seed: int, n: int, keys: int, gap: int, asked: Any, fraction: float
+) -> None:
+    streams = streams_of(seed, n=n, keys=keys, gap=gap)
+    db = database(streams)
+    queries = [
+        db.join(pair[0], pair[1], on="k", window=None if window is None else f"{window + 1} s")
+        .prefer(preference)
+        .guided_by(guide)
+        for pair, window, preference, guide, _ in asked
+    ]
+    used = {name: streams[name] for query in queries for name in (query.left, query.right)}
+    answer = db.standing(queries, weights=[weight for *_, weight in asked]).run(fraction)
+    assert_honest(used, queries, answer)
+    if fraction == 1.0:
+        for query, one in zip(queries, answer, strict=True):
+            if query.preference != "asc":
+                assert set(pairs_of(one)) == exact(streams, query)
+
+
+def advanced(answer: nile.StandingAnswer, rows: int) -> list[Any]:
+    """What each query found, and its figures, when the input comes in batches of `rows`."""
+    run = answer._engine.run
+    found: list[list[Any]] = [[] for _ in answer]
+    for end in [*range(rows, run.arrivals, rows), run.arrivals]:
+        for parts in run.advance(end):
+            for mine, part in zip(found, parts, strict=True):
+                for outputs in part:
+                    mine += zip(outputs.left.tolist(), outputs.right.tolist(), outputs.weight.tolist(), strict=True)
+    return [found, [join.figures for join in run.joins], run.spent]
+
+
+@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
+def test_neither_batches_nor_a_second_run_change_anything(preference: str) -> None:
+    streams = streams_of(4)
+    db = database(streams)
+    standing = db.standing(three(db, preference, "countsketch"), weights=[3, 1, 2])
+    whole = advanced(standing.run(0.4), 10**9)
+    assert any(whole[0])
+    for rows in (1, 100, DISPATCH + 1):
+        assert advanced(standing.run(0.4), rows) == whole
+
+
+# --- the shared budget -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preference", ["desc", "weighted"])
+def test_weights_of_3_to_1_spend_3_to_1_while_both_have_work(preference: str) -> None:
+    streams = streams_of(5, "AB", n=3_000, keys=400)
+    db = database(streams)
+    query = db.join("A", "B", on="k", window="200 s").prefer(preference).guided_by("directory")
+    answer = db.standing([query, query], weights=[3, 1]).run(0.4)
+    spent = [one.figures.spent for one in answer]
+    assert spent[0] / spent[1] == pytest.approx(3.0, rel=WEIGHT_TOLERANCE)
+
+
+def with_nothing_to_find(seed: int) -> tuple[nile.Database, nile.JoinQuery, nile.JoinQuery]:
+    """A query with many matches, and one over a stream of other keys."""
+    streams = streams_of(seed, "AB", n=3_000)
+    streams["D"] = Loaded("D", streams["B"].ts, pa.chunked_array([pa.array([-1] * 3_000)]), streams["B"].accounting)
+    db = database(streams)
+    busy, idle = (db.join("A", r, on="k", window="200 s").prefer("desc").guided_by("directory") for r in "BD")
+    return db, busy, idle
+
+
+def test_what_one_query_cannot_use_goes_to_the_others_in_proportion() -> None:
+    """Nine tenths of the weight belong to a query without a match; two others, 2 to 1, get what it leaves."""
+    db, busy, idle = with_nothing_to_find(6)
+    answer = db.standing([busy, busy, idle], weights=[2, 1, 27]).run(0.3)
+    run = answer._engine.run
+    answer._engine.finish()
+    assert run.spent >= 0.97 * run.granted
+    first, second, third = (one.figures.spent for one in answer)
+    assert first / second == pytest.approx(2.0, rel=WEIGHT_TOLERANCE)
+    assert third <= 0.3 * (first + second)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.8])
+def test_an_idle_query_costs_at_most_a_visit_an_arrival_and_the_others_lose_no_more_than_that(fraction: float) -> None:
+    """Beside it others have what it and its own stream cost less; they make the rest into outputs as before."""
+    db, busy, idle = with_nothing_to_find(7)
+    alone = db.standing([busy]).run(fraction)
+    beside = db.standing([busy, idle]).run(fraction)
+    idly, before, now = beside[1].figures, alone[0].figures, beside[0].figures
+    costs = idle.plan(fraction).costs
+    assert idly.outputs == 0
+    assert idly.spent <= costs.lookup * idly.arrivals
+    loss = idly.spent + (beside.upkeep - alone.upkeep)
+    assert loss <= costs.lookup * idly.arrivals + costs.insert * 3_000 * 1.5
+    assert now.outputs >= (1.0 - IDLE_TOLERANCE) * before.outputs - loss / costs.emit
+
+
+def test_a_shared_stream_is_inserted_kept_and_charged_once() -> None:
+    streams = streams_of(8)
+    db = database(streams)
+    queries = [*three(db), *three(db)]
+    answer = db.standing(queries).run(1.0)
+    keyed = sum(len(it) - it.key.null_count for it in streams.values())
+    assert answer.upkeep == queries[0].plan().costs.insert * keyed
+    assert answer[0].memory.tuples == answer[3].memory.tuples
+    stores = {id(store) for join in answer._engine.run.joins for store in join.stores}
+    assert len(stores) == 3
+
+
+def test_weighted_sums_of_weights_are_about_right() -> None:
+    """Over 30 seeds, at a budget whose doors stay nearly open: the mean lies within 10 % of the exact count."""
+    streams = streams_of(9, "ABC", n=900, keys=200)
+    db = database(streams)
+    queries = three(db, "weighted")[:2]
+    sums = np.zeros(2)
+    for seed in range(30):
+        answer = db.standing([query.using(seed=seed) for query in queries]).run(0.8)
+        sums += [one.pairs().weight.sum() / 30 for one in answer]
+    assert sums == pytest.approx([len(exact(streams, query)) for query in queries], rel=0.1)
+
+
+# --- method="paper" ----------------------------------------------------------------------------------------
+
+
+def test_the_papers_method_takes_turns_over_the_same_two_streams() -> None:
+    streams = streams_of(10, "AB")
+    db = database(streams)
+    queries = [
+        db.join("A", "B", on="k", window=window).prefer(preference, fade=0.8).using(method="paper")
+        for window, preference in (("100 s", "desc"), ("30 s", "asc"), ("60 s", "weighted"))
+    ]
+    poor = db.standing(queries).run(1.0)
+    rich = db.standing(queries).run(200.0)
+    for query, few, all_of_them in zip(queries, poor, rich, strict=True):
+        assert 0 < few.figures.outputs < all_of_them.figures.outputs
+        assert set(pairs_of(few)) < set(pairs_of(all_of_them)) == exact(streams, query)
+        assert few.budget.fraction == pytest.approx(few.figures.spent / few.figures.exact_cost)
+    assert poor.budget.spent <= 1.0
+    for name, accounting in poor.accounting.items():
+        accounting.check()
+        assert accounting.tuples_in == len(streams[name])
+
+
+# --- what cannot be shared ---------------------------------------------------------------------------------
+
+
+def refused(match: str, make: Callable[[nile.Database], object], *, error: type[Exception] = ConfigError) -> None:
+    with pytest.raises(error, match=match):
+        make(database(streams_of(0, n=20)))
+
+
+def test_two_key_columns_of_one_stream_are_named() -> None:
+    refused(
+        "one key column of stream 'A', whose tuples are kept once; got 'k' and 'other'",
+        lambda db: db.standing([db.join("A", "B", on="k"), db.join("A", "C", on=("other", "k"))]).run(),
+    )
+
+
+def test_streams_in_two_orders_are_named() -> None:
+    refused(
+        "needed streams in one order, left before right; got '[AB]' before '[AB]' before '[AB]'",
+        lambda db: db.standing([db.join("A", "B", on="k"), db.join("B", "A", on="k")]).run(),
+    )
+
+
+def test_joins_of_more_than_two_streams_of_one_or_with_a_condition_are_refused() -> None:
+    refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "A", on="k")]))
+    refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "B", "C", on="k")]))
+    refused(
+        "joins of two streams without a condition",
+        lambda db: db.standing([db.join("A", "B", on="k", where="A.other > 1")]),
+    )
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, True], [1, "2"]])
+def test_weights_are_one_positive_number_a_query(weights: Any) -> None:
+    refused(
+        "weights: needed 2 finite numbers above 0",
+        lambda db: db.standing([db.join("A", "B", on="k"), db.join("A", "C", on="k")], weights=weights),
+    )
+
+
+def test_queries_must_agree_on_what_they_share() -> None:
+    def both(db: nile.Database, **options: Any) -> list[nile.JoinQuery]:
+        query = db.join("A", "B", on="k", window="20 s").prefer("desc")
+        return [query, query.using(**options)]
+
+    refused("needed at least one; got none", lambda db: db.standing([]))
+    refused("needed the seed of query 0, 0; got 1", lambda db: db.standing(both(db, seed=1)).run(0.5))
+    refused("needed the same summary options", lambda db: db.standing(both(db, rate=8)).run(0.5))
+    refused("'nile' for all, or 'paper' for all; got nile, paper", lambda db: db.standing(both(db, method="paper")))
+    refused(
+        "needed method 'nile' for all, or 'paper' for all; got hash-drop",
+        lambda db: db.standing(both(db, method="hash-drop")[1:]),
+    )
+    refused(
+        "needed a preference in each under a budget",
+        lambda db: db.standing([*both(db), db.join("A", "C", on="k")]).run(0.5),
+    )
+    refused(
+        "needed output 'pairs' with preference 'weighted'",
+        lambda db: db.standing([q.prefer("weighted").returning("ranges") for q in both(db)]).run(0.5),
+    )
+    refused(
+        "a budget that is a fraction",
+        lambda db: db.standing(both(db)).run(nile.Budget(outputs=10)),
+    )
+    refused("budget: needed a fraction above 0", lambda db: db.standing(both(db)).run(0.0), error=BudgetError)
+    refused(
+        "the same two streams in all with method 'paper'",
+        lambda db: db.standing([db.join("A", r, on="k").using(method="paper") for r in "BC"]),
+    )
+    refused(
+        "needed no weights with method 'paper'",
+        lambda db: db.standing([db.join("A", "B", on="k").using(method="paper")], weights=[1]),
+    )
+    refused("'Z' is not registered", lambda db: db.standing([db.join("A", "Z", on="k")]), error=UnknownStream)
+
+
+def test_keys_that_never_compare_are_refused_and_unrelated_streams_may_differ() -> None:
+    streams = streams_of(0, "AB", n=20)
+    db = database(streams)
+    text = pa.table({"t": [0.0, 1.0], "k": ["a", "b"]})
+    db.register("S", text, time="t").register("T", text, time="t")
+    apart = [db.join("A", "B", on="k", window="5 s"), db.join("S", "T", on="k", window="5 s")]
+    answer = db.standing(apart).run()
+    assert set(pairs_of(answer[1])) == {(0, 0), (1, 1)}
+    assert set(pairs_of(answer[0])) == exact(streams, apart[0])
+    with pytest.raises(KeyTypeError):
+        db.standing([*apart, db.join("B", "S", on="k")]).run()
