@@ -7,9 +7,10 @@ import warnings
 
 from nile.aggregate_table import AggregateTable
 from nile.aggregating import Asked
+from nile.operators.aggregate_figures import AggregateFigures
 from nile.operators.aggregate_numbers import Numbers, meet, numbers_of
 from nile.operators.aggregate_plan import AggregatePlan
-from nile.operators.aggregate_run import AggregateFigures, AggregateRun
+from nile.operators.aggregate_run import AggregateRun
 from nile.streams.accounting import Accounting
 from preferences.budget import BudgetReport
 from summaries.errors import CostWarning, ErrorTargetMissed
@@ -105,7 +106,7 @@ class AggregateAnswer(AggregateTable):
     @property
     def is_exact(self) -> bool:
         """Whether every number is known."""
-        return all(self._run.evidence(q).is_complete for q in range(len(self._numbers)))
+        return self._run.is_exact
 
     @property
     def coverage(self) -> float:

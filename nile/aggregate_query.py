@@ -58,8 +58,8 @@ class AggregateQuery:
         return replace(self, interval=(ends[0], ends[1]))
 
     def using(self, **options: Any) -> AggregateQuery:
-        """method ("auto", "grid", "sample", "naive"), borders ("auto", "learned", "predicates"), costs ("engine",
-        "memory"), seed, buckets, zone.
+        """method, one of AGGREGATE_METHODS; borders ("auto", "learned", "predicates"); costs ("engine", "memory");
+        seed, buckets, zone.
 
         Raises ConfigError for anything else.
         """

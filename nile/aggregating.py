@@ -61,10 +61,12 @@ def prepare(
     on = grid_column(queries, time)
     code: Array | None = None
     rank: Array | None = None
+    hashes: Array | None = None
     values: pa.Array | None = None
     if on is not None and len(columns):
         table = KeyTable()
-        code = table.encode(batch.column(on), where=f"{where}, column '{on}'").codes
+        encoded = table.encode(batch.column(on), where=f"{where}, column '{on}'")
+        code, hashes = encoded.codes, encoded.hashes
         values = table.decode(np.arange(table.known))
         code, values = _with_null(code, values)
         rank = _ranks(values)
@@ -106,6 +108,7 @@ def prepare(
         grouped=bool(by),
         code=code,
         rank=rank,
+        hashes=hashes,
     )
     return Asked(data, labels, labels_by, on)
 

@@ -12,12 +12,13 @@ from summaries.countsketch import CountSketch
 from summaries.envelope import unpack
 from summaries.errors import ConfigError, EnvelopeError
 from summaries.exact import ExactCounter
+from summaries.ready import FrequentItems, HyperLogLog
 from summaries.summary import Summary
 
 __all__ = ["CATALOGUE", "make_summary", "read_summary"]
 
 CATALOGUE: Mapping[str, type[Summary]] = MappingProxyType(
-    {summary.kind: summary for summary in (CountSketch, ExactCounter)}
+    {summary.kind: summary for summary in (CountSketch, ExactCounter, FrequentItems, HyperLogLog)}
 )
 """name -> factory; each factory's keyword arguments are the options of that summary."""
 

@@ -76,6 +76,38 @@ def test_standing_queries_are_exact_where_a_grid_cut_at_them_costs_less_than_the
         assert answer.value("revenue", query=name) == pytest.approx(truth(condition), rel=ROUNDING)
 
 
+def test_distinct_counts_of_standing_queries_are_merged_from_sketches_of_cells() -> None:
+    predicates = ranges(60)
+    query = database().aggregate(
+        "s", {"days": "count(distinct transaction_id)", "n": "count(*)"}, predicates=predicates
+    )
+    exact, told = query.run(), query.run(0.3)
+    assert told.figures.borders == "predicates"
+    assert told.budget.spent <= 0.3
+    assert not told.is_exact
+    covered = 0
+    for q in predicates:
+        estimate = told.estimate("days", query=q)
+        covered += bool(estimate.covers(exact.value("days", query=q)))
+        assert estimate.certified
+        assert told.value("n", query=q) == exact.value("n", query=q)
+    assert covered >= 0.85 * 60
+
+
+def test_counts_of_single_keys_come_from_a_count_sketch_where_nothing_exact_is_affordable() -> None:
+    items = np.unique(RETAIL["item_id"].to_numpy(zero_copy_only=False))[:300:3]
+    predicates = {f"q{i}": f"item_id = '{item}'" for i, item in enumerate(items)}
+    query = database().aggregate("s", {"n": "count(*)"}, predicates=predicates)
+    told, exact = query.run(0.055), query.run()
+    assert told.figures.method == "countsketch"
+    assert told.budget.spent <= 0.055
+    covered = sum(bool(told.estimate("n", query=q).covers(exact.value("n", query=q))) for q in predicates)
+    assert covered >= 0.95 * len(predicates)
+    assert not told.estimate("n", query="q0").certified
+    with pytest.raises(nile.ConfigError, match="single keys"):
+        database().aggregate("s", {"n": "count(*)"}, where="price > 1").using(method="countsketch").run(0.5)
+
+
 @pytest.mark.parametrize(
     ("options", "budget"),
     [({"method": "sample"}, 0.2), ({"method": "grid", "borders": "learned", "zone": 512, "buckets": 40}, 0.75)],

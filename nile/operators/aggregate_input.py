@@ -80,6 +80,7 @@ class AggregateInput:
     grouped: bool
     code: Array | None
     rank: Array | None
+    hashes: Array | None = None
 
     @property
     def n(self) -> int:

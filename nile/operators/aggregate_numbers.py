@@ -29,12 +29,16 @@ _MOST_GROWTH = 16.0
 
 def numbers_of(run: AggregateRun, q: int, labels: Sequence[pa.Array | None], confidence: float) -> Numbers:
     """Every aggregate of query q for every group, from what the run has read so far."""
-    evidence = run.evidence(q)
     data = run.data
+    if run.counts is not None:
+        return [[run.counts.number(q)] for _ in data.aggregates]
+    evidence = run.evidence(q)
     numbers = []
     for aggregate, m in zip(data.aggregates, data.of, strict=True):
         if aggregate.function in MOMENT:
             numbers.append(estimate_moment(aggregate, m, evidence, confidence))
+        elif run.sets is not None:
+            numbers.append(run.sets.numbers(m, evidence.known.cells, evidence.known.into))
         else:
             numbers.append(estimate_distribution(aggregate, m, evidence, confidence, labels[m]))
     return numbers

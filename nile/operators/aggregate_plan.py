@@ -12,7 +12,7 @@ from summaries.errors import BudgetError, ConfigError
 
 __all__ = ["AGGREGATE_METHODS", "BORDERS", "AggregatePlan"]
 
-AGGREGATE_METHODS = ("auto", "grid", "sample", "naive")
+AGGREGATE_METHODS = ("auto", "grid", "sample", "countsketch", "naive")
 BORDERS = ("auto", "learned", "predicates")
 
 

@@ -1,7 +1,8 @@
 """Aggregates under a budget: how the plan is chosen, what it spends, and what it finds.
 
-Three ways.  `naive`: every tuple to every query; the base of all budgets.  `sample`: a random sample of the
-stream, the same tuples for all queries that reach them.  `grid`: moments in a value x time grid (see
+Four ways.  `naive`: every tuple to every query; the base of all budgets.  `sample`: a random sample of the
+stream, the same tuples for all queries that reach them.  `countsketch`: how often single keys came, where
+that is all that is asked.  `grid`: moments in a value x time grid (see
 aggregate_grid), whole cells exact, tuples sampled where a query cuts through a cell.  Which one: whatever is
 exact within the budget at the least cost, else the one with the smaller expected variance.
 """
@@ -16,6 +17,7 @@ import numpy as np
 
 from nile.aggregates import DISTRIBUTION
 from nile.operators.aggregate_evidence import Evidence
+from nile.operators.aggregate_figures import AggregateFigures
 from nile.operators.aggregate_grid import EDGE, FULL, Grid, borders_of
 from nile.operators.aggregate_input import (
     SAMPLE,
@@ -30,9 +32,11 @@ from nile.operators.aggregate_input import (
 )
 from nile.operators.aggregate_plan import AggregatePlan
 from nile.operators.aggregate_reader import Prices, Reader, complete_reader, grid_reader, stream_reader
+from nile.operators.aggregate_sets import ROWS, CellSets, KeyCounts
+from summaries.errors import ConfigError
 from summaries.intervals import TAIL
 
-__all__ = ["AggregateFigures", "AggregateRun"]
+__all__ = ["AggregateRun"]
 
 Array = np.ndarray[Any, Any]
 _WATCH_SHARE = 0.2
@@ -41,31 +45,6 @@ _TARGET_WATCH_SHARE = 0.6
 can be certified no error target is met, and then everything is read."""
 _TAME_SHARE = 0.1
 """Values are tame when a sample of this share of the stream can certify intervals without taking large ones apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateFigures:
-    """What a run did.  Costs in units of its cost table.
-
-    method, borders: as chosen; cells: of the grid; kept: the share of tuples that the grid kept for its edges;
-    read: (tuple, query) pairs looked at; shed: tuples no query ever saw.
-    """
-
-    method: str
-    borders: str
-    cells: int
-    kept: float
-    read: int
-    shed: int
-    granted: float
-    spent: float
-    spent_summary: float
-    exact_cost: float
-
-    @property
-    def budget_spent(self) -> float:
-        """What was spent as a share of what `naive` needs."""
-        return self.spent / self.exact_cost if self.exact_cost else 0.0
 
 
 class AggregateRun:
@@ -87,6 +66,8 @@ class AggregateRun:
         self.spent_summary = 0.0
         self.kept = 0.0
         self.grid: Grid | None = None
+        self.sets: CellSets | None = None
+        self.counts: KeyCounts | None = None
         self.readers: list[Reader] = []
         self.method, self.borders = plan.method, ""
         self.note = ""
@@ -125,6 +106,11 @@ class AggregateRun:
         self.method = "exact after all"
 
     @property
+    def is_exact(self) -> bool:
+        """Whether every number of every query is known."""
+        return self.sets is None and all(reader.evidence().is_complete for reader in self.readers)
+
+    @property
     def figures(self) -> AggregateFigures:
         """What has been done so far."""
         seen = np.zeros(self.data.n, bool)
@@ -145,7 +131,12 @@ class AggregateRun:
         )
 
     def _begin(self) -> None:
-        plan = self.plan
+        plan, data = self.plan, self.data
+        if plan.method == "countsketch" and not KeyCounts.answer(data):
+            raise ConfigError(
+                "aggregate method: needed count(*) of single keys (item_id = 'A', no time range, no groups) for "
+                "countsketch; got something else; use method='auto'"
+            )
         if plan.method == "naive" or self.exact_cost == 0.0:
             self._naive()
             return
@@ -158,6 +149,8 @@ class AggregateRun:
             self._use(exact, "predicates")
         elif plan.is_exact and plan.method == "auto":
             self._naive()
+        elif plan.method in ("auto", "countsketch") and KeyCounts.answer(data) and self._sketch_cost <= self.granted:
+            self._count_keys()
         else:
             learned = self._learned_grid()
             affordable = learned.cost <= self.granted
@@ -197,6 +190,20 @@ class AggregateRun:
         if self.plan.target is None:
             self._share_out(self.granted - self.spent)
 
+    @property
+    def _sketch_cost(self) -> float:
+        """What a count sketch of the grid's column costs: rows updates a tuple, rows reads a query."""
+        costs = self.plan.costs
+        return self.data.n * costs.update_sketch(ROWS) + len(self.data.scopes) * costs.estimate_sketch(ROWS)
+
+    def _count_keys(self) -> None:
+        self.method = "countsketch"
+        self.counts = KeyCounts(self.data)
+        zones = np.array([0, self.data.n])
+        order = np.arange(self.data.n)
+        self.readers = [stream_reader(self.data, scope, self._prices, order, zones) for scope in self.data.scopes]
+        self.spent_summary = self._sketch_cost
+
     def _watches(self) -> bool:
         """Whether the sample can afford to look at every tuple once, for all queries, and take the large ones apart."""
         if all(aggregate.value is None or aggregate.function in DISTRIBUTION for aggregate in self.data.aggregates):
@@ -229,7 +236,7 @@ class AggregateRun:
     def _take_in(self, buckets: int) -> float:
         """What the grid spends on each tuple: find its bucket and group, update its moments."""
         costs = self.plan.costs
-        kept = sum(len(some) for some in counters(self.data).values())
+        kept = sum(len(some) for some in counters(self.data).values()) + self._sketches
         found = costs.lookup * (int(buckets > 1) + int(self.data.grouped))
         return found + costs.update * kept
 
@@ -239,23 +246,42 @@ class AggregateRun:
         values = 0 if data.rank is None else data.rank.shape[0]
         tested = costs.scan * values * sum(scope.passes is not None for scope in data.scopes)
         kept = sum(len(some) for some in counters(data).values())
-        cells = grid.margins
+        cells, merged = grid.margins, 0.0
         for scope in data.scopes:
-            cells += grid.reads(np.flatnonzero(grid.state(scope) == FULL), scope)
-        return tested + costs.add * kept * cells
+            full = np.flatnonzero(grid.state(scope) == FULL)
+            cells += grid.reads(full, scope)
+            if self._sketches:
+                merged += self._sketches * CellSets.merging(grid, full, costs)
+        return tested + costs.add * kept * cells + merged
+
+    @property
+    def _sketches(self) -> int:
+        """Sketches that a tuple goes into: one for each expression whose distinct values are counted."""
+        if not self._by_sets:
+            return 0
+        return sum(measure.hashes is not None for measure in self.data.measures)
 
     def _cut_grid(self) -> _Sketch | None:
         """A grid cut where the predicates are: exact without a tuple, unless a condition needs tuples."""
         data = self.data
-        if self._needs_tuples or any(scope.residual is not None for scope in data.scopes):
+        if any(scope.residual is not None for scope in data.scopes) or not (self._by_moments or self._by_sets):
             return None
         grid = Grid(data, borders_of(data, "predicates", buckets=0, zone=0))
+        if self._by_sets and not CellSets.fit(grid):
+            return None
         cost = data.n * self._take_in(grid.borders.buckets) + self._reading(grid)
         return _Sketch(grid, cost, 0.0, True, 0.0)
 
     @property
-    def _needs_tuples(self) -> bool:
-        return any(aggregate.function in DISTRIBUTION for aggregate in self.data.aggregates)
+    def _by_moments(self) -> bool:
+        return all(aggregate.function not in DISTRIBUTION for aggregate in self.data.aggregates)
+
+    @property
+    def _by_sets(self) -> bool:
+        """Whether what moments do not answer are distinct counts, which need not be exact."""
+        others = [aggregate for aggregate in self.data.aggregates if aggregate.function in DISTRIBUTION]
+        approximate = not self.plan.is_exact and self.plan.target is None
+        return approximate and bool(others) and all(each.function == "count_distinct" for each in others)
 
     def _learned_grid(self) -> _Sketch:
         """A grid with learned borders, and the share of tuples it can afford to keep for the edges."""
@@ -265,7 +291,7 @@ class AggregateRun:
         base += costs.add * grid.cells  # how many ordinary tuples each cell has
         large = int(grid.large.sum())
         base += costs.scan * data.n + costs.insert * large  # is it large? keep it
-        wanted = EDGE if not self._needs_tuples else FULL
+        wanted = EDGE if self._by_moments else FULL
         edges = [_edge_tuples(grid, grid.state(scope), wanted) for scope in data.scopes]
         each = self._prices.test + self._prices.take * 0.5
         base += sum(edge_large for _, edge_large in edges) * each
@@ -290,9 +316,19 @@ class AggregateRun:
     def _use(self, sketch: _Sketch, borders: str) -> None:
         self.method, self.borders, self.grid, self.kept = "grid", borders, sketch.grid, sketch.kept
         data = self.data
+        self.sets = CellSets(data, sketch.grid) if borders == "predicates" and self._by_sets else None
         unit = unit_hash(data.n, self.plan.seed)
+        moments = self._by_moments or self.sets is not None
         self.readers = [
-            grid_reader(data, scope, self._prices, sketch.grid, unit, sketch.kept, moments=not self._needs_tuples)
+            grid_reader(
+                data,
+                scope,
+                self._prices,
+                sketch.grid,
+                unit,
+                sketch.kept,
+                moments=moments,
+            )
             for scope in data.scopes
         ]
         costs = self.plan.costs
