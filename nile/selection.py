@@ -13,7 +13,7 @@ from nile.selecting import Selectable, columns_beside
 from nile.selection_answer import AGGREGATES, SelectionAnswer
 from nile.sql.expressions import Condition
 from preferences.budget import Budget
-from preferences.clock import Pace, retime
+from preferences.clock import Bursts, Pace, retime
 from summaries.costs import cost_table
 from summaries.errors import ConfigError
 
@@ -24,8 +24,7 @@ __all__ = ["SelectionQuery"]
 
 _OWN = ("method", "costs", "output")
 _OPTIONS = (
-    *_OWN, "structure", "confidence", "threshold", "buckets", "zone", "every", "sample", "replay", "replay_mean",
-    "waiting", "seed",
+    *_OWN, "structure", "confidence", "threshold", "buckets", "zone", "every", "sample", "waiting", "seed",
 )  # fmt: skip
 
 
@@ -46,6 +45,7 @@ class SelectionQuery:
     method: str = "nile"
     costs: str = "engine"
     output: str = "pairs"
+    pace: Pace = field(default_factory=Pace)
     options: tuple[tuple[str, Any], ...] = ()
 
     def within(self, window: str | float | timedelta | None) -> SelectionQuery:
@@ -65,12 +65,21 @@ class SelectionQuery:
             raise ConfigError(f"aggregate: needed one of {', '.join(AGGREGATES)}; got {aggregate!r}; name one of these")
         return self.prefer("desc", by="value") if aggregate == "sum" else self.prefer("weighted")
 
+    def replayed(
+        self, replay: str = "exponential", *, mean: str | float | timedelta = "100 ms", bursts: Bursts | None = None
+    ) -> SelectionQuery:
+        """Play the input back in time: `exponential` gaps of `mean`, steady or in `bursts`, or the `data`'s own.
+
+        The budget then comes with time, and what finds no work expires.  Exponential gaps replace the data's times,
+        so the window is on them.  Raises ConfigError.
+        """
+        return replace(self, pace=Pace(replay, parse_duration(mean, where="mean"), bursts))
+
     def using(self, **options: Any) -> SelectionQuery:
         """method ("nile", "paper", "naive", "predicate-index"), costs ("engine", "memory"), output ("pairs", "ranges").
 
-        replay ("none", "exponential", "data"), replay_mean ("100 ms"), seed: see `Pace`; with exponential gaps `seed`
-        draws them, and windows are on the replayed times.  Others are fields of SelectionPlan: zone, waiting, and
-        for the paper's method structure ("T1" to "T4"), confidence, threshold, buckets, every, sample.
+        Others are fields of SelectionPlan: zone, seed (of an exponential replay), waiting, and for the paper's method
+        structure ("T1" to "T4"), confidence, threshold, buckets, every, sample.
         Raises ConfigError for anything else.
         """
         changed: dict[str, Any] = {}
@@ -79,16 +88,11 @@ class SelectionQuery:
             if name not in _OPTIONS:
                 known = ", ".join(_OPTIONS)
                 raise ConfigError(f"selection option: needed one of {known}; got {name!r}; check the spelling")
-            if name == "replay_mean":
-                value = parse_duration(value, where="replay_mean")
             (changed if name in _OWN else kept)[name] = value
         return replace(self, **changed, options=tuple(kept.items()))
 
     def plan(self, budget: Budget | float | None = None) -> SelectionPlan:
         """The checked plan that `run` would follow."""
-        given: dict[str, Any] = dict(self.options)
-        pace = self._pace()
-        given = {name: value for name, value in given.items() if name not in ("replay", "replay_mean")}
         return SelectionPlan(
             window=self.window,
             budget=budget if budget is None or isinstance(budget, Budget) else Budget(budget),
@@ -97,14 +101,9 @@ class SelectionQuery:
             promise=self.promise,
             output=self.output,
             costs=cost_table(self.costs),
-            pace=pace,
-            **given,
+            pace=self.pace,
+            **dict(self.options),
         )
-
-    def _pace(self) -> Pace:
-        given = dict(self.options)
-        default = Pace()
-        return Pace(replay=given.get("replay", default.replay), mean=given.get("replay_mean", default.mean))
 
     def run(self, budget: Budget | float | None = None) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.
@@ -118,12 +117,11 @@ class SelectionQuery:
     def load(self) -> Selectable:
         """The stream read and every condition evaluated, for several runs: `SelectionAnswer(loaded, plan)`.
 
-        Under `replay="exponential"` its times are the replayed ones.
+        Under an exponential replay its times are the replayed ones.
         """
         beside = columns_beside(self.on, self.predicates)
         loaded = load_stream(self.database.manager(self.stream, self.on, beside))
-        pace = self._pace()
-        if pace.replay == "exponential":
+        if self.pace.replay == "exponential":
             seed = int(dict(self.options).get("seed", 0))
-            loaded = replace(loaded, ts=retime(len(loaded), pace.mean, seed))
+            loaded = replace(loaded, ts=retime(len(loaded), self.pace.mean, seed, self.pace.bursts))
         return Selectable(loaded, self.on, self.predicates)

@@ -206,12 +206,11 @@ def test_with_a_window_what_expires_is_reported(output: str) -> None:
 @pytest.mark.parametrize("replay", ["data", "exponential"])
 def test_under_a_replay_idle_credit_expires_and_answers_stay_within_the_grant(method: str, replay: str) -> None:
     """A budget for ten times everything is not spent; a tenth leaves something undone, the same at each run."""
-    plenty = mixed(method=method, replay=replay, seed=4).run(10.0)
-    short = mixed(method=method, replay=replay, seed=4).run(0.1)
+    query = mixed(method=method, seed=4).replayed(replay)
+    plenty, short, again = query.run(10.0), query.run(0.1), query.run(0.1)
     assert plenty.figures.spent < 0.5 * plenty.figures.granted
     assert short.figures.spent <= short.figures.granted
     assert short.figures.outputs < plenty.figures.outputs
-    again = mixed(method=method, replay=replay, seed=4).run(0.1)
     for name in short.names:
         assert short.ordinals(name).tolist() == again.ordinals(name).tolist()
 
@@ -220,8 +219,16 @@ def test_exponential_replay_puts_windows_on_replayed_times() -> None:
     """Mean gap 0.1 s: a window of 10 s holds about 100 of 3,000 tuples, whatever the data's own times."""
     db = nile.connect().register("sales", retail(), time="ts")
     query = db.select("sales", on="price", predicates={"all": "price IS NOT NULL"}, window="10 s")
-    valid = query.using(replay="exponential", replay_mean="100 ms", seed=1).run().valid("all")
+    valid = query.using(seed=1).replayed(mean="100 ms").run().valid("all")
     assert 60 <= len(valid) <= 140
+
+
+def test_bursts_leave_less_than_a_steady_replay() -> None:
+    """Half the tuples come ten times as fast as the mean: few may wait, and the grant of the quiet half expires."""
+    query = mixed(seed=2, waiting=10)
+    steady = query.replayed().run(0.9)
+    bursty = query.replayed(bursts=nile.Bursts(factor=10, share=0.5, tuples=500)).run(0.9)
+    assert bursty.figures.outputs < steady.figures.outputs
 
 
 def test_tuples_may_wait_for_credit_under_a_replay() -> None:

@@ -111,6 +111,32 @@ def test_asc_visits_the_least_promising_region_first_and_weighted_the_same_share
     assert [i for _, i, _ in part] == [0, 1, 2]
 
 
+def test_a_zone_of_t4_ends_at_the_slice_end_after_the_stream_has_changed() -> None:
+    """1,024 tuples, four slices: 1 2 1 2 ... up to 512, then 3 4 3 4 ...; MAXLENGTH is 4,096, every price 1, no adds.
+
+    Slice 1: nothing to compare with.  Slice 2, 256 tuples against 256: the two halves of each value: no change.
+    Slice 3 has other values than the 512 before: of two, p = (1/2, 1/2) and (0, 0) here, the other way round there;
+    the squared distance is 1/2 + 1/2 = 1, its standard deviation without change (1/512 + 1/256) * sqrt(2 (1/2 +
+    1/256)) = 0.0059: a confidence of 1 / (1 + 170**2), far below 0.02.  So the first zone ends at 768, with the first
+    slice of what is new inside it.  Slice 4 is a new zone's first: nothing to compare with.
+    The query is 1 <= value <= 2.  One dispatch, at the end, sees both zones of its one bucket: the newer zone first,
+    whose 256 tuples it scans in vain, then the older one's 768.  Fixed zones would have one region, and T1 no summary.
+    Taking in: T4 insert, update, lookup, 3 detector updates, a lookup more for the sample of 4; evaluating 4 keys.
+    """
+    values = [1 + i % 2 for i in range(512)] + [3 + i % 2 for i in range(512)]
+    data = encoded(values, [lambda v: v <= 2])
+    data = replace(data, hashes=np.array([1 << 62, 5 << 60, 11 << 60, 3 << 59], np.uint64))
+    spec: dict[str, Any] = {"method": "paper", "costs": ONES, "buckets": 1, "zone": 4_096, "every": 1_024, "sample": 4}
+    found, figures = run(SelectionPlan(structure="T4", **spec), data)
+    assert [i for _, i, _ in found] == list(range(512))
+    assert (figures.changes, figures.regions_read, figures.regions_visited, figures.scanned) == (1, 2, 2, 1_024)
+    assert figures.spent == 1_024 * 6 + 4 + 4 + 2 * (1 + 1) + 2 * 1 + 1_024 + 512
+    told = {name: run(SelectionPlan(structure=name, **spec), data)[1] for name in ("T3", "T2", "T1")}
+    assert {name: t.regions_read for name, t in told.items()} == {"T3": 1, "T2": 1, "T1": 0}
+    assert {name: t.spent_summary for name, t in told.items()} == {"T3": 3 * 1_024 + 4, "T2": 2 * 1_024, "T1": 1_024}
+    assert {name: t.outputs for name, t in told.items()} == dict.fromkeys(told, 512)
+
+
 def test_naive_drops_what_it_has_no_time_for_and_goes_on_with_the_next_query() -> None:
     """Two queries that every tuple satisfies: c_j = 1 + 2 + 2 = 5; a grant of 3 feeds one query a tuple, in turns.
 
@@ -368,8 +394,8 @@ def test_batches_name_the_query_of_each_output() -> None:
         (lambda q: q.using(structure="T5"), nile.ConfigError, "selection structure: needed one of T1, T2, T3, T4"),
         (lambda q: q.using(threshold=1.0), nile.ConfigError, "selection threshold: needed a confidence in"),
         (lambda q: q.using(waiting=-1), nile.ConfigError, "selection waiting: needed a whole number"),
-        (lambda q: q.using(replay="slow"), nile.ConfigError, "replay: needed one of none, exponential, data"),
-        (lambda q: q.using(replay_mean="0 s"), nile.ConfigError, "replay_mean"),
+        (lambda q: q.replayed("slow"), nile.ConfigError, "replay: needed one of none, exponential, data"),
+        (lambda q: q.replayed(mean="0 s"), nile.ConfigError, "mean"),
         (lambda q: q.using(speed=2), nile.ConfigError, "selection option: needed one of method"),
         (lambda q: q.using(costs="mine"), nile.ConfigError, "costs: needed one of engine, memory"),
         (lambda q: q.prefer("most"), nile.ConfigError, "selection preference: needed one of desc"),
