@@ -1,4 +1,4 @@
-"""Aggregates over a join of two streams, of expressions over the columns of both."""
+"""Aggregates over a join, of expressions over the columns of all its streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nile.aggregate_table import AggregateTable
 from nile.aggregates import MOMENT, Aggregate, read_aggregates
 from nile.aggregating import grouped, measure_of
 from nile.conditions import StreamNames
-from nile.joining import Joinable, Loaded
+from nile.joining import Loaded
 from nile.operators.aggregate_distribution import estimate_distribution
 from nile.operators.aggregate_estimates import Number, estimate_moment
 from nile.operators.aggregate_evidence import Evidence, no_cells
@@ -21,6 +21,7 @@ from nile.operators.aggregate_input import AggregateInput, Measure
 from nile.operators.aggregate_weighted import WeightedOutputs, weighted_numbers
 from nile.sql.expressions import Value, parse_value
 from nile.streams.accounting import Accounting
+from nile.tabular import Members
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nile.answer import Answer
+    from nile.multiway_answer import MultiwayAnswer
     from nile.query import JoinQuery
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_pairs", "join_aggregates"]
+__all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "aggregate_of_pairs", "join_aggregates"]
 
 Array = np.ndarray[Any, Any]
 _PLACE = "aggregates over a join"
@@ -43,13 +45,13 @@ _PLACE = "aggregates over a join"
 class JoinAggregateQuery:
     """Aggregates over the outputs of a join.  Made by `JoinQuery.aggregate`.
 
-    aliases: the names of the two streams in expressions.
+    aliases: the names of the streams in expressions.
     """
 
     query: JoinQuery = field(repr=False)
     aggregates: tuple[Aggregate, ...]
     by: tuple[Value, ...]
-    aliases: tuple[str, str]
+    aliases: tuple[str, ...]
 
     def run(self, budget: Budget | float | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
         """Run the join under a budget and aggregate what it finds.
@@ -71,19 +73,17 @@ class JoinAggregateAnswer(AggregateTable):
 
     def __init__(
         self,
-        answer: Answer,
+        answer: Answer | MultiwayAnswer,
         aggregates: tuple[Aggregate, ...],
         by: tuple[Value, ...],
-        aliases: tuple[str, str],
+        aliases: tuple[str, ...],
         confidence: float = 0.95,
     ) -> None:
         self.answer = answer
-        joined = answer.joined
-        found = answer.pairs()
-        n = int(found.left.shape[0])
-        needed = _columns(aggregates, by)
-        batch = _pair_columns(joined, aliases, found.left, found.right, needed)
-        columns = Columns("join", joined.left.ts[found.left], batch, Accounting())
+        found = answer.members()
+        n = int(found.key.shape[0])
+        batch = _member_columns(found, aliases, _columns(aggregates, by))
+        columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting())
         group, groups, labels_by = grouped(by, columns, _PLACE)
         measures: list[Measure | None] = []
         labels: list[pa.Array | None] = []
@@ -104,10 +104,9 @@ class JoinAggregateAnswer(AggregateTable):
             self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
             return
         random = plan.method == "nile" and plan.preference == "weighted"
-        key = joined.input(plan.costs, ranges=False).left.codes[found.left].astype(np.int64)
         outputs = WeightedOutputs(
             weight=found.weight,
-            key=key,
+            key=found.key,
             group=group.astype(np.int64),
             groups=groups,
             random=random,
@@ -158,10 +157,9 @@ def _columns(aggregates: Sequence[Aggregate], by: Sequence[Value]) -> tuple[str,
 def join_aggregates(
     query: JoinQuery, aggregates: Mapping[str, str], by: str | Sequence[str] | None
 ) -> JoinAggregateQuery:
-    """The body of `JoinQuery.aggregate`: everything checked against the columns of both streams."""
-    database = query.database
-    aliases = ("left", "right") if query.left == query.right else (query.left, query.right)
-    schemas = (database.schema(query.left), database.schema(query.right))
+    """The body of `JoinQuery.aggregate`: everything checked against the columns of the streams."""
+    aliases = tuple(alias for _, alias in query.places)
+    schemas = tuple(query.database.schema(stream) for stream, _ in query.places)
     read, groups = _read(aggregates, by, aliases, schemas)
     return JoinAggregateQuery(query, read, groups, aliases)
 
@@ -172,7 +170,18 @@ def aggregate_of_pairs(
     """The body of `Answer.aggregate`: over the key, the times, and what else the join carried."""
     joined = answer.joined
     aliases = ("left", "right") if joined.left.name == joined.right.name else (joined.left.name, joined.right.name)
-    schemas = tuple(_available(side, answer.key).schema for side in (joined.left, joined.right))
+    return aggregate_of_outputs(answer, aliases, answer.key, aggregates, by)
+
+
+def aggregate_of_outputs(
+    answer: Answer | MultiwayAnswer,
+    aliases: tuple[str, ...],
+    key: str,
+    aggregates: Mapping[str, str],
+    by: str | Sequence[str] | None,
+) -> JoinAggregateAnswer:
+    """Aggregates of an answer of streams called `aliases`, joined on `key`."""
+    schemas = tuple(_available(side, key).schema for side in answer.joined.streams)
     read, groups = _read(aggregates, by, aliases, schemas)
     return JoinAggregateAnswer(answer, read, groups, aliases)
 
@@ -180,7 +189,7 @@ def aggregate_of_pairs(
 def _read(
     aggregates: Mapping[str, str],
     by: str | Sequence[str] | None,
-    aliases: tuple[str, str],
+    aliases: tuple[str, ...],
     schemas: Sequence[pa.Schema],
 ) -> tuple[tuple[Aggregate, ...], tuple[Value, ...]]:
     names = StreamNames(_PLACE, aliases, tuple(schemas), _PLACE)
@@ -214,12 +223,10 @@ def _available(side: Loaded, key: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _pair_columns(
-    joined: Joinable, aliases: tuple[str, str], left: Array, right: Array, needed: Sequence[str]
-) -> pa.RecordBatch:
-    """The needed columns ("alias.column") for every pair."""
+def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[str]) -> pa.RecordBatch:
+    """The needed columns ("alias.column") for every output."""
     arrays, names = [], []
-    for alias, side, at in ((aliases[0], joined.left, left), (aliases[1], joined.right, right)):
+    for alias, side, at in zip(aliases, found.streams, found.ordinal, strict=True):
         prefix = f"{alias}."
         own = [name.removeprefix(prefix) for name in needed if name.startswith(prefix)]
         for column in own:
@@ -231,7 +238,7 @@ def _pair_columns(
             arrays.append(values.take(pa.array(at)))
             names.append(prefix + column)
     if not arrays:
-        return pa.RecordBatch.from_arrays([pa.nulls(left.shape[0])], names=["_"])
+        return pa.RecordBatch.from_arrays([pa.nulls(found.key.shape[0])], names=["_"])
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 

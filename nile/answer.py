@@ -14,7 +14,7 @@ from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.metered import MeteredRun
 from nile.operators.plan import JoinPlan
 from nile.streams.accounting import Accounting
-from nile.tabular import Tabular, refuse_beyond_memory
+from nile.tabular import Members, Tabular, refuse_beyond_memory
 from preferences.budget import BudgetReport
 from pyramid.manager import Memory
 from summaries.estimate import Estimate
@@ -119,6 +119,12 @@ class Answer(Tabular):
             right=np.concatenate([part.right for part in parts]),
             weight=np.concatenate([part.weight for part in parts]),
         )
+
+    def members(self) -> Members:
+        """The tuples behind the pairs, range records expanded.  Runs the query to its end."""
+        found = self.pairs()
+        key = self._join.data.left.codes[found.left].astype(np.int64)
+        return Members((self._joined.left, self._joined.right), (found.left, found.right), key, found.weight)
 
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
         """Aggregates over the pairs found: over the key and what else was carried (`JoinQuery.run(carry=...)`).

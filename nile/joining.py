@@ -121,6 +121,11 @@ class Joinable:
         self.matches, self.standing = self.exact.matches()
 
     @property
+    def streams(self) -> tuple[Loaded, ...]:
+        """Left and right."""
+        return self.left, self.right
+
+    @property
     def pairs(self) -> int:
         """How many pairs the exact answer has."""
         return int(self.matches.sum())

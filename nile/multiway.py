@@ -42,21 +42,31 @@ class MultiwayQuery(JoinQuery):
     keys: tuple[str, ...] = ()
     condition: PairCondition | None = None
 
-    def run(self, budget: Budget | float | None = None) -> MultiwayAnswer:  # type: ignore[override]
+    def run(  # type: ignore[override]
+        self, budget: Budget | float | None = None, *, carry: Sequence[tuple[str, ...]] = ()
+    ) -> MultiwayAnswer:
         """Read the streams, each once, and prepare the answer; rows are found as they are asked for.
 
         budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a
         condition over several streams a fraction is one of the exact answer's cost, which takes a pass that looks
-        at every candidate.
+        at every candidate.  carry: for each stream, further columns that the answer keeps for its aggregates.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError,
         MemoryRefused.
         """
         plan = self.plan(budget)
         condition = self.condition
-        carry = [() if condition is None else condition.columns(k) for k in range(len(self.streams))]
-        loaded = load_together(self.database.manager, self.streams, self.keys, carry)
+        needed = [
+            (*(() if condition is None else condition.columns(k)), *(carry[k] if carry else ()))
+            for k in range(len(self.streams))
+        ]
+        loaded = load_together(self.database.manager, self.streams, self.keys, needed)
         joined = MultiwayJoinable(retimed(loaded, self.pace, self.seed), self.window, condition)
         return MultiwayAnswer(joined, plan, names=self.names, key=self.keys[0])
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """(stream, the name it goes by) of each place in the statement."""
+        return tuple(zip(self.streams, self.names, strict=True))
 
     def plan(self, budget: Budget | float | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.aggregate_join import JoinAggregateAnswer, aggregate_of_outputs
 from nile.multiway_joining import MultiwayJoinable
 from nile.operators.multiway import Combinations, MultiwayFigures, MultiwayJoin, buys_everything
 from nile.operators.plan import JoinPlan
 from nile.streams.accounting import Accounting
-from nile.tabular import Tabular, refuse_beyond_memory
+from nile.tabular import Members, Tabular, refuse_beyond_memory
 from preferences.budget import BudgetReport
 from pyramid.manager import Memory
 from summaries.estimate import Estimate
@@ -100,6 +101,23 @@ class MultiwayAnswer(Tabular):
         batches = [self._rows(self._join.expand(part)) for part in self.outputs()]
         return pa.Table.from_batches(batches, schema=self._row_schema())
 
+    def members(self) -> Members:
+        """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
+        parts = [self._join.expand(part) for part in self.outputs()]
+        rows = [part.members for part in parts if part.members is not None]
+        data = self._join.data
+        found = np.concatenate(rows) if rows else np.zeros((0, data.streams), np.int64)
+        weight = np.concatenate([part.weight for part in parts]) if parts else np.zeros(0)
+        ordinal = tuple(data.ordinal[found[:, k]] for k in range(data.streams))
+        return Members(self._joined.streams, ordinal, data.key[found[:, 0]].astype(np.int64), weight)
+
+    def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
+        """Aggregates over what was found: over the key and what the condition or the aggregates carried.
+
+        Runs the query to its end.  Raises ConfigError, ExpressionError, UnknownColumn, UnknownStream, KeyTypeError.
+        """
+        return aggregate_of_outputs(self, self.names, self._key, aggregates, by)
+
     def _refuse(self, combinations: int) -> None:
         refuse_beyond_memory(combinations * (16 * len(self.names) + 24), combinations)
 
@@ -154,6 +172,26 @@ class MultiwayAnswer(Tabular):
              pa.array(part.weight)],
             schema=self.schema,
         )  # fmt: skip
+
+    @property
+    def joined(self) -> MultiwayJoinable:
+        """The streams behind the answer, with everything their joins share."""
+        return self._joined
+
+    @property
+    def exact_outputs(self) -> int:
+        """How many outputs the exact answer has (of asc: how many outliers), from the exact pass."""
+        passing = self._joined.passing
+        if self.plan.preference == "asc":
+            passing = passing[self._joined.exact.standing <= self.plan.outlier_cap]
+        return int(passing.sum())
+
+    @property
+    def recall(self) -> float:
+        """The share of the exact answer's outputs that was found; 1 when it has none.  Runs the query to its end."""
+        self._finish()
+        found = sum(int(self._sizes(part).sum()) for part in self._found)
+        return found / self.exact_outputs if self.exact_outputs else 1.0
 
     def _finish(self) -> None:
         for _ in self.outputs():

@@ -107,6 +107,13 @@ class JoinQuery:
                 raise ConfigError(f"query option: needed one of {known}; got {name!r}; check the spelling")
         return replace(self, **changed, summary=tuple(summary.items()))
 
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """(stream, the name it goes by) of each place in the statement."""
+        if self.left == self.right:
+            return (self.left, "left"), (self.right, "right")
+        return (self.left, self.left), (self.right, self.right)
+
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateQuery:
         """Aggregates over the pairs: {"value": "sum(l.price * r.quantity)"}, columns qualified by their stream.
 

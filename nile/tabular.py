@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nile.joining import Loaded
 from nile.spark.machine import memory_bytes
 from summaries.errors import MemoryRefused
 from summaries.lazy import lazy
@@ -18,9 +22,24 @@ else:
     pa = lazy("pyarrow")
     pl = lazy("polars")
 
-__all__ = ["Tabular", "refuse_beyond_memory"]
+__all__ = ["Members", "Tabular", "refuse_beyond_memory"]
 
+Array = np.ndarray[Any, Any]
 _HALF_OF_MACHINE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The tuples that outputs are made of, range records expanded.
+
+    streams: the n streams; ordinal: int64 [o] for each, which tuple of it; key: int64 [o], the code of the key;
+    weight: float64 [o], 1 / inclusion probability.
+    """
+
+    streams: tuple[Loaded, ...]
+    ordinal: tuple[Array, ...]
+    key: Array
+    weight: Array
 
 
 class Tabular(ABC):

@@ -391,3 +391,28 @@ def test_three_shops_of_the_retail_data_give_the_known_number_of_combinations(
     assert answer.to_arrow().num_rows == combinations
     assert answer.estimate.value == combinations
     assert query.returning("ranges").run().expand().num_rows == combinations
+
+
+def test_aggregates_over_several_streams_and_conditions_are_duckdbs() -> None:
+    rng = np.random.default_rng(5)
+    db, duck = nile.connect(), duckdb.connect()
+    for name in "abc":
+        rows = pa.table({
+            "at": np.cumsum(rng.integers(0, 3, 60)), "k": rng.integers(0, 4, 60), "x": rng.integers(0, 9, 60) / 2,
+        })  # fmt: skip
+        db.register(name, rows, time="at")
+        duck.register(name, rows)
+    near = "abs(a.at - b.at) <= 20 and abs(b.at - c.at) <= 20 and abs(a.at - c.at) <= 20"
+    wanted = {"n": "count(*)", "value": "sum(a.x * b.x + c.x)", "most": "max(c.x)"}
+    for where in (None, "a.x < b.x and c.x > 1"):
+        query = db.join("a", "b", "c", on="k", window=20, where=where)
+        told = query.aggregate(wanted, by="a.k").run().to_arrow().sort_by("a.k")
+        told_of_answer = query.run().aggregate({"n": "count(*)"}, by="a.k")
+        sql = f"""select a.k, count(*), sum(a.x * b.x + c.x), max(c.x) from a, b, c
+                  where a.k = b.k and b.k = c.k and {near} and {where or "true"} group by a.k order by a.k"""
+        expected = duck.execute(sql).fetchall()
+        assert list(zip(*[told[name].to_pylist() for name in ("a.k", *wanted)], strict=True)) == expected
+        assert sorted(told_of_answer.to_arrow()["n"].to_pylist()) == sorted(row[1] for row in expected)
+    sampled = db.join("a", "b", "c", on="k", window=20).prefer("weighted").run(budget=0.6)
+    assert sampled.recall == pytest.approx(sampled.figures.outputs / sampled.exact_outputs)
+    assert 0.0 < sampled.recall < 1.0
