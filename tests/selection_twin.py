@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.predicate_index import EDGE, FULL, NONE
+from nile.operators.selection_arrays import kept
 from nile.operators.selection_data import SelectionInput, naive_costs, value_buckets
 from nile.operators.selection_plan import SelectionPlan
 from preferences.clock import grants
@@ -46,7 +47,8 @@ class Twin:
         if plan.method == "nile":
             self.door = DoorTwin(self)
             self.zone = ZoneTwin(self)
-        {"nile": self.nile, "paper": self.paper, "naive": self.naive, "predicate-index": self.indexed}[plan.method]()
+        methods = {"nile": self.nile, "paper": self.paper, "naive": self.naive}
+        methods.get(plan.method, self.indexed)()
         self.shed += len(self.waiting)
 
     def can(self, *names: str) -> bool:
@@ -118,7 +120,12 @@ class Twin:
         return min(self.price["lookup"] + learned * self.price["scan"], others * self.price["scan"])
 
     def indexed(self) -> None:
+        keep = kept(self.plan, self.data, float(np.sum(self.grant)))
+
         def take(i: int) -> bool:
+            if len(keep) and not keep[i]:
+                self.shed += 1
+                return True
             price = self.price["insert"] + self.finding(i)
             if self.credit < price:
                 return False

@@ -156,6 +156,20 @@ def test_the_predicate_index_matches_a_tuple_once_and_reports_while_credit_lasts
     assert (figures.spent, figures.lost) == (9.0, 3)
 
 
+def test_uniform_shedding_is_the_index_behind_a_door_that_knows_what_the_budget_can_answer() -> None:
+    """400 tuples of two matches each: c_j = 1 + 2 + 2 = 5, half of it granted; the index spends 1 + 1 + 2 = 4 on one.
+
+    So five eighths are kept, drawn tuple by tuple; what the draw has kept is answered in full as credit comes.
+    """
+    data = encoded([7] * 400, [lambda v: v == 7, lambda v: v > 0])
+    found, figures = run(SelectionPlan(method="shed-uniform", budget=Budget(0.5), costs=ONES), data)
+    assert figures.granted == 1_000.0
+    assert figures.arrivals - figures.shed == pytest.approx(250, abs=30)
+    assert len(found) == pytest.approx(500, rel=0.1)
+    every, _ = run(SelectionPlan(method="shed-uniform", costs=ONES), data)
+    assert len(every) == 800
+
+
 def test_the_base_of_the_budget_is_what_naive_spends_to_answer_everything() -> None:
     data = encoded([1, 2, 3, 1], [lambda v: v < 3, lambda v: v == 1])
     assert naive_costs(data, ENGINE, windowed=False).tolist() == [34.0, 24.0, 14.0, 34.0]
@@ -314,7 +328,7 @@ def test_without_a_budget_every_method_equals_duckdb(method: str) -> None:
 
 @pytest.mark.parametrize("method", SELECTION_METHODS)
 def test_under_a_budget_it_spends_no_more_and_accounts_for_every_tuple(method: str) -> None:
-    answer = selection(method=method, costs="memory").run(0.3 if method != "predicate-index" else 0.2)
+    answer = selection(method=method, costs="memory").run(0.2 if method in ("predicate-index", "shed-uniform") else 0.3)
     accounting = answer.accounting
     assert accounting.tuples_in == 3_000 == accounting.applied + accounting.shed
     assert 0.8 * answer.budget.asked < answer.budget.spent <= answer.budget.asked + 1e-12

@@ -64,6 +64,7 @@ class StandingSelections:
         elif plan.method == "nile":
             self._door = arrays.door(data, self.index)
             self._places = arrays.places(plan, data, self.index)
+        self._keep = arrays.kept(plan, data, float(self._grant.sum()))
         self._ranges = self._places is not None and self._places.order.shape[0] > 0
         self._room = _ROOM
 
@@ -91,7 +92,7 @@ class StandingSelections:
             return int(selection_nile_kernels.select_nile(self.standing, self._door, self._places, *common))
         if self.plan.method == "naive":
             return int(selection_opponent_kernels.select_naive(self.standing, *common))
-        return int(selection_opponent_kernels.select_indexed(self.standing, *common))
+        return int(selection_opponent_kernels.select_indexed(self.standing, self._keep, *common))
 
     def _collect(self, out: st.Selected) -> Selections:
         whole = self.progress.whole

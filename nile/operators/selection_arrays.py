@@ -8,13 +8,13 @@ import numpy as np
 
 from nile.operators import selection_state as st
 from nile.operators.predicate_index import FULL, PredicateIndex
-from nile.operators.selection_data import SelectionInput, value_buckets
+from nile.operators.selection_data import SelectionInput, index_costs, value_buckets
 from nile.operators.selection_plan import SelectionPlan
 from pyramid.arrays import TWO_WINDOW, VARIANCE
 from pyramid.spec import SLICE, STRUCTURES
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
-__all__ = ["UNIT", "detector", "door", "outputs", "places", "progress", "standing", "value_grid"]
+__all__ = ["UNIT", "detector", "door", "kept", "outputs", "places", "progress", "standing", "value_grid"]
 
 Array = np.ndarray[Any, Any]
 UNIT = 100.0
@@ -149,6 +149,19 @@ def places(plan: SelectionPlan, data: SelectionInput, index: PredicateIndex) -> 
         promise=np.zeros(runs, np.float64),
         left=np.zeros((4 * runs, 4), np.int64),
     )
+
+
+def kept(plan: SelectionPlan, data: SelectionInput, granted: float) -> Array:
+    """The tuples that `shed-uniform` keeps, so that what they cost the index is what is granted: uint8 [n].
+
+    It is told the cost of the exact answer, which an engine would have to estimate.  Other methods: length 0, all.
+    """
+    if plan.method != "shed-uniform":
+        return np.zeros(0, np.uint8)
+    exact = UNIT * float(index_costs(data, plan.costs, windowed=plan.window is not None).sum())
+    share = min(1.0, granted / exact) if exact else 1.0
+    chance = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 5]))
+    return np.asarray(chance.random(data.ts.shape[0]) < share, np.uint8)
 
 
 def outputs(room: int, *, ranges: bool) -> st.Selected:

@@ -1,4 +1,4 @@
-"""Two opponents of the selections that have no summary: each query fed for itself, and one predicate index.
+"""Opponents of the selections that have no summary: each query fed for itself, and one predicate index.
 
 Cost.  Every operation is paid for before it is done: spending never passes what was granted.
 """
@@ -87,8 +87,11 @@ def select_naive(s: Standing, grant: Array, end: int, p: Progress, out: Selected
 
 
 @kernel
-def select_indexed(s: Standing, grant: Array, end: int, p: Progress, out: Selected) -> int:
-    """One predicate index for all: a lookup a tuple, then its matches while credit lasts.  As `select_naive`."""
+def select_indexed(s: Standing, keep: Array, grant: Array, end: int, p: Progress, out: Selected) -> int:
+    """One predicate index for all: a lookup a tuple, then its matches while credit lasts.  As `select_naive`.
+
+    keep: uint8 [n], 0 for the tuples that `shed-uniform` sheds before they cost anything; length 0 keeps all.
+    """
     w = p.whole
     while True:
         while w[APPLIED] < w[ARRIVED]:
@@ -99,7 +102,7 @@ def select_indexed(s: Standing, grant: Array, end: int, p: Progress, out: Select
             n = full + s.edge_from[cell + 1] - s.edge_from[cell]
             if w[WRITTEN] + n > out.query.shape[0]:
                 return n  # type: ignore[no-any-return]
-            if s.ts[ordinal] < oldest_valid(s, p):
+            if s.ts[ordinal] < oldest_valid(s, p) or (keep.shape[0] > 0 and keep[ordinal] == 0):
                 shed(p)
                 continue
             price = p.prices[P_INSERT] + finding(s, code, p)
