@@ -160,7 +160,9 @@ class JoinQuery:
             costs=cost_table(self.costs),
             pace=self.pace,
             outlier_cap=self.outlier_cap,
-            spec=default_spec(self.window, forgetting=self.forgetting, seed=self.seed, **spec),
+            spec=default_spec(
+                self.window, self.preference or "desc", forgetting=self.forgetting, seed=self.seed, **spec
+            ),
             seed=self.seed,
         )
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("preferences.queue_kernels")
 
-__all__ = ["LIMIT", "grown_queue", "new_queue"]
+__all__ = ["LIMIT", "grown_queue", "new_queue", "oldest_time"]
 
+_NEVER = (1 << 63) - 1
 LIMIT = 1 << 20
 """Entries after which the oldest of the least class gives way (about 100 MB)."""
 
@@ -46,3 +47,10 @@ def grown_queue(queue: Queue) -> Queue:
     bigger.control[kernels.FREE] = old
     bigger.link[old:, 0] = np.append(np.arange(old + 1, 2 * old), -1)
     return bigger
+
+
+def oldest_time(queue: Queue) -> int:
+    """The least ts of the tuples whose entries wait; the end of time when none does.  O(classes)."""
+    oldest = queue.ends[:, 1]
+    times = queue.entry[oldest[oldest >= 0], kernels.TIME]
+    return int(times.min()) if times.size else _NEVER

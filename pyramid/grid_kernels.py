@@ -35,6 +35,7 @@ from pyramid.arrays import (
     OFFSET,
     REFERENCE,
     SLICE_COUNT,
+    SPAN,
     START,
     TURNING,
     ZONE_COUNT,
@@ -48,11 +49,23 @@ from pyramid.spec import SLICE
 from summaries.kernels import U8, inlined, kernel, part
 from summaries.sketch_kernels import median
 
-__all__ = ["advance", "cell_of", "count", "log2_class", "reach", "root_estimate", "slice_end", "summarize", "turn"]
+__all__ = [
+    "advance",
+    "cell_of",
+    "count",
+    "density",
+    "density_class",
+    "reach",
+    "root_estimate",
+    "slice_end",
+    "summarize",
+    "turn",
+]
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer: an index that needs no test for being negative
 _MOST = 1 << 30  # tuples of a zone that the detector's int32 counters are exact for
+_QUARTERS = (2.0**-0.75, 2.0**-0.5, 2.0**-0.25)
 _TOP = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
@@ -246,9 +259,11 @@ def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: 
 
 
 @part
-def root_estimate(s: Side, g: int, h: Word) -> tuple[float, float]:
-    """A key's (estimate, upper bound) over all of granularity g: one read, of the root."""
-    rows = s.counters.shape[1]
+def root_estimate(s: Side, g: int, h: Word, rows: int) -> tuple[float, float]:
+    """A key's (estimate, upper bound) over all of granularity g by the first `rows` rows: one read, of the root.
+
+    One row is enough to rank regions, and its bound is as certain as that of all.
+    """
     root = s.gran[g, OFFSET]
     work = np.empty(rows, np.float64)
     least = _TOP
@@ -262,9 +277,23 @@ def root_estimate(s: Side, g: int, h: Word) -> tuple[float, float]:
 
 
 @part
-def log2_class(priority: float) -> int:
-    """floor(log2 priority) + 64, within 1..127; 0 for a priority of nothing.  Exact on every machine."""
+def density(matches: float, length: int, s: Side) -> float:
+    """Matches per span of the finest granularity, of a region `length` ns long.
+
+    Lengths below a thousandth of that count as that: simultaneous tuples are no infinite density.
+    """
+    span = np.float64(s.gran[0, SPAN])
+    return np.float64(matches) * span / max(1e-3 * span, np.float64(length))
+
+
+@part
+def density_class(priority: float) -> int:
+    """floor(4 log2 priority) + 36, within 1..127; 0 for a priority of nothing.  Exact on every machine.
+
+    A quarter of an octave is finer than estimates are, and as fine as a fade factor of 0.8 needs.
+    """
     if not priority > 0.0:
         return 0
-    _, exponent = math.frexp(priority)
-    return max(1, min(127, exponent + 63))
+    mantissa, exponent = math.frexp(priority)
+    quarter = int(mantissa >= _QUARTERS[0]) + int(mantissa >= _QUARTERS[1]) + int(mantissa >= _QUARTERS[2])
+    return max(1, min(127, 4 * (exponent + 8) + quarter))

@@ -37,7 +37,6 @@ class Twin:
             round(100 * price) for price in (table.insert, table.lookup, table.emit, table.push, table.pop, table.scan)
         )
         self.entrance = self.insert + (self.n - 1) * self.lookup + self.push
-        self.shortest = max(1e-3, 1e-3 * 1e-9 * plan.spec.granularity)
         self.lists: dict[tuple[int, int], list[int]] = {}
         self.queue: dict[int, list[Any]] = {}
         self.active: Any = None
@@ -115,8 +114,11 @@ class Twin:
                 break
         else:
             oldest = min(int(self.data.ts[part[0]]) for part in ranges)
-            density = math.prod(map(len, ranges)) / max(self.shortest, 1e-9 * (ts - oldest))
-            klass = max(1, min(127, math.frexp(density)[1] + 63))
+            span = float(self.plan.spec.granularity)
+            density = math.prod(map(len, ranges)) * span / max(1e-3 * span, float(ts - oldest))
+            mantissa, exponent = math.frexp(density)
+            quarter = sum(mantissa >= 2.0**-part for part in (0.75, 0.5, 0.25))
+            klass = max(1, min(127, 4 * (exponent + 8) + quarter))
             entry = {"ts": ts, "rest": list(itertools.product(*ranges))}
             if self.active is None and klass > self.top():
                 self.active = entry

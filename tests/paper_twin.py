@@ -141,7 +141,7 @@ class Twin:
             for p in self.plans
         ]
         self.grids = (Grid(plan, data, 0), Grid(plan, data, 1))
-        patience = plan.waiting if plan.pace.is_replay else 0
+        patience = plan.patience
         waiting: list[tuple[int, int]] = []
         for arrival, grant in enumerate(grants(np.rint(100 * data.costs), plan.fraction, plan.pace, data.times())):
             if plan.pace.is_replay and not self.debt and not waiting and not any(q.queued for q in self.queries):

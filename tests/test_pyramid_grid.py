@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyramid.arrays import ADDS, CHANGES, COUNT, ENDING, NOW, REFERENCE, SLICE_COUNT, ZONE_COUNT, Side
 from pyramid.granularity import turn
-from pyramid.grid_kernels import cell_of, log2_class, reach, root_estimate, slice_end, summarize
+from pyramid.grid_kernels import cell_of, density_class, reach, root_estimate, slice_end, summarize
 from pyramid.list_kernels import append, is_full, make_room
 from pyramid.manager import SummaryManager
 from pyramid.spec import SLICE, SummarySpec
@@ -44,7 +44,7 @@ def one_by_one(s: Side, begin: int, end: int) -> int:
 @numba.njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def ask_roots(s: Side, g: int, hashes: Array, out: Array, cells: Array) -> None:
     for i in range(hashes.shape[0]):
-        out[i, 0], out[i, 1] = root_estimate(s, g, hashes[i])
+        out[i, 0], out[i, 1] = root_estimate(s, g, hashes[i], s.counters.shape[1])
         for r in range(cells.shape[1]):
             cells[i, r] = cell_of(s, r, hashes[i])
 
@@ -52,7 +52,7 @@ def ask_roots(s: Side, g: int, hashes: Array, out: Array, cells: Array) -> None:
 @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def classes(priorities: Array, out: Array) -> None:
     for i in range(priorities.shape[0]):
-        out[i] = log2_class(priorities[i])
+        out[i] = density_class(priorities[i])
 
 
 def operate(store: TupleStore, begin: int) -> None:
@@ -178,16 +178,21 @@ def test_null_tuples_move_the_clock_and_nothing_else() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=False), min_size=1, max_size=20))
-def test_classes_are_floors_of_binary_logarithms(priorities: list[float]) -> None:
+def test_classes_are_quarters_of_an_octave(priorities: list[float]) -> None:
     out = np.zeros(len(priorities), np.int64)
     classes(np.array(priorities), out)
     for priority, found in zip(priorities, out.tolist(), strict=True):
-        exponent = math.frexp(priority)[1] - 1 if priority > 0 else None
-        assert found == (0 if exponent is None else max(1, min(127, exponent + 64)))
+        if not priority > 0:
+            assert found == 0
+            continue
+        if 2.0**-8 < priority < 2.0**22:
+            assert 2.0 ** ((found - 36) / 4) <= priority * (1 + 1e-12)
+            assert priority < 2.0 ** ((found - 35) / 4) * (1 + 1e-12)
+        assert found == max(1, min(127, found))
 
 
-def test_classes_order_priorities() -> None:
-    priorities = np.array([-1.0, 0.0, 5e-324, 2.0**-64, 2.0**-63, 0.5, 1.0, 1.999, 2.0, 2.0**62, 2.0**63, 1e308])
+def test_classes_order_priorities_and_keep_a_fade_of_four_fifths_apart() -> None:
+    priorities = np.array([-1.0, 0.0, 5e-324, 2.0**-9, 0.5, 0.8, 1.0, 1.25, 2.0, 2.0**22, 1e308])
     out = np.zeros(len(priorities), np.int64)
     classes(priorities, out)
-    assert out.tolist() == [0, 0, 1, 1, 1, 63, 64, 64, 65, 126, 127, 127]
+    assert out.tolist() == [0, 0, 1, 1, 32, 34, 36, 37, 40, 124, 127]

@@ -1,7 +1,11 @@
 """Who comes in and how densely to sample, when the budget does not stretch to everyone.
 
-Inputs are dropped only by key hash, in both streams alike: half the keys keep half of the pairs, where half
-of the tuples would keep a quarter.  Source: DESIGN section 3, items 3 to 5; not in the paper.
+Inputs are dropped only by key, in both streams alike: half the keys keep half of the pairs, where half of the
+tuples would keep a quarter.  Under weighted and asc the door is a level of key hashes, which weights can undo.
+Under desc it picks: the key space has 64 slots, and those where both streams are busiest are open, as many
+as the budget can serve: a mask of 64 bits, which costs no more to ask than a level.  A slot that holds a heavy
+key holds few of the light ones besides.
+Source: DESIGN section 3, items 3 to 5; not in the paper.
 """
 
 from __future__ import annotations
@@ -10,40 +14,77 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common_kernels import since_of
+from nile.operators.common_kernels import pay_insert, since_of
 from nile.operators.state import (
     ACTIVE,
     ADMITTED,
+    ADMITTED_BEFORE,
+    ALLOWANCE,
+    APPLIED,
+    ARRIVED,
+    ARRIVED_BEFORE,
     BACKLOG,
-    CONTROL_EVERY,
+    BEGAN,
+    CHOICE,
+    CHOSEN_AT,
     CONTROLS,
     CREDIT,
+    CUT,
     DESC,
     DOOR,
     DOOR_BEFORE,
     DOOR_SINCE,
     ENTRANCE,
+    FOUND,
+    FOUND_MEAN,
     FRACTION,
     GRANTED,
     GRANTED_BEFORE,
+    IN_WINDOW,
+    LEAST_POPPED,
     MATCHES,
+    NOW_TS,
+    OUTPUTS,
+    OUTPUTS_BEFORE,
+    P_ADD,
     P_EMIT,
+    P_SCAN,
+    P_UPDATE,
     PER_ARRIVAL,
     PREFERENCE,
     RATE,
+    SALT,
+    SAMPLED,
+    SERVED_MEAN,
     SHARE,
+    SHARED,
     SLICE_COST,
+    SLOTS,
     SPENT_TAKING,
+    TAKEN_BEFORE,
+    TAKING_MEAN,
+    WAITING,
     WEIGHTED,
     State,
 )
-from summaries.kernels import part
+from preferences.queue_kernels import CLASSES
+from summaries.hash_kernels import mix
+from summaries.kernels import U8, part
 
 Array = np.ndarray[Any, Any]
 _HORIZON = 512.0
+_CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64
-_AHEAD = 64.0  # arrivals
-_MEMORY = 4  # looks that the mean grant reaches back
+_LEAST_RATE = 1e-3
+_SAVED_ENTRANCES = 4.0
+_PROMISED = 4.0  # how much more a promised output counts than one to come: few may be left when the input ends
+_MEMORY = 4  # looks that a mean reaches back
+_SAMPLE_SHARE = 0.02  # of the grant, for counting tuples by slot
+_CHOICE_SHARE = 0.04  # the most of the grant that choosing slots may take
+_CHOICE_WORTH = 0.1  # and of what taking tuples in would cost with every slot open
+_KEPT = 0.9  # of a slot's count from choice to choice
+_LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
+_SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 
 
 @part
@@ -56,37 +97,89 @@ def effective_door(st: State, ts: int) -> float:
 
 
 @part
-def adjust_door(st: State, waiting_entries: int, now: int) -> None:
-    """Set the admission level so that taking tuples in leaves budget for what they promise.
+def picks_slots(st: State) -> bool:
+    """Whether the door is a choice of slots: under desc, unless others keep the streams, by a level."""
+    return st.setting[PREFERENCE] == DESC and not st.setting[SHARED]
 
-    The share of the grant that admission may use grows while work runs out and shrinks, down to a fifth
-    under desc, while regions wait.  Raised only in clear steps: a raise makes lists incomplete for a window.
+
+@part
+def slot_of(h: Any, st: State) -> int:
+    """The slot of a key: the first six bits of its salted hash."""
+    return np.int64(mix(h, st.setting[SALT]) >> U8(58))  # type: ignore[return-value]
+
+
+@part
+def see(slot: int, side: int, ordinal: int, st: State) -> None:
+    """Count a sample of the tuples by slot, let in or not: what is shut out must be able to show its worth."""
+    every = st.whole[SAMPLED]
+    if ordinal & (every - 1) == 0 and st.real[CREDIT] >= st.prices[P_UPDATE]:
+        st.seen[side, slot] += np.float64(every)
+        pay_insert(st, st.prices[P_UPDATE])
+
+
+@part
+def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
+    """Set who comes in, so that taking tuples in leaves budget for what they promise.
+
+    arrived: ts of the newest arrival, which may be ahead of the newest tuple taken in.
     """
     real = st.real
     w = st.whole
     w[CONTROLS] += 1
-    recent = (real[GRANTED] - real[GRANTED_BEFORE]) / CONTROL_EVERY
-    real[GRANTED_BEFORE] = real[GRANTED]
-    real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
-    if w[ADMITTED] == 0:
+    if w[CONTROLS] == 1:
+        w[BEGAN] = arrived
+    w[CUT] = w[LEAST_POPPED]
+    w[LEAST_POPPED] = CLASSES
+    arrivals = w[ARRIVED] - w[ARRIVED_BEFORE]
+    w[ARRIVED_BEFORE] = w[ARRIVED]
+    if arrivals > 0:
+        recent = (real[GRANTED] - real[GRANTED_BEFORE]) / arrivals
+        real[GRANTED_BEFORE] = real[GRANTED]
+        real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
+    admitted = w[ADMITTED] - w[ADMITTED_BEFORE]
+    if admitted > 0:
+        recent = (real[SPENT_TAKING] - real[TAKEN_BEFORE]) / admitted
+        real[TAKING_MEAN] += (recent - real[TAKING_MEAN]) / min(w[CONTROLS], _MEMORY)
+        w[ADMITTED_BEFORE] = w[ADMITTED]
+        real[TAKEN_BEFORE] = real[SPENT_TAKING]
+    if real[TAKING_MEAN] <= 0.0:
         return
-    per_arrival = real[PER_ARRIVAL]
-    per_tuple = real[SPENT_TAKING] / w[ADMITTED]
     idle = waiting_entries == 0 and w[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
-    least = 0.2 if st.setting[PREFERENCE] == DESC else 0.5
-    if st.setting[PREFERENCE] == WEIGHTED:
-        if real[RATE] >= 0.999 and idle:
-            real[SHARE] = min(1.0, 1.1 * real[SHARE])
-        elif real[RATE] < 0.3:
-            real[SHARE] = max(least, 0.97 * real[SHARE])
-    elif idle:
+    if picks_slots(st):
+        _open_slots(st, idle)
+    else:
+        _set_level(st, idle, waiting_entries, arrived)
+
+
+@part
+def _set_level(st: State, idle: bool, waiting_entries: int, arrived: int) -> None:
+    """weighted, asc, and desc over shared streams: the level of key hashes below which tuples come in.
+
+    It stays up while tuples can wait for credit: a whole first window, as long as there is room for them, and
+    later a quarter of a window.  Raised only in clear steps: a raise makes lists incomplete for a window.
+    """
+    real = st.real
+    w = st.whole
+    lag = w[ARRIVED] - w[APPLIED]
+    if idle and (st.setting[PREFERENCE] != WEIGHTED or real[RATE] >= 0.999):
         real[SHARE] = min(1.0, 1.1 * real[SHARE])
     elif waiting_entries > 0 or w[ACTIVE] != 0:
+        least = 0.2 if st.setting[PREFERENCE] == DESC else 0.8 if st.setting[PREFERENCE] == WEIGHTED else 0.5
         real[SHARE] = max(least, 0.95 * real[SHARE])
-    target = min(1.0, real[SHARE] * per_arrival / per_tuple)
+    patience = st.setting[WAITING] >> 1
+    ahead = _CLEARING
+    if since_of(arrived, st.window[0]) > w[BEGAN]:
+        if w[IN_WINDOW] == 0:
+            w[IN_WINDOW] = w[ARRIVED]
+        patience = min(patience, w[IN_WINDOW] >> (2 if real[DOOR] == 1.0 else 4))
+        ahead = min(ahead, max(_HORIZON, np.float64(w[IN_WINDOW])))
+    free = real[CREDIT] + ahead * real[SHARE] * real[PER_ARRIVAL]
+    target = min(1.0, free / ((ahead + lag) * real[TAKING_MEAN]))
     door = real[DOOR]
+    now = w[NOW_TS]
     if target < 0.95 * door:
-        real[DOOR] = target
+        if lag > patience or st.setting[WAITING] == 0:
+            real[DOOR] = target
     elif (target == 1.0 and door < 1.0) or (target > 1.25 * door and w[DOOR_SINCE] < since_of(now, st.window[0])):
         real[DOOR_BEFORE] = effective_door(st, now)
         w[DOOR_SINCE] = now
@@ -94,31 +187,149 @@ def adjust_door(st: State, waiting_entries: int, now: int) -> None:
 
 
 @part
-def cushion(st: State) -> float:
-    """Credit that outputs leave alone, so that the next tuples can be taken in.
+def _open_slots(st: State, idle: bool) -> None:
+    """desc: open the slots that promise most, as many as find a little more than can be emitted.
 
-    Under weighted enough for a run of cheap arrivals, which grant little: a tuple that is refused for want of
-    credit is a bias that no weight can mend.
+    More while all that is found is emitted, fewer while much of it is not.  DOOR is the share of the tuples
+    seen that open slots have.
     """
-    ahead = _AHEAD if st.setting[PREFERENCE] == WEIGHTED else 1.0
-    return ahead * st.real[ENTRANCE] + st.real[SLICE_COST]  # type: ignore[no-any-return]
+    real = st.real
+    w = st.whole
+    served = np.float64(w[OUTPUTS] - w[OUTPUTS_BEFORE])
+    w[OUTPUTS_BEFORE] = w[OUTPUTS]
+    real[FOUND_MEAN] += (real[FOUND] - real[FOUND_MEAN]) / min(w[CONTROLS], _MEMORY)
+    real[SERVED_MEAN] += (served - real[SERVED_MEAN]) / min(w[CONTROLS], _MEMORY)
+    real[FOUND] = 0.0
+    lag = w[ARRIVED] - w[APPLIED]
+    wanted = real[DOOR]
+    if idle or real[SERVED_MEAN] >= _SERVED_WELL * real[FOUND_MEAN]:
+        wanted *= 1.3
+    elif real[SERVED_MEAN] < _SERVED_ILL * real[FOUND_MEAN]:
+        wanted *= max(0.8, real[SERVED_MEAN] / (_SERVED_ILL * real[FOUND_MEAN]))
+    free = real[CREDIT] + _HORIZON * real[SHARE] * real[PER_ARRIVAL]
+    wanted = min(wanted, free / ((_HORIZON + lag) * real[TAKING_MEAN]))
+    every = 8
+    while every < 512 and st.prices[P_UPDATE] > _SAMPLE_SHARE * every * real[PER_ARRIVAL]:
+        every *= 2
+    w[SAMPLED] = every
+    if wanted >= 1.0:
+        real[DOOR] = 1.0
+        st.open[:] = 1
+    elif real[CREDIT] >= real[CHOICE] and is_choice_due(st):
+        _choose_slots(wanted, st)
+    elif wanted < 0.8 * real[DOOR] or wanted > 1.25 * real[DOOR]:
+        _open_slots_by_hash(wanted, st)
+
+
+@part
+def is_choice_due(st: State) -> bool:
+    """Whether enough has been granted since slots were chosen last to choose again."""
+    real = st.real
+    if real[PER_ARRIVAL] <= 0.0:
+        return False
+    share = min(_CHOICE_SHARE, _CHOICE_WORTH * real[TAKING_MEAN] / real[PER_ARRIVAL])
+    return share * (real[GRANTED] - real[CHOSEN_AT]) >= real[CHOICE]  # type: ignore[no-any-return]
+
+
+@part
+def _choose_slots(wanted: float, st: State) -> None:
+    """Open the slots where both streams are busiest, with at most a share `wanted` of the tuples; one at least.
+
+    Costs a scan of the slots, and of what they promise once more for each that opens.
+    """
+    real = st.real
+    pay_insert(st, SLOTS * st.prices[P_SCAN])
+    real[CHOSEN_AT] = real[GRANTED]
+    promise = np.empty(SLOTS)
+    total = 0.0
+    for slot in range(SLOTS):
+        mine = st.seen[0, slot]
+        theirs = st.seen[1, slot]
+        total += mine + theirs
+        promise[slot] = mine * theirs * (_LOYALTY if st.open[slot] else 1.0)
+        st.open[slot] = 0
+        st.seen[0, slot] *= _KEPT
+        st.seen[1, slot] *= _KEPT
+    reached = 0.0
+    for k in range(SLOTS):
+        if real[CREDIT] < SLOTS * st.prices[P_ADD]:
+            break
+        pay_insert(st, SLOTS * st.prices[P_ADD])
+        best = np.argmax(promise)
+        mass = (st.seen[0, best] + st.seen[1, best]) / _KEPT
+        if k > 0 and reached + 0.5 * mass > wanted * total:
+            break
+        promise[best] = -1.0
+        st.open[best] = 1
+        reached += mass
+    if total > 0.0:
+        real[DOOR] = reached / total
+
+
+@part
+def _open_slots_by_hash(wanted: float, st: State) -> None:
+    """Open or shut slots in the order of their hashes, when there is no budget to choose; one stays open."""
+    count = 0
+    for slot in range(SLOTS):
+        count += st.open[slot]
+    keep = min(SLOTS, max(1, int(count * wanted / st.real[DOOR])))
+    st.real[DOOR] *= keep / count
+    for slot in range(SLOTS):
+        if st.open[slot] and keep < count:
+            st.open[slot] = 0
+            count -= 1
+        elif st.open[slot] == 0 and keep > count:
+            st.open[slot] = 1
+            count += 1
+
+
+@part
+def cushion(st: State) -> float:
+    """Credit that outputs leave alone, so that the next tuple can be taken in and slots can be chosen."""
+    held = st.real[ENTRANCE] + st.real[SLICE_COST]
+    if picks_slots(st) and is_choice_due(st):
+        held += st.real[CHOICE]
+    return held  # type: ignore[no-any-return]
+
+
+@part
+def is_outputs_turn(st: State, waiting_entries: int) -> bool:
+    """weighted: whether what is promised must be paid before more tuples come in.
+
+    While tuples wait they get the share SHARE of the grant, and outputs the rest: a promise that expires unpaid is a
+    bias that no weight can mend.
+    """
+    if st.setting[PREFERENCE] != WEIGHTED or st.setting[SHARED] or st.real[ALLOWANCE] >= st.real[ENTRANCE]:
+        return False
+    return waiting_entries > 0 or st.whole[ACTIVE] != 0
+
+
+@part
+def allow(amount: float, st: State) -> None:
+    """Add to what taking tuples in may spend (negative: it was spent); little of it is saved up."""
+    most = _SAVED_ENTRANCES * st.real[ENTRANCE]
+    st.real[ALLOWANCE] = max(-most, min(most, st.real[ALLOWANCE] + amount))
 
 
 @part
 def sampling_rate(st: State) -> float:
     """p: which share of the matches found from now on can be paid for.
 
-    What the coming `_HORIZON` arrivals will be granted, and the credit in hand, less what taking tuples in
-    will cost and what is already promised, per match to come.  Slow on purpose: p that jumps adds variance.
+    What the coming arrivals will be granted, and the credit in hand, less what taking them in, and those that
+    wait, will cost and what is already promised, per match to come.  Slow on purpose: p that jumps adds variance.
     """
     real = st.real
     w = st.whole
     if w[CONTROLS] == 0 or w[ADMITTED] < _WARM_UP or real[MATCHES] <= 0.0:
         return min(1.0, real[FRACTION])  # type: ignore[no-any-return]
     price = st.prices[P_EMIT]
-    per_arrival = real[PER_ARRIVAL]
-    entering = real[DOOR] * real[SPENT_TAKING] / w[ADMITTED]
-    spare = real[CREDIT] - 2.0 * cushion(st) - price * real[BACKLOG]
-    free = _HORIZON * (per_arrival - entering) + spare
-    wanted = _HORIZON * real[DOOR] * real[MATCHES] * price
-    return min(1.0, max(1e-4, free / wanted))  # type: ignore[no-any-return]
+    lag = np.float64(w[ARRIVED] - w[APPLIED])
+    coming = _HORIZON + lag
+    taken = (coming + lag) * real[DOOR]
+    entering = taken * real[SPENT_TAKING] / w[ADMITTED]
+    allowed = real[SHARE] * coming * real[PER_ARRIVAL]
+    if entering > allowed:
+        taken *= allowed / entering
+        entering = allowed
+    free = coming * real[PER_ARRIVAL] + real[CREDIT] - 2.0 * cushion(st) - _PROMISED * price * real[BACKLOG] - entering
+    return min(1.0, max(_LEAST_RATE, free / (taken * real[MATCHES] * price)))  # type: ignore[no-any-return]

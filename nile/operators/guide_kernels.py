@@ -13,20 +13,25 @@ from nile.operators.state import (
     ACTIVE,
     BACKLOG,
     BLIND,
+    BOUNDS,
     CAP,
     COUNTSKETCH,
+    CUT,
+    DESC,
     DIRECTORY,
     DOOR,
     ENTRY_GAP,
     ENTRY_STEP,
     EVICTED,
+    FOREVER,
+    FOUND,
     GAP,
     GUIDE,
     MATCHES,
     P_ESTIMATE,
-    P_LOOKUP,
     P_PUSH,
     PLACED,
+    PREFERENCE,
     PRUNED,
     RANGES,
     RATE,
@@ -38,23 +43,30 @@ from nile.operators.state import (
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
 from pyramid.arrays import COUNT, END, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, VISIBLE, Side
-from pyramid.grid_kernels import log2_class, root_estimate
+from pyramid.grid_kernels import density, density_class, root_estimate
 from pyramid.list_kernels import ordinal_at, rank_since
 from summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
-_SECOND = 1e-9
 _SMOOTH = 1.0 / 512.0
+_PLENTY = 64
 
 
 @part
 def _queue_region(
     st: State, q: Queue, klass: int, side: int, ordinal: int, ts: int, low: int, high: int, resolved: int, weight: float
 ) -> int:
-    """Into the register when nothing better waits (no push, no pop), else into the queue; returns its place or -1."""
+    """Into the register when nothing better waits (no push, no pop), else into the queue; returns its place or -1.
+
+    desc does not queue what would wait in vain: while plenty waits, regions no better than the least that has been
+    served of late are let go.
+    """
     if st.whole[ACTIVE] == 0 and klass > queue.top_class(q):
         make_entry(st, side, ordinal, ts, low, high, weight)
         st.whole[ACTIVE] = resolved
+        return -1
+    if q.control[queue.SIZE] >= _PLENTY and klass <= st.whole[CUT] and st.setting[PREFERENCE] == DESC:
+        st.whole[EVICTED] += 1
         return -1
     if queue.is_full(q):
         queue.evict(q)
@@ -75,14 +87,8 @@ def _queue_region(
 
 
 @part
-def _shortest(s: Side) -> float:
-    """Zone lengths below a thousandth of T1 count as that, in seconds: simultaneous tuples are no infinite density."""
-    return max(1e-3, 1e-3 * _SECOND * np.float64(s.gran[0, SPAN]))
-
-
-@part
-def _read_root(s: Side, g: int, h: int, since: int, st: State) -> tuple[float, float]:
-    """A key's estimate and upper bound in granularity g since a time: one sketch read, charged.
+def _read_root(s: Side, g: int, h: int, since: int, rows: int, st: State) -> tuple[float, float]:
+    """A key's estimate and upper bound in granularity g since a time: one sketch read of `rows` rows, charged.
 
     A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
     """
@@ -91,46 +97,74 @@ def _read_root(s: Side, g: int, h: int, since: int, st: State) -> tuple[float, f
     last = s.node[root, LAST]
     if s.node[root, COUNT] == 0 or last < since:
         return 0.0, 0.0
-    value, bound = root_estimate(s, g, h)
-    pay_insert(st, st.prices[P_ESTIMATE] * s.counters.shape[1])
+    value, bound = root_estimate(s, g, h, rows)
+    pay_insert(st, st.prices[P_ESTIMATE] * rows)
     if first < since:
         value *= np.float64(last - since + 1) / np.float64(last - first + 1)
     return value, bound
 
 
 @part
+def _estimated_regions(
+    own: Side, other: Side, side: int, ordinal: int, ts: int, since: int, st: State, q: Queue
+) -> None:
+    """Queue the regions that the sketches promise matches in.
+
+    Without fade one region is as good as another of the same density, so all that promise anything are one.
+    """
+    h = own.hash[held_at(own, ordinal)]
+    fades = st.fades
+    faded = fades[fades.shape[0] - 1] < 1.0
+    matches = 0.0
+    begin = FOREVER
+    end = 0
+    first = FOREVER
+    for g in range(other.gran.shape[0]):
+        value, bound = _read_root(other, g, h, since, 1, st)
+        if bound == 0.0:
+            st.whole[PRUNED] += 1
+            continue
+        if st.setting[BLIND]:
+            value = 0.0
+        st.real[FOUND] += min(value, 1.0) if st.setting[RANGES] else value
+        root = other.gran[g, OFFSET]
+        oldest = max(since, other.node[root, FIRST])
+        if faded:
+            klass = density_class(fades[g] * density(value, other.node[root, LAST] - oldest, other))
+            begin = other.node[root, START]
+            end = min(other.node[root, END], other.meta[VISIBLE])
+            _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
+        else:
+            matches += value
+            begin = min(begin, other.node[root, START])
+            end = max(end, other.node[root, END])
+            first = min(first, oldest)
+    end = min(end, other.meta[VISIBLE])
+    if end > begin and not faded:
+        klass = density_class(density(matches, ts - first, other))
+        _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
+
+
+@part
 def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, st: State, q: Queue) -> None:
     """desc: queue the regions of `other` that promise matches of this tuple, one a granularity.
 
-    priority = fade ** (granularity - 1) * expected matches / length of the region in seconds.
+    priority = fade ** (granularity - 1) * expected matches / length of the region.
     """
     since = since_of(ts, st.window[0])
-    shortest = _shortest(other)
     fades = st.fades
     if st.setting[GUIDE] == COUNTSKETCH:
-        h = own.hash[held_at(own, ordinal)]
-        for g in range(other.gran.shape[0]):
-            value, bound = _read_root(other, g, h, since, st)
-            if bound == 0.0:
-                st.whole[PRUNED] += 1
-                continue
-            if st.setting[BLIND]:
-                value = 0.0
-            root = other.gran[g, OFFSET]
-            begin = other.node[root, START]
-            end = min(other.node[root, END], other.meta[VISIBLE])
-            length = _SECOND * np.float64(other.node[root, LAST] - max(since, other.node[root, FIRST]))
-            klass = log2_class(fades[g] * value / max(shortest, length))
-            _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
+        _estimated_regions(own, other, side, ordinal, ts, since, st, q)
         return
-    pay_hit(st, st.prices[P_LOOKUP])
+    pay_hit(st, st.real[BOUNDS])
     low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
     if low == high:
         st.whole[PRUNED] += 1
         return
+    st.real[FOUND] += 1 if st.setting[RANGES] else high - low
     if fades[fades.shape[0] - 1] == 1.0:
-        length = _SECOND * np.float64(ts - other.ts[held_at(other, ordinal_at(other, code, low))])
-        klass = log2_class((high - low) / max(shortest, length))
+        length = ts - other.ts[held_at(other, ordinal_at(other, code, low))]
+        klass = density_class(density(high - low, length, other))
         _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0)
         return
     # The directory has no zones: its granularities are cut by age alone.
@@ -139,11 +173,10 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
         border += other.gran[g, SPAN]
         cut = low
         if g + 1 < fades.shape[0]:
-            pay_hit(st, st.prices[P_LOOKUP])
+            pay_hit(st, st.real[BOUNDS])
             cut = max(low, min(high, rank_since(other, code, since_of(ts, border))))
         if cut < high:
-            length = _SECOND * np.float64(other.gran[g, SPAN])
-            klass = log2_class(fades[g] * (high - cut) / max(shortest, length))
+            klass = density_class(fades[g] * density(high - cut, other.gran[g, SPAN], other))
             _queue_region(st, q, klass, side, ordinal, ts, cut, high, RESOLVED, 1.0)
             high = cut
         if low == high:
@@ -177,13 +210,13 @@ def sampled_region(
         h = own.hash[held_at(own, ordinal)]
         most = 0.0
         for g in range(other.gran.shape[0]):
-            _, bound = _read_root(other, g, h, since, st)
+            _, bound = _read_root(other, g, h, since, 1, st)
             most += bound
         if most == 0.0 or st.setting[BLIND]:
             st.whole[PRUNED] += 1
             real[MATCHES] -= _SMOOTH * real[MATCHES]
             return
-    pay_hit(st, st.prices[P_LOOKUP])
+    pay_hit(st, st.real[BOUNDS])
     low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
     n = high - low
     if st.setting[RANGES]:
@@ -212,7 +245,7 @@ def rare_region(
 ) -> None:
     """asc: queue the matches of a key that is rare in both streams, the rarest first; no other key's."""
     window = st.window[0]
-    pay_hit(st, st.prices[P_LOOKUP])
+    pay_hit(st, 2.0 * st.real[BOUNDS])
     low, high = window_ranks(other, code, ts, window, other.zone[KEPT_FROM])
     if low == high:
         return
@@ -232,20 +265,19 @@ def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State
     """asc: whether a key is surely above the outlier cap, by a margin, and so turned away before insertion."""
     cap = st.setting[CAP]
     if st.setting[GUIDE] == DIRECTORY:
-        pay_insert(st, st.prices[P_LOOKUP])
         low, high = window_ranks(other, code, ts, st.window[0], 0)
         own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
         return (high - low) + (own_high - own_low) > 2 * cap  # type: ignore[no-any-return]
     since = since_of(ts, st.window[0])
     h = own.hash[held_at(own, ordinal)]
+    if st.setting[BLIND]:
+        return False
     count = 0.0
     tuples = 0
     for g in range(own.gran.shape[0]):
-        mine, _ = _read_root(own, g, h, since, st)
-        theirs, _ = _read_root(other, g, h, since, st)
+        mine, _ = _read_root(own, g, h, since, own.counters.shape[1], st)
+        theirs, _ = _read_root(other, g, h, since, own.counters.shape[1], st)
         count += mine + theirs
         tuples += own.node[own.gran[g, OFFSET], COUNT] + other.node[other.gran[g, OFFSET], COUNT]
-    if st.setting[BLIND]:
-        return False
     noise = math.sqrt(np.float64(tuples) / (own.counters.shape[2] // 2))
     return count > 2.0 * cap + 2.0 * noise  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from nile.operators.figures import JoinFigures
 from nile.operators.plan import JoinPlan
 from nile.operators.runners import runner_of
 from preferences.clock import grants
-from preferences.queue import LIMIT, grown_queue, new_queue
+from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.arrays import CHANGES, CLOSED, FORGOTTEN
 from pyramid.manager import Memory
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
@@ -255,6 +255,8 @@ class PromisingJoin:
         horizon = max(nows) - 2 * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
+        if self._queue is not None and self.plan.preference == "weighted":
+            horizon = min(horizon, oldest_time(self._queue) - window)
         left = int(np.searchsorted(self.data.left_ts, horizon, side="left"))
         right = int(np.searchsorted(self.data.right_ts, horizon, side="left"))
         return min(left, int(whole[st.SEQUENCE])), min(right, int(whole[st.SEQUENCE + 1]))
@@ -322,25 +324,23 @@ def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched:
     setting[st.RANGES] = int(plan.output == "ranges")
     setting[st.CAP] = plan.outlier_cap
     setting[st.REPLAYED] = int(plan.pace.is_replay)
-    setting[st.WAITING] = plan.waiting if plan.pace.is_replay else 0
+    setting[st.WAITING] = plan.patience
     setting[st.BLIND] = int(plan.blind)
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0
-    real[st.SHARE] = {"desc": 0.5, "weighted": 0.7, "asc": 0.9}[plan.preference]
+    real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
     real[st.FRACTION] = plan.fraction
     real[st.RATE] = min(1.0, plan.fraction)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     real[st.GAP] = phase / real[st.RATE]
-    real[st.ENTRANCE] = _entrance(plan, side, prices, sketched)
+    real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + 16 * prices[st.P_ADD])
+    whole[st.SAMPLED] = 8
+    real[st.BOUNDS] = min(prices[st.P_SCAN], prices[st.P_LOOKUP])
+    real[st.ENTRANCE] = _entrance(plan, side, prices, real[st.BOUNDS], sketched)
     sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
-    if sampled and not plan.pace.is_replay:
-        # The first arrivals, whose windows are empty, grant least: let in the share of keys they can pay for.
-        least = plan.fraction * (prices[st.P_INSERT] + prices[st.P_LOOKUP])
-        real[st.DOOR] = min(1.0, real[st.SHARE] * least / real[st.ENTRANCE])
-        real[st.DOOR_BEFORE] = real[st.DOOR]
     if sketched:
         passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
         real[st.SLICE_COST] = prices[st.P_ADD] * passes
@@ -354,23 +354,26 @@ def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched:
         window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
         left_door=np.ones(data.left_ts.shape[0] if sampled else 0),
         right_door=np.ones(data.right_ts.shape[0] if sampled else 0),
+        seen=np.zeros((2, st.SLOTS)),
+        open=np.ones(st.SLOTS, np.uint8),
         shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
     )
 
 
-def _entrance(plan: JoinPlan, side: Any, prices: Array, sketched: bool) -> float:
+def _entrance(plan: JoinPlan, side: Any, prices: Array, bounds: float, sketched: bool) -> float:
     """The most that taking one tuple in can cost, so that it is paid for before it begins."""
     m = plan.spec.depth
-    cost = prices[st.P_INSERT] + prices[st.P_LOOKUP]
+    cost = prices[st.P_INSERT] + 2 * bounds + (prices[st.P_UPDATE] if plan.preference == "desc" else 0.0)
     if sketched:
         rows = side.counters.shape[1]
-        reads = 2 * m if plan.preference == "asc" else m
-        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * rows * reads
+        reads = 2 * m * rows if plan.preference == "asc" else m
+        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * reads
         cost += prices[st.P_PUSH] * (m if plan.preference == "desc" else 1)
     elif plan.preference == "asc":
         cost += prices[st.P_LOOKUP] + prices[st.P_PUSH]
-    elif plan.preference == "desc" and plan.fade.factor < 1.0:
-        cost += (m - 1) * prices[st.P_LOOKUP] + m * prices[st.P_PUSH]
+    elif plan.preference == "desc":
+        cut = m if plan.fade.factor < 1.0 else 1
+        cost += (cut - 1) * bounds + cut * prices[st.P_PUSH]
     else:
         cost += prices[st.P_PUSH]
     return float(cost)

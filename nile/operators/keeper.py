@@ -136,7 +136,10 @@ class SharedJoin(PromisingJoin):
         self.turn_cost = float(real[st.TURN_COST])
         """The most that one turn of a summary it reads costs, in hundredths; 0 when it reads none."""
         prices, side = self.state.prices, self.stores[0].side
-        real[st.ENTRANCE] -= prices[st.P_INSERT]
+        self.state.setting[st.WAITING] = 0
+        # Others have inserted the tuple: this query must find its key for itself.
+        real[st.ENTRANCE] += (plan.spec.depth + 1) * (prices[st.P_LOOKUP] - real[st.BOUNDS]) - prices[st.P_INSERT]
+        real[st.BOUNDS] = prices[st.P_LOOKUP]
         if self.state.setting[st.GUIDE] == st.COUNTSKETCH:
             real[st.ENTRANCE] -= prices[st.P_UPDATE] * (side.counters.shape[1] + DETECTOR_ROWS)
         real[st.SLICE_COST] = real[st.TURN_COST] = 0.0

@@ -279,7 +279,7 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
     setting[st.RANGES] = int(plan.output == "ranges")
     setting[st.CAP] = plan.outlier_cap
     setting[st.REPLAYED] = int(plan.pace.is_replay)
-    setting[st.WAITING] = plan.waiting if plan.pace.is_replay else 0
+    setting[st.WAITING] = (1024 if plan.waiting is None else plan.waiting) if plan.pace.is_replay else 0
     setting[st.BLIND] = int(plan.blind)
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")

@@ -43,13 +43,12 @@ from nile.operators.multiway_state import (
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
 from pyramid.arrays import COUNT, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, Side
-from pyramid.grid_kernels import log2_class, root_estimate
+from pyramid.grid_kernels import density, density_class, root_estimate
 from pyramid.list_kernels import ordinal_at, rank_since
 from summaries.hash_kernels import mix
 from summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
-_SECOND = 1e-9
 _SMOOTH = 1.0 / 512.0
 
 
@@ -79,12 +78,6 @@ def _push(a: int, ts: int, klass: int, resolved: int, st: State, q: Queue) -> in
 
 
 @part
-def _shortest(s: Side) -> float:
-    """Zone lengths below a thousandth of T1 count as that, in seconds: simultaneous tuples are no infinite density."""
-    return max(1e-3, 1e-3 * _SECOND * np.float64(s.gran[0, SPAN]))
-
-
-@part
 def _read_root(s: Side, g: int, h: Any, since: int, st: State) -> tuple[float, float]:
     """Estimate and upper bound of a hash in granularity g since a time: one sketch read, charged.
 
@@ -95,7 +88,7 @@ def _read_root(s: Side, g: int, h: Any, since: int, st: State) -> tuple[float, f
     last = s.node[root, LAST]
     if s.node[root, COUNT] == 0 or last < since:
         return 0.0, 0.0
-    value, bound = root_estimate(s, g, h)
+    value, bound = root_estimate(s, g, h, s.counters.shape[1])
     pay_insert(st, st.prices[P_ESTIMATE] * s.counters.shape[1])
     if first < since:
         value *= np.float64(last - since + 1) / np.float64(last - first + 1)
@@ -186,14 +179,13 @@ def _densest_by_sketch(s: Side, arr: Arrivals, a: int, st: State, q: Queue, boun
             root = s.gran[g, OFFSET]
             begin = st.cut[g, k]
             st.cut[g + 1, k] = min(begin, s.node[root, START]) if s.node[root, COUNT] > 0 else begin
-    shortest = _shortest(s)
     for g in range(m):
         root = s.gran[g, OFFSET]
-        length = _SECOND * np.float64(s.node[root, LAST] - max(since, s.node[root, FIRST]))
+        length = s.node[root, LAST] - max(since, s.node[root, FIRST])
         for j in range(n):
             if j == own or _product(st.bound, own, g, j) == 0.0:
                 continue
-            klass = log2_class(st.fades[g] * _product(st.expected, own, g, j) / max(shortest, length))
+            klass = density_class(st.fades[g] * density(_product(st.expected, own, g, j), length, s))
             _queue_region(arr, a, g, j, klass, UNRESOLVED, st, q, bounds)
 
 
@@ -221,13 +213,12 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
     if total == 0:
         st.whole[PRUNED] += 1
         return
-    shortest = _shortest(s)
     if st.fades[m - 1] == 1.0:
         oldest = ts
         for k in range(n):
             if k != own:
                 oldest = min(oldest, arr.ts[ordinal_at(s, first + k, st.cut[1, k])])
-        klass = log2_class(np.float64(total) / max(shortest, _SECOND * np.float64(ts - oldest)))
+        klass = density_class(density(np.float64(total), ts - oldest, s))
         _queue_region(arr, a, 0, _first_other(own), klass, RESOLVED, st, q, bounds)
         return
     # The directory has no zones: its granularities are cut by age alone.
@@ -243,13 +234,13 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
             st.cut[g + 1, k] = cut
             st.expected[g, k] = np.float64(st.cut[g, k] - cut)
     for g in range(m):
-        length = _SECOND * np.float64(s.gran[g, SPAN])
+        length = s.gran[g, SPAN]
         for j in range(n):
             if j == own:
                 continue
             value = _product(st.expected, own, g, j)
             if value > 0.0:
-                klass = log2_class(st.fades[g] * value / max(shortest, length))
+                klass = density_class(st.fades[g] * density(value, length, s))
                 _queue_region(arr, a, g, j, klass, RESOLVED, st, q, bounds)
 
 

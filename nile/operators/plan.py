@@ -23,14 +23,18 @@ GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
 
 
-def default_spec(window: int | None, **options: object) -> SummarySpec:
+def default_spec(window: int | None, preference: str = "desc", **options: object) -> SummarySpec:
     """The summary a join gets when none is described: G1 covers a quarter of the window, G2 the rest and more.
 
+    One row of twice the usual width ranks regions as well as three rows do, for a third of the upkeep; asc
+    must tell a rare key from one that shares its column with a heavy one, and keeps three.
     window: ns; None (the whole stream) gets G1 of an hour.  options: fields of SummarySpec that differ.
     """
     granularity = options.pop("granularity", None)
     if granularity is None:
         granularity = 3_600_000_000_000 if window is None else max(1, window // 4)
+    if preference != "asc" and "rows" not in options and "columns" not in options:
+        options |= {"rows": 1, "columns": 64}
     return SummarySpec(granularity=granularity, **options)  # type: ignore[arg-type]
 
 
@@ -41,8 +45,8 @@ class JoinPlan:
     window: ns, both ends included, or None for the whole stream.  method: `nile`; `paper`, the algorithm as
     printed, over the structure that `spec` names; or an opponent, which has no preference and no guide.
     outlier_cap: the most tuples of a key, both streams
-    together, that make a pair an outlier.  waiting: arrivals that may wait for credit under a replay before
-    the oldest is shed.  blind: test only, every sketch estimate is read as 0.
+    together, that make a pair an outlier.  waiting: arrivals that may wait for credit before the oldest is shed;
+    None: see `patience`.  blind: test only, every sketch estimate is read as 0.
     """
 
     window: int | None
@@ -57,7 +61,7 @@ class JoinPlan:
     outlier_cap: int = 4
     spec: SummarySpec = field(default_factory=lambda: default_spec(None))
     seed: int = 0
-    waiting: int = 1024
+    waiting: int | None = None
     blind: bool = False
 
     def __post_init__(self) -> None:
@@ -101,6 +105,20 @@ class JoinPlan:
     def preference_number(self) -> int:
         """The number kernels know the preference by."""
         return preference_number(self.preference)
+
+    @property
+    def patience(self) -> int:
+        """Arrivals that may wait for credit before the oldest is shed.
+
+        An opponent of the paper drops, so it waits only under a replay, where credit comes with time.  The
+        first tuples of a stream are granted least, for their windows are empty: weighted and asc, which would
+        pay for a refusal with a bias or a missed outlier, wait until the grant has grown.
+        """
+        if self.waiting is not None:
+            return self.waiting if self.pace.is_replay or self.method == "nile" else 0
+        if self.method == "nile" and self.preference != "desc":
+            return 1 << 16
+        return 1024 if self.pace.is_replay or self.method == "nile" else 0
 
     @property
     def is_exact(self) -> bool:

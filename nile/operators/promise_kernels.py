@@ -27,7 +27,7 @@ from nile.operators.common_kernels import (
     take_arrival,
     unit,
 )
-from nile.operators.control_kernels import adjust_door, cushion
+from nile.operators.control_kernels import adjust_door, allow, cushion, is_outputs_turn, picks_slots, see, slot_of
 from nile.operators.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from nile.operators.state import (
     ACTIVE,
@@ -36,8 +36,10 @@ from nile.operators.state import (
     APPLIED,
     ARENA_FULL,
     ARRIVED,
+    ARRIVED_BY_SIDE,
     ASC,
     BACKLOG,
+    BOUNDS,
     CONTROL_EVERY,
     COUNTSKETCH,
     COVERED,
@@ -57,6 +59,7 @@ from nile.operators.state import (
     EXPIRED,
     FORCED,
     GUIDE,
+    LEAST_POPPED,
     NOW_TS,
     NULLS,
     OUTPUT_FULL,
@@ -75,6 +78,7 @@ from nile.operators.state import (
     SALT,
     SAVED,
     SEQUENCE,
+    SHARE,
     SHARED,
     SHED,
     SHED_BY_SIDE,
@@ -149,15 +153,28 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
     if shared and (st.left_door if side == 0 else st.right_door)[ordinal] == 0.0:
         _refuse(st, side)
         return _TAKEN
-    level = unit(own.hash[at], st.setting[SALT])
-    if level >= real[DOOR]:
-        _refuse(st, side)
-        return _TAKEN
-    if real[CREDIT] < real[ENTRANCE]:
+    desc = st.setting[PREFERENCE] == DESC
+    level = 0.0
+    slot = 0
+    by_slot = picks_slots(st)
+    if by_slot:
+        slot = slot_of(own.hash[at], st)
+        if st.open[slot] == 0:
+            see(slot, side, ordinal, st)
+            _refuse(st, side)
+            return _TAKEN
+    else:
+        level = unit(own.hash[at], st.setting[SALT])
+        if level >= real[DOOR]:
+            _refuse(st, side)
+            return _TAKEN
+    if real[CREDIT] < real[ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
         if w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
             return _WAITS
         _refuse(st, side)
         w[FORCED] += 1
+        if by_slot:
+            see(slot, side, ordinal, st)
         if asc and not shared:
             st.shed_at[code] = ts
         return _TAKEN
@@ -165,6 +182,8 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
         w[STOPPED_SIDE] = side
         w[STOPPED_CODE] = code
         return _NO_ARENA
+    if by_slot:
+        see(slot, side, ordinal, st)
     before = real[SPENT]
     w[ADMITTED] += 1
     if st.setting[PREFERENCE] == WEIGHTED and not shared:
@@ -180,6 +199,8 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
             st.real[SAVED] += share
             pay_insert(st, share)
     if asc and is_heavy(own, other, ordinal, code, ts, st):
+        if st.setting[GUIDE] != COUNTSKETCH:
+            pay_insert(st, st.prices[P_LOOKUP])
         if not shared:
             st.shed_at[code] = ts
         _refuse(st, side)
@@ -189,11 +210,13 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
             pay_insert(st, st.prices[P_INSERT])
         if asc:
             rare_region(own, other, side, ordinal, code, ts, level, st, q)
-        elif st.setting[PREFERENCE] == DESC:
+        elif desc:
             densest_regions(own, other, side, ordinal, code, ts, st, q)
         else:
             sampled_region(own, other, side, ordinal, code, ts, level, st, q)
-    real[SPENT_TAKING] += real[SPENT] - before
+    cost = real[SPENT] - before
+    real[SPENT_TAKING] += cost
+    allow(-cost, st)
     return _TAKEN
 
 
@@ -220,12 +243,17 @@ def _resolve(own: Side, other: Side, st: State) -> None:
     w[ENTRY_LOW] = low
     w[ENTRY_HIGH] = max(low, high)
     w[ACTIVE] = RESOLVED if high > low else 0
-    pay_hit(st, st.prices[P_LOOKUP])
+    pay_hit(st, st.real[BOUNDS])
 
 
 @part
 def _has_passed(ts: int, st: State) -> bool:
-    """Whether the window of a tuple at `ts` lies behind the stream."""
+    """Whether the window of a tuple at `ts` lies behind the stream.
+
+    What weighted promised is paid late rather than dropped: it stands for others.
+    """
+    if st.setting[PREFERENCE] == WEIGHTED:
+        return False
     return ts < since_of(st.whole[NOW_TS], st.window[0])
 
 
@@ -262,14 +290,17 @@ def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
     real = st.real
     prices = st.prices
     floor = cushion(st)
+    if w[APPLIED] < w[ARRIVED] and is_outputs_turn(st, q.control[queue.SIZE]):
+        floor = 0.0
     if (w[TURN_WANTED] or w[TURN_WANTED + 1]) and not _is_sparse(st):
         floor += real[TURN_COST]
     while True:
         if w[ACTIVE] == 0:
-            if q.control[queue.SIZE] == 0 or real[CREDIT] - prices[P_POP] - prices[P_LOOKUP] - prices[P_EMIT] < floor:
+            if q.control[queue.SIZE] == 0 or real[CREDIT] - prices[P_POP] - real[BOUNDS] - prices[P_EMIT] < floor:
                 return True
             at = queue.pop(q, st.setting[PREFERENCE] != DESC)
             pay_hit(st, prices[P_POP])
+            w[LEAST_POPPED] = min(w[LEAST_POPPED], q.entry[at, queue.CLASS])
             n = q.entry[at, queue.HIGH] - q.entry[at, queue.LOW]
             if _has_passed(q.entry[at, queue.TIME], st):
                 _forgo(n, q.real[at, queue.GAP], q.real[at, queue.STEP], st)
@@ -284,7 +315,7 @@ def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
             real[ENTRY_STEP] = q.real[at, queue.STEP]
             real[ENTRY_WEIGHT] = q.real[at, queue.WEIGHT]
         if w[ACTIVE] == UNRESOLVED:
-            if real[CREDIT] - prices[P_LOOKUP] - prices[P_EMIT] < floor:
+            if real[CREDIT] - real[BOUNDS] - prices[P_EMIT] < floor:
                 return True
             if w[ENTRY_SIDE] == 0:
                 _resolve(left, right, st)
@@ -301,6 +332,13 @@ def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
             return False
         if w[ACTIVE]:
             return True
+
+
+@part
+def _newest(left: Side, right: Side, side: int, st: State) -> int:
+    """ts of the newest arrival, which came from `side`."""
+    at = st.whole[ARRIVED_BY_SIDE + side] - 1
+    return left.ts[held_at(left, at)] if side == 0 else right.ts[held_at(right, at)]  # type: ignore[no-any-return]
 
 
 @kernel
@@ -344,11 +382,13 @@ def promise(
                     w[NOW_TS] = ts
                     if not shared and reach(right, ordinal, ts) and right.spec[DETECTOR_BITS] != 0:
                         _close_slice(right, 1, ts, st)
-                if w[APPLIED] % CONTROL_EVERY == 0:
-                    adjust_door(st, q.control[queue.SIZE], w[NOW_TS])
-                    _sweep(st, q)
                 continue
         if w[ARRIVED] == end:
             return DONE
         idle = w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and q.control[queue.SIZE] == 0
         take_arrival(st, grant, idle)
+        allow(st.real[SHARE] * grant[w[ARRIVED] - 1], st)
+        w[ARRIVED_BY_SIDE + order[w[ARRIVED] - 1]] += 1
+        if w[ARRIVED] % CONTROL_EVERY == 0:
+            adjust_door(st, q.control[queue.SIZE], _newest(left, right, order[w[ARRIVED] - 1], st))
+            _sweep(st, q)

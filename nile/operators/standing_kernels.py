@@ -33,7 +33,7 @@ class Standing(NamedTuple):
 
     window: Array  # int64 [q, 1]: ns
     fades: Array  # float64 [q, granularities]
-    setting: Array  # int64 [q, 9]: as in State; they differ in the preference
+    setting: Array  # int64 [q, 10]: as in State; they differ in the preference
     counts: Array  # int64 [q, 4]
     real: Array  # float64 [q, 2]
     turn: Array  # int64 [2]
@@ -49,6 +49,8 @@ def state_of(st: State, standing: Standing, query: int) -> State:
         st.prices,
         standing.fades[query],
         standing.window[query],
+        st.seen,
+        st.open,
         st.shed_at,
         st.left_door,
         st.right_door,

@@ -17,8 +17,10 @@ ACTIVE, ENTRY_SIDE, ENTRY_ORDINAL, ENTRY_LOW, ENTRY_HIGH = 6, 7, 8, 9, 10
 WRITTEN, OUTPUTS, SHED, FORCED, NULLS, ADMITTED = 11, 12, 13, 14, 15, 16
 REGIONS, PRUNED, PLACED, EXPIRED, EVICTED = 17, 18, 19, 20, 21
 TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
-SHED_BY_SIDE, ENTRY_TIME = 29, 31
-WHOLE_FIELDS = 32
+SHED_BY_SIDE, ENTRY_TIME, ARRIVED_BEFORE, BEGAN, OUTPUTS_BEFORE = 29, 31, 32, 33, 34
+ADMITTED_BEFORE, SAMPLED, CUT, LEAST_POPPED, IN_WINDOW = 35, 36, 37, 38, 39
+ARRIVED_BY_SIDE = 40
+WHOLE_FIELDS = 42
 UNRESOLVED, RESOLVED = 1, 2
 """ACTIVE: 0 no entry in progress; 1 its bounds are ordinals, not looked up yet; 2 its bounds are ranks."""
 
@@ -27,8 +29,9 @@ CREDIT, GRANTED, SPENT, SPENT_INSERT, SPENT_HIT, SPENT_TAKING = 0, 1, 2, 3, 4, 5
 ENTRANCE, SLICE_COST, TURN_COST, DOOR, DOOR_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
 FRACTION, GAP, RATE, MATCHES, BACKLOG = 12, 13, 14, 15, 16
 ENTRY_GAP, ENTRY_STEP, ENTRY_WEIGHT, COVERED = 17, 18, 19, 20
-SAVED, PER_ARRIVAL, GRANTED_BEFORE = 21, 22, 23
-REAL_FIELDS = 24
+SAVED, PER_ARRIVAL, GRANTED_BEFORE, BOUNDS = 21, 22, 23, 24
+FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, ALLOWANCE = 25, 26, 27, 28, 29, 30, 31, 32
+REAL_FIELDS = 33
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -48,15 +51,21 @@ FOREVER = (1 << 63) - 1
 """The window of a query without one."""
 
 
+SLOTS = 64
+"""Parts of the key space that the door of `desc` opens or shuts: a bit each, as cheap to ask as a level."""
+
+
 class State(NamedTuple):
     """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
 
-    whole: Array  # int64 [32]
-    real: Array  # float64 [24]
+    whole: Array  # int64 [42]
+    real: Array  # float64 [33]
     setting: Array  # int64 [10]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
     window: Array  # int64 [1]: ns
+    seen: Array  # float64 [2, 64]: tuples of each stream and slot of late, by a sample (desc)
+    open: Array  # uint8 [64]: whether tuples of a slot are let in (desc)
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
     left_door: Array  # float64 [left tuples]: the door when each came in (weighted, shared; 0: shed), else length 0
     right_door: Array  # float64 [right tuples]
