@@ -31,6 +31,7 @@ class Twin:
         self.n = len(joined.streams)
         self.data = joined.input(plan.costs, ranges=False, whole=False)
         self.window = plan.window or 0
+        self.granularity = float(plan.spec.granularity)
         self.salt = salt
         table = plan.costs
         self.insert, self.lookup, self.emit, self.push, self.pop, self.scan = (
@@ -114,7 +115,7 @@ class Twin:
                 break
         else:
             oldest = min(int(self.data.ts[part[0]]) for part in ranges)
-            span = float(self.plan.spec.granularity)
+            span = self.granularity
             density = math.prod(map(len, ranges)) * span / max(1e-3 * span, float(ts - oldest))
             mantissa, exponent = math.frexp(density)
             quarter = sum(mantissa >= 2.0**-part for part in (0.75, 0.5, 0.25))
