@@ -10,7 +10,7 @@ import numpy as np
 
 from nile.aggregate_loading import Columns
 from nile.aggregate_table import AggregateTable
-from nile.aggregates import MOMENT, Aggregate, read_aggregates
+from nile.aggregates import MOMENT, SETS, Aggregate, read_aggregates
 from nile.aggregating import grouped, measure_of
 from nile.conditions import StreamNames
 from nile.joining import Loaded
@@ -92,7 +92,7 @@ class JoinAggregateAnswer(AggregateTable):
                 measures.append(None)
                 labels.append(None)
                 continue
-            coded = aggregate.function in ("count_distinct", "top_k")
+            coded = aggregate.function in SETS
             measure, label = measure_of(aggregate.value, batch, n, coded=coded, where=_PLACE)
             measures.append(measure)
             labels.append(label)

@@ -42,6 +42,7 @@ class Scope:
     passes: uint8 [k] over the distinct values of the grid's column, None: all.  residual: bool [n], None: all;
     it is only ever read for tuples that a run pays to look at.  empty: why nothing can satisfy it, else "".
     covered: the share of the asked time that the stream still holds.
+    ranged: whether the values are a range by its ends, which is found by halving instead of value by value.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Scope:
     residual: Array | None = None
     empty: str = ""
     covered: float = 1.0
+    ranged: bool = False
 
     @property
     def tests_tuples(self) -> bool:
@@ -144,6 +146,7 @@ def scope_of(
     told = "" if first < last or ts.shape[0] == 0 else "its time range holds no tuple of the stream"
     passes: Array | None = None
     residual: Array | None = None
+    ranged = True
     for part in parts:
         if part.columns == (time,):
             mask = _mask(part, batch)
@@ -154,6 +157,7 @@ def scope_of(
         elif on is not None and values is not None and part.columns == (on,):
             chosen = _mask(part, pa.RecordBatch.from_arrays([values], names=[on])).astype(np.uint8)
             passes = chosen if passes is None else passes & chosen
+            ranged &= bool(_ranges(part.tree))
             continue
         else:
             mask = _mask(part, batch)
@@ -163,7 +167,7 @@ def scope_of(
         told = f"no value of '{on}' satisfies its conditions"
     if not told and first >= last and ts.shape[0]:
         told = "its time range holds no tuple of the stream"
-    return Scope(name, first, max(first, last), passes, residual, told, covered)
+    return Scope(name, first, max(first, last), passes, residual, told, covered, ranged)
 
 
 def _mask(part: Condition, batch: pa.RecordBatch) -> Array:

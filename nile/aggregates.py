@@ -19,7 +19,7 @@ from summaries.errors import ConfigError, ExpressionError, KeyTypeError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DISTRIBUTION", "FUNCTIONS", "MOMENT", "Aggregate", "read_aggregates"]
+__all__ = ["DISTRIBUTION", "FUNCTIONS", "MOMENT", "SETS", "Aggregate", "read_aggregates"]
 
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*", re.DOTALL)
 _DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
@@ -28,6 +28,8 @@ MOMENT = ("count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_sa
 """Answered from counters of whole cells."""
 DISTRIBUTION = ("quantile_cont", "quantile_disc", "count_distinct", "top_k")
 """Need tuples, or sketches of them."""
+SETS = ("count_distinct", "top_k")
+"""Of these, those that sketches of distinct values answer."""
 FUNCTIONS = (*MOMENT, *DISTRIBUTION)
 
 _ALIASES = {

@@ -10,7 +10,7 @@ import numpy as np
 from nile.aggregate_bounds import bounds_of
 from nile.aggregate_loading import Columns
 from nile.aggregate_scope import Scope, conjuncts, grid_column, scope_of
-from nile.aggregates import Aggregate
+from nile.aggregates import SETS, Aggregate
 from nile.operators.aggregate_input import AggregateInput, Measure
 from nile.sql.expressions import Condition, Value
 from summaries.hashing import KeyTable
@@ -26,7 +26,6 @@ else:
 __all__ = ["Asked", "grouped", "measure_of", "prepare"]
 
 Array = np.ndarray[Any, Any]
-_SETS = ("count_distinct", "top_k")
 
 
 class Asked:
@@ -89,7 +88,7 @@ def prepare(
         if aggregate.value is None:
             of.append(-1)
             continue
-        coded = aggregate.function in _SETS
+        coded = aggregate.function in SETS
         key = (aggregate.value.text, coded)
         if key not in numbers:
             numbers[key] = len(measures)

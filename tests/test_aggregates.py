@@ -76,14 +76,13 @@ def test_standing_queries_are_exact_where_a_grid_cut_at_them_costs_less_than_the
         assert answer.value("revenue", query=name) == pytest.approx(truth(condition), rel=ROUNDING)
 
 
-def test_distinct_counts_of_standing_queries_are_merged_from_sketches_of_cells() -> None:
+def test_distinct_and_frequent_values_of_standing_queries_are_merged_from_sketches_of_cells() -> None:
     predicates = ranges(60)
-    query = database().aggregate(
-        "s", {"days": "count(distinct transaction_id)", "n": "count(*)"}, predicates=predicates
-    )
-    exact, told = query.run(), query.run(0.3)
+    asked = {"days": "count(distinct transaction_id)", "n": "count(*)", "top": "top_k(country, 2)"}
+    query = database().aggregate("s", asked, predicates=predicates)
+    exact, told = query.run(), query.run(0.5)
     assert told.figures.borders == "predicates"
-    assert told.budget.spent <= 0.3
+    assert told.budget.spent <= 0.5
     assert not told.is_exact
     covered = 0
     for q in predicates:
@@ -91,6 +90,8 @@ def test_distinct_counts_of_standing_queries_are_merged_from_sketches_of_cells()
         covered += bool(estimate.covers(exact.value("days", query=q)))
         assert estimate.certified
         assert told.value("n", query=q) == exact.value("n", query=q)
+        for mine, theirs in zip(told.value("top", query=q), exact.value("top", query=q), strict=True):
+            assert mine["low"] <= theirs["count"] <= mine["high"]
     assert covered >= 0.85 * 60
 
 

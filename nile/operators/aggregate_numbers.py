@@ -38,7 +38,8 @@ def numbers_of(run: AggregateRun, q: int, labels: Sequence[pa.Array | None], con
         if aggregate.function in MOMENT:
             numbers.append(estimate_moment(aggregate, m, evidence, confidence))
         elif run.sets is not None:
-            numbers.append(run.sets.numbers(m, evidence.known.cells, evidence.known.into))
+            known = evidence.known
+            numbers.append(run.sets.numbers(aggregate, m, known.cells, known.into, labels[m]))
         else:
             numbers.append(estimate_distribution(aggregate, m, evidence, confidence, labels[m]))
     return numbers

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.aggregates import DISTRIBUTION
+from nile.aggregates import DISTRIBUTION, SETS
 from nile.operators.aggregate_evidence import Evidence
 from nile.operators.aggregate_figures import AggregateFigures
 from nile.operators.aggregate_grid import EDGE, FULL, Grid, borders_of
@@ -236,30 +236,28 @@ class AggregateRun:
     def _take_in(self, buckets: int) -> float:
         """What the grid spends on each tuple: find its bucket and group, update its moments."""
         costs = self.plan.costs
-        kept = sum(len(some) for some in counters(self.data).values()) + self._sketches
+        kept = sum(len(some) for some in counters(self.data).values())
         found = costs.lookup * (int(buckets > 1) + int(self.data.grouped))
+        if self._by_sets:
+            found += CellSets.upkeep(self.data.aggregates, costs)
         return found + costs.update * kept
 
     def _reading(self, grid: Grid) -> float:
         """What it costs to put the conditions to the values there are, and to add up cells."""
         costs, data = self.plan.costs, self.data
-        values = 0 if data.rank is None else data.rank.shape[0]
-        tested = costs.scan * values * sum(scope.passes is not None for scope in data.scopes)
+        values = 0 if data.rank is None else len(data.rank)
+        halvings = 2 * max(1, values.bit_length())  # two ends of a range among values in order
+        tested = costs.scan * sum(
+            min(values, halvings) if scope.ranged else values for scope in data.scopes if scope.passes is not None
+        )
         kept = sum(len(some) for some in counters(data).values())
         cells, merged = grid.margins, 0.0
         for scope in data.scopes:
             full = np.flatnonzero(grid.state(scope) == FULL)
             cells += grid.reads(full, scope)
-            if self._sketches:
-                merged += self._sketches * CellSets.merging(grid, full, costs)
+            if self._by_sets:
+                merged += CellSets.merging(data.aggregates, grid, full, costs)
         return tested + costs.add * kept * cells + merged
-
-    @property
-    def _sketches(self) -> int:
-        """Sketches that a tuple goes into: one for each expression whose distinct values are counted."""
-        if not self._by_sets:
-            return 0
-        return sum(measure.hashes is not None for measure in self.data.measures)
 
     def _cut_grid(self) -> _Sketch | None:
         """A grid cut where the predicates are: exact without a tuple, unless a condition needs tuples."""
@@ -278,10 +276,10 @@ class AggregateRun:
 
     @property
     def _by_sets(self) -> bool:
-        """Whether what moments do not answer are distinct counts, which need not be exact."""
+        """Whether sketches answer what moments do not: distinct and frequent values, which need not be exact."""
         others = [aggregate for aggregate in self.data.aggregates if aggregate.function in DISTRIBUTION]
         approximate = not self.plan.is_exact and self.plan.target is None
-        return approximate and bool(others) and all(each.function == "count_distinct" for each in others)
+        return approximate and bool(others) and all(each.function in SETS for each in others)
 
     def _learned_grid(self) -> _Sketch:
         """A grid with learned borders, and the share of tuples it can afford to keep for the edges."""

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.aggregates import SETS, Aggregate
 from nile.operators.aggregate_estimates import Number
 from nile.operators.aggregate_grid import Grid
 from nile.operators.aggregate_input import AggregateInput
 from summaries.costs import CostTable
 from summaries.countsketch import CountSketch
 from summaries.estimate import Estimate
-from summaries.ready import HyperLogLog
+from summaries.lazy import lazy
+from summaries.ready import FrequentItems, HyperLogLog
+from summaries.summary import Summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
 
 __all__ = ["ROWS", "CellSets", "KeyCounts"]
 
 Array = np.ndarray[Any, Any]
 LG_REGISTERS = 11
+_CAPACITY = 1024
 ROWS = 5
 _COLUMNS = 1024
 _MOST_BYTES = 1 << 28
 
 
 class CellSets:
-    """The distinct counts of a grid's cells.  Memory: 2 KiB a cell and measure.
+    """The distinct values of a grid's cells: how many (HyperLogLog), which are frequent (Misra-Gries).
 
-    A sketch is filled when it is first merged; that changes nothing but when the work is done.
+    Memory: 2 KiB, or 16 bytes a kept value, for each cell and expression.  A sketch is filled when it is first
+    merged; that changes nothing but when the work is done.
     """
 
     def __init__(self, data: AggregateInput, grid: Grid) -> None:
         self._data = data
         self._grid = grid
-        self._held: dict[tuple[int, int], HyperLogLog] = {}
+        self._held: dict[tuple[str, int, int], Summary] = {}
 
     @staticmethod
     def fit(grid: Grid) -> bool:
@@ -40,32 +51,66 @@ class CellSets:
         return grid.cells << LG_REGISTERS <= _MOST_BYTES
 
     @staticmethod
-    def merging(grid: Grid, cells: Array, costs: CostTable) -> float:
-        """What it costs to merge these cells: a register each, or a key each where there are fewer."""
-        return costs.add * float(np.minimum(grid.tuples[cells], 1 << LG_REGISTERS).sum())
+    def upkeep(aggregates: Sequence[Aggregate], costs: CostTable) -> float:
+        """What a tuple costs: an update of each HyperLogLog, a lookup and an update of each table of values."""
+        made = {(each.function, each.value.text) for each in aggregates if each.value and each.function in SETS}
+        return sum(costs.update + (costs.lookup if function == "top_k" else 0.0) for function, _ in made)
 
-    def numbers(self, m: int, cells: Array, into: Array) -> list[Number]:
-        """The distinct values of measure m over some cells, by group (`into`): two standard deviations, 0.954."""
-        merged = [HyperLogLog(LG_REGISTERS) for _ in range(self._data.groups)]
+    @staticmethod
+    def merging(aggregates: Sequence[Aggregate], grid: Grid, cells: Array, costs: CostTable) -> float:
+        """What it costs to merge these cells: a register or kept value each, or a tuple each where there are fewer."""
+        price = 0.0
+        for aggregate in aggregates:
+            if aggregate.function in SETS:
+                most = 1 << LG_REGISTERS if aggregate.function == "count_distinct" else _CAPACITY
+                price += costs.add * float(np.minimum(grid.tuples[cells], most).sum())
+        return price
+
+    def numbers(self, aggregate: Aggregate, m: int, cells: Array, into: Array, labels: pa.Array | None) -> list[Number]:
+        """Distinct values or top_k of measure m over some cells, by group (`into`).
+
+        Distinct values: two standard deviations, 0.954.  top_k: counts that are too low by at most what `high` says,
+        which is certain; values beyond those kept are rarer than that.
+        """
+        empty = HyperLogLog(LG_REGISTERS) if aggregate.function == "count_distinct" else FrequentItems(_CAPACITY)
+        merged = [empty.copy() for _ in range(self._data.groups)]
         for cell, group in zip(cells.tolist(), into.tolist(), strict=True):
-            merged[group].add(self._of(m, cell))
-        numbers = []
-        for sketch in merged:
-            estimate = sketch.distinct()
-            exact = estimate.value == 0.0
-            numbers.append(Number(0 if exact else float(estimate.value), Estimate.exact(0.0) if exact else estimate))
-        return numbers
+            merged[group].add(self._of(empty, m, cell))
+        return [_told(summary, aggregate, labels) for summary in merged]
 
-    def _of(self, m: int, cell: int) -> HyperLogLog:
-        found = self._held.get((m, cell))
+    def _of(self, empty: Summary, m: int, cell: int) -> Summary:
+        found = self._held.get((empty.kind, m, cell))
         if found is None:
-            found = HyperLogLog(LG_REGISTERS)
+            found = empty.empty()
             measure = self._data.measures[m]
             at = self._grid.order[self._grid.starts[cell] : self._grid.starts[cell + 1]]
+            at = at[measure.valid[at]]
             assert measure.hashes is not None
-            found.summarize(measure.hashes[at[measure.valid[at]]])
-            self._held[m, cell] = found
+            assert measure.code is not None
+            # Codes are keys as good as hashes, and lead back to the values.
+            found.summarize(measure.hashes[at] if empty.kind == "hll" else measure.code[at].astype(np.uint64))
+            self._held[empty.kind, m, cell] = found
         return found
+
+
+def _told(summary: Summary, aggregate: Aggregate, labels: pa.Array | None) -> Number:
+    if isinstance(summary, HyperLogLog):
+        estimate = summary.distinct()
+        exact = estimate.value == 0.0
+        return Number(0 if exact else float(estimate.value), Estimate.exact(0.0) if exact else estimate)
+    assert isinstance(summary, FrequentItems)
+    if summary.total == 0:
+        return Number(None, None)
+    keys, counts = summary.top(int(aggregate.argument or 1))
+    names = labels.take(pa.array(keys.astype(np.int64))).to_pylist() if labels is not None else keys.tolist()
+    off = float(summary.offset)
+    return Number(
+        [
+            {"value": name, "count": float(count), "low": float(count), "high": float(count) + off}
+            for name, count in zip(names, counts, strict=True)
+        ],
+        None,
+    )
 
 
 class KeyCounts:
