@@ -13,8 +13,8 @@ from nile.operators.predicate_index import EDGE, FULL
 from nile.operators.selection_data import SelectionInput
 from nile.sql.binding import bind
 from nile.sql.expressions import Condition, parse_condition
-from nile.sql.outcomes import is_ordered, outcomes
-from summaries.errors import ConfigError, KeyTypeError, UnknownColumn
+from nile.sql.outcomes import is_contradictory, is_ordered, outcomes
+from summaries.errors import ConfigError, KeyTypeError, MemoryRefused, UnknownColumn
 from summaries.hashing import KeyTable
 from summaries.lazy import lazy
 
@@ -28,6 +28,7 @@ else:
 __all__ = ["Selectable", "columns_beside", "read_predicates"]
 
 Array = np.ndarray[Any, Any]
+_MOST_BYTES = 1 << 32
 
 
 def read_predicates(
@@ -65,8 +66,8 @@ class Selectable:
 
     `values`: the distinct keys, in order of first appearance (null is one of them).  Conditions over `on` alone are
     evaluated once a distinct key; those with other columns tuple by tuple, 1 byte each.  `numbers`: float64 [k],
-    NaN where a key is no number.
-    Raises KeyTypeError for a column that cannot be a key.
+    NaN where a key is no number.  `impossible`: the predicates that no value of `on` can satisfy.
+    Raises KeyTypeError for a column that cannot be a key, MemoryRefused for more than 4 GiB of what predicates say.
     """
 
     def __init__(self, loaded: Loaded, on: str, predicates: tuple[tuple[str, Condition], ...]) -> None:
@@ -81,7 +82,8 @@ class Selectable:
         if len(self.values) > len(values):
             at = int(self.code[np.argmax(encoded.codes < 0)])
             hashes = np.insert(hashes, at, np.uint64(0))
-        says, learned = _says(self.values, on, loaded, predicates)
+        _fit(len(predicates), len(self.values), loaded, sum(_is_mixed(on, condition) for _, condition in predicates))
+        says, learned, self.impossible = _says(self.values, on, loaded, predicates)
         verdict_row, verdict = _verdicts(self.values, self.code, on, loaded, predicates)
         self.numbers = _numbers(self.values)
         self.input = SelectionInput(
@@ -120,22 +122,40 @@ class Selectable:
 
 def _says(
     values: pa.Array, on: str, loaded: Loaded, predicates: tuple[tuple[str, Condition], ...]
-) -> tuple[Array, int]:
-    """What each predicate says of each key, uint8 [q, k]; and how many have to be put to every key to know it."""
+) -> tuple[Array, int, tuple[str, ...]]:
+    """What each predicate says of each key, uint8 [q, k]; how many have to be put to every key; contradictory ones."""
     says = np.zeros((len(predicates), len(values)), np.uint8)
     if len(values) == 0:
-        return says, 0
+        return says, 0, ()
     batch = pa.RecordBatch.from_arrays([values], names=[on])
     others = [] if loaded.carried is None else list(loaded.carried.schema)
     schema = pa.schema([pa.field(on, values.type), *others])
     learned = 0
+    impossible = []
     for q, (name, condition) in enumerate(predicates):
         tree = bind(condition.tree, schema, where=f"selection '{name}'")
         found = outcomes(tree, batch)
         says[q, found.true] = EDGE
         says[q, found.is_certain] = FULL
         learned += not is_ordered(tree, on)
-    return says, learned
+        if is_contradictory(tree, schema.field(0)):
+            impossible.append(name)
+    return says, learned, tuple(impossible)
+
+
+def _is_mixed(on: str, condition: Condition) -> bool:
+    return any(column != on for column in condition.columns)
+
+
+def _fit(queries: int, keys: int, loaded: Loaded, mixed: int) -> None:
+    """Refuse what could not be held: a byte for each predicate and key, and for each mixed predicate and tuple."""
+    needed = queries * keys + mixed * len(loaded)
+    if needed > _MOST_BYTES:
+        raise MemoryRefused(
+            f"selections over stream '{loaded.name}': needed at most 4 GiB of what predicates say; got "
+            f"{needed / 2**30:.1f} GiB: {queries} predicates x {keys:,} values, {mixed} of them over other columns x "
+            f"{len(loaded):,} tuples; ask fewer at once, or put what they share into the stream's where"
+        )
 
 
 def _verdicts(
@@ -143,7 +163,7 @@ def _verdicts(
 ) -> tuple[Array, Array]:
     """(row of each predicate or -1, whether each tuple satisfies it) of predicates over more columns than `on`."""
     rows = np.full(len(predicates), -1, np.int32)
-    mixed = [q for q, (_, condition) in enumerate(predicates) if any(column != on for column in condition.columns)]
+    mixed = [q for q, (_, condition) in enumerate(predicates) if _is_mixed(on, condition)]
     verdict = np.zeros((len(mixed), len(loaded)), np.uint8)
     carried = loaded.carried
     if carried is None:  # no condition needs more, or there is no tuple

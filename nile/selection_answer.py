@@ -211,20 +211,25 @@ class SelectionAnswer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That the budget buys the plain exact answer and more, with both costs, where it does."""
+        """What the user should know: conditions that nothing can satisfy, and a budget that buys the exact answer."""
+        data = self._selectable
+        told = [
+            f"selections over stream '{data.loaded.name}', '{name}': needed a condition that some value of '{data.on}' "
+            "can satisfy; got one that contradicts itself; check its bounds"
+            for name in data.impossible
+        ]
         plan = self.plan
-        if plan.budget is None or (plan.method in ("nile", "predicate-index") and plan.is_exact):
-            return ()
-        exact = self.exact_costs
-        granted = plan.fraction * exact["naive"]
-        method = min(exact, key=lambda name: exact[name])
-        if granted < exact[method] or plan.method == method:
-            return ()
-        return (
-            f"selections over stream '{self._selectable.loaded.name}': the budget grants {granted:,.0f} units "
-            f"({plan.fraction:g} of naive); the exact answer by {method} costs {exact[method]:,.0f}; "
-            f"run without a budget, or with method='{method}'",
-        )
+        if plan.budget is not None and not (plan.method in ("nile", "predicate-index") and plan.is_exact):
+            exact = self.exact_costs
+            granted = plan.fraction * exact["naive"]
+            method = min(exact, key=lambda name: exact[name])
+            if granted >= exact[method] and plan.method != method:
+                told.append(
+                    f"selections over stream '{data.loaded.name}': the budget grants {granted:,.0f} units "
+                    f"({plan.fraction:g} of naive); the exact answer by {method} costs {exact[method]:,.0f}; "
+                    f"run without a budget, or with method='{method}'"
+                )
+        return tuple(told)
 
     @property
     def accounting(self) -> Accounting:

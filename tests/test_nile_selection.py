@@ -128,6 +128,7 @@ def test_with_the_whole_budget_the_answer_is_that_of_duckdb(
             expected = [row[0] for row in rows]
             assert np.sort(answer.ordinals(name)).tolist() == expected
             assert answer.exact[name] == len(expected)
+            assert not (expected and name in answer._selectable.impossible)
     assert budget is None or answer.figures.spent <= answer.figures.granted
 
 
@@ -245,6 +246,32 @@ def test_a_budget_that_buys_the_exact_answer_is_warned_of_with_both_costs() -> N
     assert "the exact answer by predicate index costs" in warning.replace("predicate-index", "predicate index")
     assert mixed(method="paper", costs="memory").run(0.01).warnings == ()
     assert mixed().run().warnings == ()
+
+
+def test_a_condition_that_contradicts_itself_is_told() -> None:
+    predicates = {
+        "never": "price < 1 AND price > 2",
+        "nor": "price < 1 AND NOT price < 3 AND quantity > 2",
+        "rare": "price > 4 AND price < 4.0000001",
+        "null": "price IS NULL",
+        "unclear": "price * 2 < 1 AND price * 3 > 9",
+    }
+    db = nile.connect().register("sales", retail(200), time="ts")
+    told = db.select("sales", on="price", predicates=predicates).run().warnings
+    assert [warning.split("'")[3] for warning in told] == ["never", "nor"]
+    assert "needed a condition that some value of 'price' can satisfy" in told[0]
+    words = {"a": "item_id LIKE 'S0%' AND item_id < 'S'", "b": "item_id LIKE 'S0%' AND item_id > 'S09'"}
+    (warning,) = db.select("sales", on="item_id", predicates=words).run().warnings
+    assert "'a'" in warning
+    whole = {"a": "quantity > 1 AND quantity < 2", "b": "quantity > 1 AND quantity <= 2", "c": "quantity > 99999999999"}
+    told = db.select("sales", on="quantity", predicates=whole).run().warnings
+    assert [warning.split("'")[3] for warning in told] == ["a", "c"]
+
+
+def test_more_than_memory_should_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nile.selecting._MOST_BYTES", 1_000)
+    with pytest.raises(nile.MemoryRefused, match=r"6 predicates x \d+ values, 5 of them over other columns x 3,000"):
+        mixed().run()
 
 
 # --- against the opponents (small versions of `nile bench accuracy`) --------------------------------------

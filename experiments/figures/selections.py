@@ -4,6 +4,7 @@
 budget.  15b: the same with 20 to 200 queries under one grant a tuple.  16a, 16b: the mean square error of
 AVG and SUM over those queries.  Beside the paper's SELECTION stand `nile`, giving pairs and giving ranges, and
 the opponents `naive` (the paper's SIMPLE) and `predicate-index`, which the paper does not compare with.
+`structures` is 15a for the paper's method over the structures T1 to T4, which the paper compares for joins alone.
 The paper's axis is the mean time between arrivals, 10 to 100 ms; here it is the grant a tuple as a fraction of what
 `naive` needs for 100 queries, under both cost tables.
 """
@@ -11,8 +12,8 @@ The paper's axis is the mean time between arrivals, 10 to 100 ms; here it is the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import click
 import numpy as np
@@ -23,20 +24,22 @@ from nile.selection import SelectionQuery
 from nile.selection_answer import SelectionAnswer
 from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
+from pyramid.spec import STRUCTURES
 from summaries.errors import ConfigError
 
 __all__ = ["CONTESTANTS", "FIGURES", "Measured", "Setting", "figure", "loaded", "mean_cost", "table"]
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 COUNTS = (20, 40, 60, 80, 100, 150, 200)
-CONTESTANTS = {
-    "nile": ("nile", "pairs"),
-    "nile ranges": ("nile", "ranges"),
-    "paper": ("paper", "pairs"),
-    "naive": ("naive", "pairs"),
-    "predicate-index": ("predicate-index", "pairs"),
+CONTESTANTS: dict[str, dict[str, str]] = {
+    "nile": {"method": "nile"},
+    "nile ranges": {"method": "nile", "output": "ranges"},
+    "paper": {"method": "paper"},
+    "naive": {"method": "naive"},
+    "predicate-index": {"method": "predicate-index"},
 }
-"""By name: method and output."""
+"""By name: the options of a query."""
+STRUCTURED = {name: {"method": "paper", "structure": name} for name in STRUCTURES}
 _QUERIES = 100
 _LEAST, _MOST = 0.05, 0.10  # selectivities, uniform
 
@@ -87,6 +90,7 @@ class _Figure:
     title: str
     aggregate: str | None
     by_queries: bool = False
+    contestants: Mapping[str, dict[str, str]] = field(default_factory=lambda: CONTESTANTS)
 
 
 FIGURES = {
@@ -94,6 +98,7 @@ FIGURES = {
     "15b": _Figure("share of output against the number of queries", None, by_queries=True),
     "16a": _Figure("mean square error of AVG(price) against budget, 100 queries", "avg"),
     "16b": _Figure("mean square error of SUM(price) against budget, 100 queries", "sum"),
+    "structures": _Figure("share of output of SELECTION over T1 to T4, 100 queries", None, contestants=STRUCTURED),
 }
 
 
@@ -108,7 +113,7 @@ def figure(name: str, setting: Setting) -> Iterator[Measured]:
     counts = setting.counts if wanted.by_queries else (_QUERIES,)
     given = {(seed, count): loaded(setting, seed, count) for seed in range(setting.seeds) for count in counts}
     base = [mean_cost(given.get((seed, _QUERIES)) or loaded(setting, seed, _QUERIES)) for seed in range(setting.seeds)]
-    for contestant, (method, output) in CONTESTANTS.items():
+    for contestant, options in wanted.contestants.items():
         for x in setting.counts if wanted.by_queries else setting.budgets:
             points = []
             for seed in range(setting.seeds):
@@ -116,9 +121,7 @@ def figure(name: str, setting: Setting) -> Iterator[Measured]:
                 fraction = x
                 if wanted.by_queries:
                     fraction = setting.grant * base[seed] / mean_cost((query, selectable))
-                points.append(
-                    _point(query.using(method=method, output=output), selectable, Budget(fraction), wanted.aggregate)
-                )
+                points.append(_point(query.using(**options), selectable, Budget(fraction), wanted.aggregate))
             y, relative, unanswered, spent = np.mean(np.array(points), axis=0).tolist()
             yield Measured(name, setting.costs, contestant, x, y, relative, unanswered, spent)
 
@@ -209,7 +212,9 @@ def _share(value: float) -> str:
 
 
 @click.command()
-@click.option("--figure", "names", multiple=True, default=tuple(FIGURES), help="15a, 15b, 16a or 16b; all by default.")
+@click.option(
+    "--figure", "names", multiple=True, default=tuple(FIGURES), help="15a, 15b, 16a, 16b, structures; all by default."
+)
 @click.option("--tuples", default=Setting().tuples, show_default=True)
 @click.option("--seeds", default=Setting().seeds, show_default=True)
 @click.option("--costs", default=("engine", "memory"), multiple=True, help="Cost tables; both by default.")

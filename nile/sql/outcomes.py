@@ -6,6 +6,7 @@ certainly true, certainly not, or open; so is one over that column only, which i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.sql.evaluate import evaluate_mask
-from nile.sql.tree import Between, Column, Compare, Constant, In, IsNull, Like, Logic, Node, Not, columns_of
+from nile.sql.tree import Between, Column, Compare, Constant, In, IsNull, Like, Logic, Node, Not, columns_of, parts_of
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["Outcomes", "is_ordered", "outcomes"]
+__all__ = ["Outcomes", "is_contradictory", "is_ordered", "outcomes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -110,3 +111,42 @@ def is_ordered(tree: Node, column: str) -> bool:
                 and (last is None or last.text is not None or last.any_length)
             )
     return False
+
+
+def is_contradictory(tree: Node, column: pa.Field) -> bool:
+    """Whether no value of `column` can satisfy a bound tree, whatever the other columns hold.
+
+    It is asked of values at and next to every constant: between those nothing changes, as long as what the tree
+    says of the column follows from the order of values; else the answer is False.
+    """
+    if not is_ordered(tree, column.name):
+        return False
+    values = _beside(tree, column)
+    if values is None:
+        return False
+    return not outcomes(tree, pa.RecordBatch.from_arrays([values], names=[column.name])).true.any()
+
+
+def _beside(tree: Node, column: pa.Field) -> pa.Array | None:
+    """Values of a column's type at and next to the constants of a tree, and null; None for types without order."""
+    said = [part.value for part in parts_of(tree) if isinstance(part, Constant) and part.value is not None]
+    kind = pa.types
+    found: list[Any] = [None]
+    if kind.is_boolean(column.type):
+        found += [False, True]
+    elif kind.is_string(column.type) or kind.is_large_string(column.type):
+        texts = [value for value in said if isinstance(value, str)]
+        texts += [part.pattern[0].text or "" for part in parts_of(tree) if isinstance(part, Like) and part.pattern]
+        found += ["", *texts, *(text + "\0" for text in texts)]
+    elif kind.is_floating(column.type):
+        numbers = [float(value) for value in said if isinstance(value, int | float)]
+        steps = [math.nextafter(number, end) for number in numbers for end in (-math.inf, math.inf)]
+        found += [0.0, math.nan, math.inf, -math.inf, *numbers, *steps]
+    elif kind.is_signed_integer(column.type):
+        most = 2 ** (column.type.bit_width - 1)
+        finite = [value for value in said if isinstance(value, int | float) and math.isfinite(value)]
+        near = [math.floor(value) + step for value in finite for step in (-1, 0, 1, 2)]
+        found += [-most, 0, most - 1, *(value for value in near if -most <= value < most)]
+    else:
+        return None
+    return pa.array(found, column.type)
