@@ -14,8 +14,11 @@ from join_workloads import SECOND, brute_force, random_stream
 
 import nile
 from nile.joining import Joinable, Loaded
+from nile.operators.keeper import KeptStream
 from nile.operators.standing import DISPATCH
+from pyramid.spec import SummarySpec
 from summaries.errors import BudgetError, ConfigError, KeyTypeError, UnknownStream
+from summaries.hashing import KeyTable
 
 Pairs = set[tuple[int, int]]
 WEIGHT_TOLERANCE = 0.1
@@ -106,6 +109,60 @@ def test_at_full_budget_asc_finds_the_outliers_that_it_finds_alone() -> None:
         alone = pairs_of(query.run())
         assert alone
         assert sorted(pairs_of(one)) == sorted(alone)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.6])
+def test_under_a_budget_asc_finds_only_outliers(fraction: float) -> None:
+    """What a stream sheds for all queries makes no key look rare."""
+    db = database(streams_of(11, n=2_000, keys=100))
+    queries = three(db, "asc")
+    answer = db.standing(queries, weights=[3, 1, 1]).run(fraction)
+    assert sum(accounting.shed for accounting in answer.accounting.values()) > 0
+    for query, one in zip(queries, answer, strict=True):
+        assert set(pairs_of(one)) <= set(pairs_of(query.run()))
+
+
+def kept_by(doors: list[float], streams: dict[str, Loaded]) -> list[KeptStream]:
+    """Each stream kept to its end, a half under each of two doors, as far as credit for 1,500 tuples lasts."""
+    table = KeyTable()
+    encoded = [table.encode(it.key) for it in streams.values()]
+    shed_at = np.full(table.known, -1, np.int64)
+    prices = np.full(10, 100.0)
+    kept = []
+    for it, keys in zip(streams.values(), encoded, strict=True):
+        spec = SummarySpec(granularity=SECOND)
+        stream = KeptStream(it.ts, keys, table.known, spec, sketched=False, prices=prices, salt=5, shed_at=shed_at)
+        credit = 150_000.0
+        for number, door in enumerate(doors):
+            credit -= stream.keep((number + 1) * len(it) // len(doors), door, credit)
+        assert stream.spent == 150_000.0 - credit == 100.0 * stream.kept
+        kept.append(stream)
+    return kept
+
+
+def test_a_stream_lets_keys_in_or_not_alike_in_both_streams_and_knows_when_it_shed_one_last() -> None:
+    streams = streams_of(12, "AB", n=1_000, keys=60)
+    wide, narrow = kept_by([0.7], streams), kept_by([0.3], streams)
+    for kept in (wide, narrow):
+        keyed = [stream.keys.codes >= 0 for stream in kept]
+        let_in = [set(s.keys.codes[k & (s.doors > 0.0)].tolist()) for s, k in zip(kept, keyed, strict=True)]
+        shed = [set(s.keys.codes[k & (s.doors == 0.0)].tolist()) for s, k in zip(kept, keyed, strict=True)]
+        assert let_in[0] | let_in[1]
+        assert not (let_in[0] | let_in[1]) & (shed[0] | shed[1])
+        assert [s.kept + s.nulls + s.shed for s in kept] == [1_000, 1_000]
+        last = {
+            code: max(int(s.ts[(s.keys.codes == code)][-1]) for s in kept if (s.keys.codes == code).any())
+            for code in shed[0] | shed[1]
+        }
+        assert all(kept[0].shed_at[code] == ts for code, ts in last.items())
+    assert np.all((narrow[0].doors > 0.0) <= (wide[0].doors > 0.0))
+
+
+def test_without_credit_a_stream_sheds_what_its_door_would_let_in() -> None:
+    streams = streams_of(13, "A", n=2_000, keys=60)
+    stream = kept_by([1.0], streams)[0]
+    assert stream.kept == 1_500
+    assert stream.shed == 500 - stream.nulls
 
 
 @pytest.mark.parametrize("guide", ["directory", "countsketch"])

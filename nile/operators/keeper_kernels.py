@@ -56,7 +56,7 @@ def keep(
             whole[NULLS] += 1
         elif unit(s.hash[at], salt) >= door or real[CREDIT] < cost:
             doors[ordinal] = 0.0
-            shed_at[code] = ts
+            shed_at[code] = max(shed_at[code], ts)  # streams are kept one after the other
             whole[SHED] += 1
         else:
             if is_full(s, code) and not make_room(s, code):
