@@ -81,6 +81,11 @@ class MultiwayQuery(JoinQuery):
                 f"budget: needed a fraction for several streams or a condition on the pair; got {plan.budget}; "
                 "say Budget(fraction=0.1), or join two streams without a condition"
             )
+        if plan.preference == "asc" and plan.outlier_cap < len(self.streams):
+            raise ConfigError(
+                f"outlier_cap: needed {len(self.streams)} or more, as many as a combination has tuples; "
+                f"got {plan.outlier_cap}; say prefer('asc', outlier_cap={2 * len(self.streams)})"
+            )
         if plan.output == "ranges" and self.condition is not None and self.condition.over_several:
             raise ConfigError(
                 "output: needed 'pairs' with a condition over several streams, which leaves no whole ranges; "
@@ -107,6 +112,15 @@ class MultiwayQuery(JoinQuery):
             when = [f"before insertion on {', '.join(alone)}"] if alone else []
             when += ["on each candidate"] if self.condition.over_several else []
             lines.append(f"  where {self.condition.text}: {' and '.join(when)}")
+        if plan.pace.is_replay:
+            lines.append(f"  {plan.pace}")
+        if not plan.is_exact and plan.method == "nile" and plan.guide == "countsketch":
+            spec = plan.spec
+            lines.append(
+                f"  one summary of (key, stream), {spec.structure}: {spec.depth} granularities from "
+                f"{format_duration(spec.granularity)}, rate {spec.rate}, {spec.value_buckets} value buckets, "
+                f"sketch {spec.rows} x {spec.width}, zones by {spec.confidence}"
+            )
         return "\n".join(lines)
 
 

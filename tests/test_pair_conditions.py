@@ -150,7 +150,7 @@ def test_where_the_input_is_cut_into_batches_changes_nothing(method: str, monkey
         found = [row for part in join.run() for row in part.members.tolist()]  # type: ignore[union-attr]
         told.append((found, join.figures))
     assert told[0] == told[1] == told[2]
-    assert len(told[0][0]) > 100
+    assert len(told[0][0]) > 50
 
 
 def _joined(query: MultiwayQuery) -> Any:

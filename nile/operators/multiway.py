@@ -65,7 +65,7 @@ class MultiwayJoin:
 
     `run` yields Combinations as they are found; `figures` says what it cost.  Same plan and input, same bytes,
     however the input is cut into batches.  Under a condition each candidate is charged a scan and, until its
-    condition has been looked at (at most 64 arrivals later), an emit, which is given back when it fails.
+    condition has been looked at (at most 512 arrivals later), an emit, which is given back when it fails.
     Raises ConfigError for a method that joins two streams only, BudgetError for a budget that is no fraction.
     """
 
@@ -215,7 +215,7 @@ class MultiwayJoin:
         horizon = int(whole[st.NOW_TS]) - 2 * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
-        before = int(np.searchsorted(self.data.ts, horizon, side="left"))
+        before = int(np.searchsorted(self.data.ts, max(horizon, -st.FOREVER), side="left"))
         self.store.release(min(before, int(whole[st.APPLIED])))
 
     @property
@@ -284,6 +284,7 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
     setting[st.CONDITIONED] = int(data.test is not None)
+    setting[st.SETTLES] = int(data.test is not None and not buys_everything(plan))
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0

@@ -32,6 +32,9 @@ from nile.operators.multiway_state import (
     REGIONS,
     REPLAYED,
     SETTLE_EVERY,
+    SETTLE_SURELY,
+    SETTLE_WORTH,
+    SETTLES,
     SPENT,
     SPENT_HIT,
     SPENT_INSERT,
@@ -105,13 +108,13 @@ def passed(arr: Arrivals, st: State) -> None:
     w[NOW_TS] = arr.ts[w[APPLIED]]
     w[APPLIED] += 1
     if w[APPLIED] % SETTLE_EVERY == 0:
-        w[DUE] = 1
+        w[DUE] = 1 if w[WRITTEN] >= SETTLE_WORTH or w[APPLIED] % SETTLE_SURELY == 0 else 0
 
 
 @inlined
 def settlement_due(st: State) -> bool:
     """Whether candidates wait for their condition to be looked at, now."""
-    due = st.whole[DUE] != 0 and st.setting[CONDITIONED] != 0 and st.whole[WRITTEN] > 0
+    due = st.whole[DUE] != 0 and st.setting[SETTLES] != 0 and st.whole[WRITTEN] > 0
     st.whole[DUE] = 0
     return due  # type: ignore[no-any-return]
 

@@ -33,8 +33,8 @@ SAVED, PER_ARRIVAL, GRANTED_BEFORE = 21, 22, 23
 REAL_FIELDS = 24
 
 # `setting`: what the plan says, as integers.
-GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY, CONDITIONED = range(10)
-SETTING_FIELDS = 10
+GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY, CONDITIONED, SETTLES = range(11)
+SETTING_FIELDS = 11
 COUNTSKETCH, DIRECTORY = 0, 1
 DESC, WEIGHTED, ASC = 0, 1, 2
 
@@ -44,8 +44,9 @@ P_INSERT, P_UPDATE, P_ESTIMATE, P_SCAN, P_EMIT, P_LOOKUP, P_PUSH, P_POP, P_HEAP,
 CONTROL_EVERY = 256
 """Arrivals between two looks of the admission control."""
 
-SETTLE_EVERY = 64
-"""Arrivals between two settlements of candidates: fixed, so that batches do not matter."""
+SETTLE_EVERY, SETTLE_SURELY, SETTLE_WORTH = 64, 512, 256
+"""Candidates are settled at arrivals of fixed number, so that batches do not matter: at every 512th, and at every 64th
+when 256 or more wait, since looking at a batch has a cost of its own.  An exact join settles full batches."""
 
 FOREVER = (1 << 63) - 1
 """The window of a query without one."""
@@ -65,7 +66,7 @@ class State(NamedTuple):
 
     whole: Array  # int64 [22]
     real: Array  # float64 [24]
-    setting: Array  # int64 [10]
+    setting: Array  # int64 [11]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
     window: Array  # int64 [1]: ns
