@@ -16,6 +16,7 @@ from nile.operators.plan import JoinPlan
 from nile.streams.accounting import Accounting
 from nile.tabular import Members, Tabular, refuse_beyond_memory
 from preferences.budget import BudgetReport
+from preferences.clock import exact_costs
 from pyramid.manager import Memory
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
@@ -242,6 +243,22 @@ class Answer(Tabular):
     def input(self) -> JoinInput:
         """What the operator was given: both streams, encoded and merged."""
         return self._join.data
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """That the whole answer would cost less than the budget grants, with both costs, where it would."""
+        plan = self.plan
+        if plan.is_exact or plan.budget.fraction is None or plan.method != "nile":
+            return ()
+        granted = plan.fraction * self._join.figures.exact_cost
+        exact = math.fsum(exact_costs(self._joined.matches, plan.costs, ranges=True))
+        if granted < exact:
+            return ()
+        return (
+            f"join of '{self._joined.left.name}' and '{self._joined.right.name}': the budget grants {granted:,.0f} "
+            f"units ({plan.budget}); the whole answer as ranges costs {exact:,.0f}; run it without a budget, "
+            "returning('ranges'), and expand what is needed",
+        )
 
     @property
     def accounting(self) -> dict[str, Accounting]:

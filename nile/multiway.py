@@ -13,6 +13,7 @@ from nile.joining import load_together, retimed
 from nile.multiway_answer import MultiwayAnswer
 from nile.multiway_joining import MultiwayJoinable
 from nile.operators.multiway import METHODS
+from nile.operators.guides import AUTO, choose_guide
 from nile.operators.plan import JoinPlan
 from nile.query import JoinQuery
 from preferences.budget import Budget
@@ -114,7 +115,10 @@ class MultiwayQuery(JoinQuery):
             lines.append(f"  where {self.condition.text}: {' and '.join(when)}")
         if plan.pace.is_replay:
             lines.append(f"  {plan.pace}")
-        if not plan.is_exact and plan.method == "nile" and plan.guide == "countsketch":
+        guided = not plan.is_exact and plan.method == "nile"
+        if guided and self.guide == AUTO:
+            lines.append(f"  {choose_guide(plan.spec, plan.costs, plan.preference, streams=len(self.streams))}")
+        if guided and plan.guide == "countsketch":
             spec = plan.spec
             lines.append(
                 f"  one summary of (key, stream), {spec.structure}: {spec.depth} granularities from "

@@ -12,6 +12,7 @@ from nile.aggregate_join import JoinAggregateQuery, join_aggregates
 from nile.answer import Answer
 from nile.durations import format_duration, parse_duration
 from nile.joining import Joinable, load_together, retimed
+from nile.operators.guides import AUTO, choose_guide
 from nile.operators.plan import JoinPlan, default_spec
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace
@@ -44,7 +45,7 @@ class JoinQuery:
     window: int | None = None
     preference: str | None = None
     fade: float = 1.0
-    guide: str = "countsketch"
+    guide: str = AUTO
     method: str = "nile"
     output: str = "pairs"
     outlier_cap: int = 4
@@ -64,7 +65,7 @@ class JoinQuery:
         return replace(self, preference=preference, fade=Fade(fade).factor, outlier_cap=outlier_cap)
 
     def guided_by(self, guide: str) -> JoinQuery:
-        """`countsketch`: the grid of count sketches; `directory`: exact counts per key."""
+        """`countsketch`: the grid of count sketches; `directory`: exact counts per key; `auto`: the cheaper one."""
         return replace(self, guide=guide)
 
     def returning(self, output: str) -> JoinQuery:
@@ -148,21 +149,23 @@ class JoinQuery:
                     "answer; say prefer('desc'), or leave the budget out"
                 )
             budget = Budget(max(1.0, budget.fraction))
-        spec: Mapping[str, Any] = dict(self.summary)
+        given: Mapping[str, Any] = dict(self.summary)
+        preference = self.preference or "desc"
+        ranking = self.method == "nile" and preference != "asc"
+        spec = default_spec(self.window, ranking=ranking, forgetting=self.forgetting, seed=self.seed, **given)
+        costs = cost_table(self.costs)
         return JoinPlan(
             window=self.window,
             budget=budget,
             method=self.method,
-            preference=self.preference or "desc",
-            guide=self.guide,
+            preference=preference,
+            guide=choose_guide(spec, costs, preference).guide if self.guide == AUTO else self.guide,
             fade=Fade(self.fade),
             output=self.output,
-            costs=cost_table(self.costs),
+            costs=costs,
             pace=self.pace,
             outlier_cap=self.outlier_cap,
-            spec=default_spec(
-                self.window, self.preference or "desc", forgetting=self.forgetting, seed=self.seed, **spec
-            ),
+            spec=spec,
             seed=self.seed,
         )
 
@@ -175,7 +178,6 @@ class JoinQuery:
             if plan.is_exact
             else f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
         )
-        spec = plan.spec
         lines = [
             f"join {self.left}.{self.on[0]} = {self.right}.{self.on[1]} within {window}",
             f"  {how}; budget {plan.budget} ({plan.costs.name} table); output {plan.output}",
@@ -184,10 +186,21 @@ class JoinQuery:
             lines.append(f"  {plan.pace}" + (f", {self.speed:g} times as fast" if plan.budget.share else ""))
         if not plan.budget.is_reproducible:
             lines.append("  by the wall clock: another run finds other pairs")
-        if not plan.is_exact and plan.guide == "countsketch":
+        lines += self._guiding(plan)
+        return "\n".join(lines)
+
+    def _guiding(self, plan: JoinPlan) -> list[str]:
+        """What EXPLAIN says of the guide."""
+        spec = plan.spec
+        lines: list[str] = []
+        if plan.method != "nile" or plan.is_exact:
+            return lines
+        if self.guide == AUTO:
+            lines.append(f"  {choose_guide(spec, plan.costs, plan.preference)}")
+        if plan.guide == "countsketch":
             lines.append(
                 f"  summary {spec.structure}: {spec.depth} granularities from {format_duration(spec.granularity)}, "
                 f"rate {spec.rate}, {spec.value_buckets} value buckets, sketch {spec.rows} x {spec.width}, "
                 f"zones by {spec.confidence}"
             )
-        return "\n".join(lines)
+        return lines

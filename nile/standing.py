@@ -170,6 +170,12 @@ def _plans(queries: Sequence[JoinQuery], budget: Budget | float | None) -> list[
                 f"standing queries: needed a preference in each under a budget; got none for {query.left} x "
                 f"{query.right}, which asks for the exact answer; say prefer('desc'), or leave the budget out"
             )
+    if (
+        any(query.preference == "asc" for query in queries)
+        and not {"rows", "columns"} & dict(queries[0].summary).keys()
+    ):
+        # One summary serves all: asc needs the rows that the others could do without.
+        queries = [query.using(rows=3, columns=32) for query in queries]
     plans = [query.plan(budget) for query in queries]
     widest = next((plan for plan in plans if plan.window is None), None) or max(plans, key=lambda p: p.window or 0)
     return [replace(plan, spec=widest.spec) for plan in plans]

@@ -170,3 +170,29 @@ def test_an_exact_answer_too_big_for_memory_is_refused_before_it_begins(monkeypa
     with pytest.raises(nile.MemoryRefused, match="output='ranges'"):
         answer.to_arrow()
     assert [batch.num_rows for batch in answer.batches()] == [2]
+
+
+def test_the_guide_chosen_by_itself_is_the_cheaper_one_and_explain_says_why() -> None:
+    db = nile.connect()
+    db.register("a", pa.table({"ts": [0, 1, 2], "k": [1, 1, 2]}), time="ts")
+    db.register("b", pa.table({"ts": [0, 1, 2], "k": [1, 2, 2]}), time="ts")
+    query = db.join("a", "b", on="k", window="10 s").prefer("desc")
+    for costs in ("engine", "memory"):
+        assert query.using(costs=costs).plan(0.5).guide == "directory"
+        assert "guide directory, by itself" in query.using(costs=costs).explain(0.5)
+    assert query.guided_by("countsketch").plan(0.5).guide == "countsketch"
+    assert "by itself" not in query.guided_by("countsketch").explain(0.5)
+    assert "by itself" not in query.explain()
+
+
+def test_a_budget_that_buys_the_whole_answer_as_ranges_is_warned_of_with_both_costs() -> None:
+    ts = list(range(400))
+    db = nile.connect()
+    db.register("a", pa.table({"ts": ts, "k": [1] * 400}), time="ts")
+    db.register("b", pa.table({"ts": ts, "k": [1] * 400}), time="ts")
+    query = db.join("a", "b", on="k", window="1000 s").prefer("desc")
+    (told,) = query.run(0.5).warnings
+    assert "grants 808,000 units" in told  # half of 800 * 20 + 160,000 * 10
+    assert "costs 23,990" in told  # 800 * 20 + 799 * 10: the first tuple finds nothing
+    assert query.run(0.001).warnings == ()
+    assert query.run().warnings == ()

@@ -16,7 +16,7 @@ __all__ = ["list_benchmarks", "run_benchmarks"]
 def list_benchmarks() -> None:
     """Print every benchmark with its title."""
     for name, title in names().items():
-        click.echo(f"{name:<12} {title}")
+        click.echo(f"{name:<20} {title}")
     click.echo("\nRun one or more by name, or all:  nile bench all [--out DIR]")
 
 

@@ -75,7 +75,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one benchmark measured.  work: units of work in a run, such as tuples."""
+    """What one benchmark measured.  work: units of work in a run, such as tuples; rows: figures with their bars."""
 
     name: str
     title: str
@@ -85,6 +85,7 @@ class Result:
     ratios: tuple[Ratio, ...]
     notes: tuple[str, ...] = ()
     figures: dict[str, Any] = field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON values."""
@@ -136,7 +137,7 @@ def names() -> dict[str, str]:
 
 
 def run(wanted: Iterable[str], on_start: Callable[[str, str], object] | None = None) -> list[Result]:
-    """Run benchmarks by name, in the order given; "all" stands for every one.
+    """Run benchmarks by name, in the order given; "all" stands for every one, "accuracy" for all "accuracy-...".
 
     on_start: called with name and title before each, for progress.  Minutes at most each; a first run
     compiles kernels before it measures.  Raises ConfigError for an unknown name, before any has run.
@@ -147,6 +148,8 @@ def run(wanted: Iterable[str], on_start: Callable[[str, str], object] | None = N
             chosen += [_REGISTRY[each] for each in sorted(_REGISTRY)]
         elif name in _REGISTRY:
             chosen.append(_REGISTRY[name])
+        elif family := [each for each in sorted(_REGISTRY) if each.startswith(f"{name}-")]:
+            chosen += [_REGISTRY[each] for each in family]
         else:
             raise ConfigError(
                 f"bench: needed one of {', '.join(sorted(_REGISTRY))} or all; got {name!r}; "

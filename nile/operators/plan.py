@@ -23,17 +23,17 @@ GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
 
 
-def default_spec(window: int | None, preference: str = "desc", **options: object) -> SummarySpec:
+def default_spec(window: int | None, *, ranking: bool = True, **options: object) -> SummarySpec:
     """The summary a join gets when none is described: G1 covers a quarter of the window, G2 the rest and more.
 
-    One row of twice the usual width ranks regions as well as three rows do, for a third of the upkeep; asc
-    must tell a rare key from one that shares its column with a heavy one, and keeps three.
+    ranking: whether estimates only rank regions.  One row of twice the usual width does that as well as three,
+    for a third of the upkeep; asc must tell a rare key from one that shares its column with a heavy one.
     window: ns; None (the whole stream) gets G1 of an hour.  options: fields of SummarySpec that differ.
     """
     granularity = options.pop("granularity", None)
     if granularity is None:
         granularity = 3_600_000_000_000 if window is None else max(1, window // 4)
-    if preference != "asc" and "rows" not in options and "columns" not in options:
+    if ranking and "rows" not in options and "columns" not in options:
         options |= {"rows": 1, "columns": 64}
     return SummarySpec(granularity=granularity, **options)  # type: ignore[arg-type]
 
