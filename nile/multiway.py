@@ -12,8 +12,8 @@ from nile.durations import format_duration
 from nile.joining import load_together, retimed
 from nile.multiway_answer import MultiwayAnswer
 from nile.multiway_joining import MultiwayJoinable
-from nile.operators.multiway import METHODS
 from nile.operators.guides import AUTO, choose_guide
+from nile.operators.multiway import METHODS
 from nile.operators.plan import JoinPlan
 from nile.query import JoinQuery
 from preferences.budget import Budget

@@ -33,9 +33,10 @@ class GuideChoice:
 def choose_guide(spec: SummarySpec, costs: CostTable, preference: str, *, streams: int = 2) -> GuideChoice:
     """The guide that costs a tuple least, all tuples being in memory.
 
-    directory: reading the bounds of one list.  countsketch: the updates of sketch and detector, a read of each
-    granularity's root in each other stream (asc: of every row, in its own too), and the detector's look at slice ends; turns of zones
-    come on top.  Warm and cold tuples, which have no directory in memory, leave only the sketch.
+    directory: reading the bounds of one list in each other stream.  countsketch: the updates of sketch and
+    detector, a read of each granularity's root in each other stream (asc: of every row, in its own too), and the
+    detector's look at slice ends; turns of zones come on top.  Warm and cold tuples, which have no directory in
+    memory, leave only the sketch.
     """
     asked = streams if preference == "asc" else streams - 1
     bounds = asked * min(costs.scan, costs.lookup)
