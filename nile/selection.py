@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from nile.sql.expressions import Condition
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace, retime
 from summaries.costs import cost_table
-from summaries.errors import ConfigError
+from summaries.errors import ConfigError, CostWarning
 
 if TYPE_CHECKING:
     from nile.engine import Database
@@ -110,9 +111,13 @@ class SelectionQuery:
 
         budget: a Budget or a fraction of what `naive` needs to feed every tuple to every selection; None:
         everything.  Raises ConfigError, BudgetError, KeyTypeError, SourceError, TimestampOrderError.
+        Warns (CostWarning), with both costs, when the budget buys the plain exact answer.
         """
         plan = self.plan(budget)
-        return SelectionAnswer(self.load(), plan)
+        answer = SelectionAnswer(self.load(), plan)
+        if answer.cost_warning is not None:
+            warnings.warn(answer.cost_warning, CostWarning, stacklevel=2)
+        return answer
 
     def load(self) -> Selectable:
         """The stream read and every condition evaluated, for several runs: `SelectionAnswer(loaded, plan)`.

@@ -218,18 +218,24 @@ class SelectionAnswer:
             "can satisfy; got one that contradicts itself; check its bounds"
             for name in data.impossible
         ]
+        return (*told, *([self.cost_warning] if self.cost_warning else []))
+
+    @property
+    def cost_warning(self) -> str | None:
+        """That the budget buys the plain exact answer and more, with both costs, where it does."""
         plan = self.plan
-        if plan.budget is not None and not (plan.method in ("nile", "predicate-index") and plan.is_exact):
-            exact = self.exact_costs
-            granted = plan.fraction * exact["naive"]
-            method = min(exact, key=lambda name: exact[name])
-            if granted >= exact[method] and plan.method != method:
-                told.append(
-                    f"selections over stream '{data.loaded.name}': the budget grants {granted:,.0f} units "
-                    f"({plan.fraction:g} of naive); the exact answer by {method} costs {exact[method]:,.0f}; "
-                    f"run without a budget, or with method='{method}'"
-                )
-        return tuple(told)
+        if plan.budget is None or (plan.method in ("nile", "predicate-index") and plan.is_exact):
+            return None
+        exact = self.exact_costs
+        granted = plan.fraction * exact["naive"]
+        method = min(exact, key=lambda name: exact[name])
+        if granted < exact[method] or plan.method == method:
+            return None
+        return (
+            f"selections over stream '{self._selectable.loaded.name}': the budget grants {granted:,.0f} units of the "
+            f"{plan.costs.name} table ({plan.fraction:g} of naive), the exact answer by {method} costs "
+            f"{exact[method]:,.0f}; run without a budget, or with method='{method}'"
+        )
 
     @property
     def accounting(self) -> Accounting:
