@@ -112,7 +112,7 @@ def standing(draw: some.DrawFn) -> tuple[pa.Table, dict[str, str], str]:
     return table, {f"q{i}": text for i, text in enumerate(texts)}, draw(some.sampled_from(["v", "t", "w"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(standing(), some.sampled_from([None, 1.0, 2.5]), some.sampled_from(["pairs", "ranges"]), some.booleans())
 def test_with_the_whole_budget_the_answer_is_that_of_duckdb(
     case: tuple[pa.Table, dict[str, str], str], budget: float | None, output: str, windowed: bool
@@ -132,7 +132,7 @@ def test_with_the_whole_budget_the_answer_is_that_of_duckdb(
     assert budget is None or answer.figures.spent <= answer.figures.granted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(standing(), some.floats(0.05, 0.9), some.sampled_from(SELECTION_METHODS), some.sampled_from(["pairs", "ranges"]))
 def test_under_a_budget_the_answer_is_part_of_the_exact_one_without_repeats(
     case: tuple[pa.Table, dict[str, str], str], budget: float, method: str, output: str
