@@ -60,7 +60,7 @@ def _wanted(room: int, live: int, more: int) -> int:
 
 
 @inlined
-def _make_room(lists: Array, arena: Array, placed: Array, meta: Array, code: int | np.uint64, more: int) -> bool:
+def make_room_in(lists: Array, arena: Array, placed: Array, meta: Array, code: int | np.uint64, more: int) -> bool:
     """Room for `more` ordinals in a list that has less; False, and nothing done, when the arena is too small."""
     size = lists[code, HELD]
     room = lists[code, ROOM]
@@ -90,7 +90,7 @@ def _make_room(lists: Array, arena: Array, placed: Array, meta: Array, code: int
 @part
 def make_room(s: Side, code: int) -> bool:
     """Room for one more ordinal in the key's full list; False, and nothing done, when the arena must grow first."""
-    return _make_room(s.lists, s.arena, s.placed, s.meta, code, 1)
+    return make_room_in(s.lists, s.arena, s.placed, s.meta, code, 1)
 
 
 @inlined
@@ -138,7 +138,7 @@ def append_all(s: Side, begin: int, end: int, marks: Array, keys: Array, times: 
         for k in range(distinct):
             code = U8(keys[k])
             if lists[code, HELD] + times[k] > lists[code, ROOM]:
-                _make_room(lists, arena, s.placed, s.meta, code, times[k])
+                make_room_in(lists, arena, s.placed, s.meta, code, times[k])
             marks[code] = lists[code, PLACE] + lists[code, HELD]
             lists[code, HELD] += times[k]
         for i in range(codes.shape[0]):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.benchmarks import harness, names, run, sketch
+from experiments.benchmarks import harness, names, ranges, run, sketch
+from experiments.benchmarks.accuracy_streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Result, race
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError
@@ -139,3 +141,19 @@ def test_zipf_keys_are_the_same_for_a_seed_and_fall_in_frequency() -> None:
     assert np.array_equal(keys, sketch.zipf_keys(50_000, 100, 1.1, seed=2))
     counts = np.bincount(keys, minlength=100)
     assert counts[0] > counts[9] > counts[99] > 0
+
+
+def test_the_c_loop_finds_the_records_that_the_kernel_finds(tmp_path: Path) -> None:
+    work = workload(0.067, seed=3, tuples=3_000)
+    plan = ranges.plan_of("ranges", work.window)
+    data = work.joined.input(plan.costs, ranges=True)
+    ours = ranges.OnlineJoin(plan, data)
+    records = ours.records()
+    assert int((records[:, 2] - records[:, 1]).sum()) == work.joined.pairs
+    assert np.array_equal(ours.records(), records)  # from nothing each time
+    library = ranges.compiled(tmp_path)
+    if library is None:
+        pytest.skip("no C compiler here")
+    theirs = ranges.CJoin(library, data, work.window)
+    assert np.array_equal(theirs.records(), records)
+    theirs.close()

@@ -94,9 +94,12 @@ class PromisingJoin:
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
         self.state = _initial_state(plan, data, self.stores[0], sketched)
         self._costs = np.rint(_UNIT * data.costs)
-        self._grant = grants(self._costs, plan.fraction, plan.pace, data.times())
+        self._grant = grants(
+            self._costs, plan.fraction, plan.pace, data.times() if plan.pace.is_replay else data.left_ts
+        )
         self._runner = runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
+        self._fronts = np.zeros((data.keys if plan.is_exact else 0, 2), np.int64)
         self._out = st.Output(
             first=np.empty(_ROOM, np.int64),
             second=np.empty(_ROOM, np.int64),
@@ -179,7 +182,7 @@ class PromisingJoin:
         if self._runner is not None:
             return self._runner.step(left, right, order, self._grant, end, state, out)
         if self.plan.is_exact:
-            return int(probe_kernels.probe(left, right, order, self._grant, end, state, out))
+            return int(probe_kernels.probe(left, right, order, self._grant, end, self._fronts, state, out))
         if self.plan.method == "hash-drop":
             return int(probe_kernels.hash_drop(left, right, order, self._grant, end, state, out))
         if self._queue is None:
