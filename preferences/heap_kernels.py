@@ -89,6 +89,15 @@ def entries(h: Heap) -> int:
 
 
 @inlined
+def most_waiting(heaps: Heaps) -> int:
+    """Entries of earlier arrivals in the heap that has most of them."""
+    most = 0
+    for query in range(heaps.control.shape[0]):
+        most = max(most, heaps.control[query, WAITING])
+    return most
+
+
+@inlined
 def steps_of(n: int) -> float:
     """log2 n, straight between powers of two: the same bits on every machine, within 0.09."""
     whole = 0

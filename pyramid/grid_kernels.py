@@ -46,7 +46,7 @@ from pyramid.arrays import (
 from pyramid.change_kernels import confidence_of, look
 from pyramid.granularity import turn
 from pyramid.spec import SLICE
-from summaries.kernels import U8, inlined, kernel, part
+from summaries.kernels import U8, allocating_kernel, allocating_part, inlined, part
 from summaries.sketch_kernels import median
 
 __all__ = [
@@ -76,11 +76,17 @@ def elapsed(later: int, earlier: int) -> Word:
 
 
 @inlined
+def _cell(multipliers: Array, spec: Array, row: int, h: Word) -> Word:
+    """`cell_of` with the arrays that it needs."""
+    bucket = (h >> U8(1)) >> U8(spec[BUCKET_SHIFT])
+    inner = (multipliers[row] * h) >> U8(spec[CELL_SHIFT])
+    return (bucket << U8(spec[CELL_BITS])) | inner
+
+
+@inlined
 def cell_of(s: Side, row: int, h: Word) -> Word:
     """Where hash h lands in a row: its value bucket, then column and sign inside the bucket's cell."""
-    bucket = (h >> U8(1)) >> U8(s.spec[BUCKET_SHIFT])
-    inner = (s.multipliers[row] * h) >> U8(s.spec[CELL_SHIFT])
-    return (bucket << U8(s.spec[CELL_BITS])) | inner
+    return _cell(s.multipliers, s.spec, row, h)
 
 
 @inlined
@@ -153,7 +159,7 @@ def slice_end(s: Side, ts: int) -> bool:
     return _end_slice(s.zone, s.spec, s.threshold, s.detector, s.recent, s.moments, ts)
 
 
-@kernel
+@allocating_kernel
 def advance(s: Side, begin: int, end: int) -> int:
     """Bring zones and detector on to tuples begin..end-1 (ordinals), which are in the flat arrays.
 
@@ -215,7 +221,7 @@ def advance(s: Side, begin: int, end: int) -> int:
     return at
 
 
-@kernel
+@allocating_kernel
 def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: Array, distinct: int) -> None:
     """Count tuples begin..end-1 (ordinals), at most 65,536, in G1's root.
 
@@ -258,6 +264,20 @@ def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: 
             counters[r, 0] -= nulls
 
 
+@allocating_part
+def _middle_of_rows(counters: Array, multipliers: Array, spec: Array, h: Word, rows: int) -> tuple[float, float]:
+    """`root_estimate` by several rows: the median of their estimates, the least of their bounds."""
+    work = np.empty(rows, np.float64)
+    least = _TOP
+    for r in range(rows):
+        cell = _cell(multipliers, spec, r, h)
+        own = counters[r, cell]
+        work[r] = np.float64(own - counters[r, cell ^ U8(1)])
+        least = min(least, own)
+    bound = np.float64(least)
+    return max(0.0, min(median(work, rows), bound)), bound
+
+
 @part
 def root_estimate(s: Side, g: int, h: Word, rows: int) -> tuple[float, float]:
     """A key's (estimate, upper bound) over all of granularity g by the first `rows` rows: one read, of the root.
@@ -265,15 +285,12 @@ def root_estimate(s: Side, g: int, h: Word, rows: int) -> tuple[float, float]:
     One row is enough to rank regions, and its bound is as certain as that of all.
     """
     root = s.gran[g, OFFSET]
-    work = np.empty(rows, np.float64)
-    least = _TOP
-    for r in range(rows):
-        cell = cell_of(s, r, h)
-        own = s.counters[root, r, cell]
-        work[r] = np.float64(own - s.counters[root, r, cell ^ U8(1)])
-        least = min(least, own)
-    bound = np.float64(least)
-    return max(0.0, min(median(work, rows), bound)), bound
+    if rows == 1:
+        cell = cell_of(s, 0, h)
+        own = s.counters[root, 0, cell]
+        value = np.float64(own - s.counters[root, 0, cell ^ U8(1)])
+        return max(0.0, min(value, np.float64(own))), np.float64(own)
+    return _middle_of_rows(s.counters[root], s.multipliers, s.spec, h, rows)
 
 
 @part

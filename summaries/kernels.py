@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-__all__ = ["U8", "cold_start", "inlined", "kernel", "part"]
+__all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FLOORS = ("summaries", "pyramid", "preferences", "nile")
@@ -60,34 +60,48 @@ def cold_start() -> bool:
     return _COLD
 
 
-def kernel(function: Function) -> Function:
-    """Compile `function` on first call, without the GIL, and keep the machine code between processes."""
-    compiled: Function = numba.njit(cache=_STORED, nogil=True, error_model="numpy")(function)
+def _compiled(function: Function, *, allocates: bool = False, **options: bool) -> Function:
+    """Without the GIL, kept between processes; without counting references to arrays, unless it makes some.
+
+    A kernel borrows its arrays: whoever calls from Python holds them.  Counting costs two atomic operations an
+    array and call, of which a tuple of arrays has many: more than the work of most pieces.
+    """
+    compiled: Function = numba.njit(cache=_STORED, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
     return compiled
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` on first call.  It makes no arrays, nor do reductions of numpy: see `allocating_kernel`."""
+    return _compiled(function)
 
 
 def part(function: Function) -> Function:
-    """Compile a piece that only kernels call: no Python entry, so it compiles in a fraction of the time."""
-    compiled: Function = numba.njit(
-        cache=_STORED, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(function)
-    return compiled
+    """Compile a piece that only kernels call: no Python entry, so it compiles in a fraction of the time.
+
+    It makes no arrays: see `allocating_part`.
+    """
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def inlined(function: Function) -> Function:
     """Compile a small piece into its callers: for what runs once a tuple and takes whole Sides.
 
-    Without it each call would count references to every array of the Side, which costs more than the work.
+    Without it each call would hand over every field of every array, which costs more than the work.
     """
-    compiled: Function = numba.njit(
-        cache=_STORED,
-        nogil=True,
-        error_model="numpy",
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-        forceinline=True,
-    )(function)
-    return compiled
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
+def allocating_kernel(function: Function) -> Function:
+    """A `kernel` that makes arrays for itself; it must not return them."""
+    return _compiled(function, allocates=True)
+
+
+def allocating_part(function: Function) -> Function:
+    """A `part` that makes arrays for itself; it must not return them, for a caller that borrows would never free them.
+
+    It counts references to all that it is handed: give it few arrays, and call it seldom.
+    """
+    return _compiled(function, allocates=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 U8 = np.uint64

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import U8, kernel
+from summaries.kernels import U8, allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +54,7 @@ def median(values: Array, n: int) -> float:
     return 0.5 * (values[n // 2 - 1] + values[n // 2])  # type: ignore[no-any-return]
 
 
-@kernel
+@allocating_kernel
 def estimate(counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array, upper: Array) -> None:
     """out[i]: median over rows of sign * (plus - minus); upper[i]: least own-sign half.  float64, int64 [n]."""
     rows = counters.shape[0]

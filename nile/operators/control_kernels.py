@@ -69,7 +69,7 @@ from nile.operators.state import (
 )
 from preferences.queue_kernels import CLASSES
 from summaries.hash_kernels import mix
-from summaries.kernels import U8, part
+from summaries.kernels import U8, allocating_part, part
 
 Array = np.ndarray[Any, Any]
 _HORIZON = 512.0
@@ -231,7 +231,7 @@ def is_choice_due(st: State) -> bool:
     return share * (real[GRANTED] - real[CHOSEN_AT]) >= real[CHOICE]  # type: ignore[no-any-return]
 
 
-@part
+@allocating_part
 def _choose_slots(wanted: float, st: State) -> None:
     """Open the slots where both streams are busiest, with at most a share `wanted` of the tuples; one at least.
 

@@ -319,7 +319,7 @@ def join_probe(
                 w[SHED_BY_SIDE + side] += 1
                 w[FORCED] += 1
             else:
-                if heaps.place.shape[1] - heaps.control[:, queue.WAITING].max() < zones:
+                if heaps.place.shape[1] - queue.most_waiting(heaps) < zones:
                     return QUEUE_FULL
                 what = (
                     _take(left, right, 0, st, standing, heaps, debt)

@@ -11,23 +11,13 @@ Source: promising tuples, Figure 7; DESIGN section 3 for where and why this diff
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from nile.operators.common_kernels import (
-    emit_entry,
-    held_at,
-    kept_share,
-    passed,
-    pay_hit,
-    pay_insert,
-    since_of,
-    take_arrival,
-    unit,
-)
-from nile.operators.control_kernels import adjust_door, allow, cushion, is_outputs_turn, picks_slots, see, slot_of
+from nile.operators.common_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
+from nile.operators.control_kernels import adjust_door, allow, is_outputs_turn, picks_slots, see, slot_of
+from nile.operators.drain_kernels import can_drain, drain, is_sparse, sweep
 from nile.operators.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from nile.operators.state import (
     ACTIVE,
@@ -38,8 +28,6 @@ from nile.operators.state import (
     ARRIVED,
     ARRIVED_BY_SIDE,
     ASC,
-    BACKLOG,
-    BOUNDS,
     CONTROL_EVERY,
     COUNTSKETCH,
     COVERED,
@@ -48,33 +36,17 @@ from nile.operators.state import (
     DONE,
     DOOR,
     ENTRANCE,
-    ENTRY_GAP,
-    ENTRY_HIGH,
-    ENTRY_LOW,
-    ENTRY_ORDINAL,
-    ENTRY_SIDE,
-    ENTRY_STEP,
-    ENTRY_TIME,
-    ENTRY_WEIGHT,
-    EXPIRED,
     FORCED,
     GUIDE,
-    LEAST_POPPED,
     NOW_TS,
     NULLS,
     OUTPUT_FULL,
-    OUTPUTS,
     P_ADD,
-    P_EMIT,
     P_INSERT,
     P_LOOKUP,
-    P_POP,
-    P_SCAN,
     P_UPDATE,
-    PER_ARRIVAL,
     PREFERENCE,
     QUEUE_FULL,
-    RESOLVED,
     SALT,
     SAVED,
     SEQUENCE,
@@ -90,7 +62,6 @@ from nile.operators.state import (
     TURN,
     TURN_COST,
     TURN_WANTED,
-    UNRESOLVED,
     WAITING,
     WEIGHTED,
     Output,
@@ -98,15 +69,15 @@ from nile.operators.state import (
 )
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.arrays import ADDS, DETECTOR_BITS, FORGETTING, KEPT_FROM, SLICE_COUNT, VISIBLE, Side
+from pyramid.arrays import ADDS, DETECTOR_BITS, FORGETTING, SLICE_COUNT, VISIBLE, Side
 from pyramid.grid_kernels import reach, slice_end, summarize
-from pyramid.list_kernels import append, is_full, make_room, rank_from, rank_since
-from summaries.kernels import kernel, part
+from pyramid.list_kernels import append, is_full, make_room
+from summaries.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
-_TAKEN, _WAITS, _NO_ARENA = 0, 1, 2
+Word = Any  # an unsigned 64-bit integer
+_DEALT_WITH, _WAITS, _COMES_IN = 0, 1, 2
 _MANY = 64  # tuples a slice must have for the detector to look at it
-_TURN_WORTH = 64.0
 _SAVING = 4096.0  # tuples over which a turn is saved up for
 
 
@@ -123,70 +94,68 @@ def _pay_adds(s: Side, side: int, st: State) -> None:
 
 
 @part
-def _is_sparse(st: State) -> bool:
-    """Whether a turn costs more than `_TURN_WORTH` arrivals are granted: then it is saved up for."""
-    return st.real[TURN_COST] > _TURN_WORTH * st.real[PER_ARRIVAL]  # type: ignore[no-any-return]
-
-
-@part
 def _refuse(st: State, side: int) -> None:
     st.whole[SHED] += 1
     st.whole[SHED_BY_SIDE + side] += 1
 
 
-@part
-def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
-    """The oldest waiting tuple: through the door, into summary and list, its regions into the queue."""
+@inlined
+def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st: State) -> int:
+    """The oldest waiting tuple at the door: it is let in, waits for credit, or has been dealt with.
+
+    Takes its fields alone, not the Side: most tuples of a small budget get no further.
+    """
     w = st.whole
     real = st.real
-    ordinal = w[SEQUENCE + side]
-    at = held_at(own, ordinal)
-    code = own.code[at]
-    ts = own.ts[at]
-    asc = st.setting[PREFERENCE] == ASC
-    shared = st.setting[SHARED] != 0
-    if shared:
-        own.meta[VISIBLE] = ordinal + 1
     if code < 0:
         w[NULLS] += 1
-        return _TAKEN
+        return _DEALT_WITH
+    shared = st.setting[SHARED] != 0
     if shared and (st.left_door if side == 0 else st.right_door)[ordinal] == 0.0:
         _refuse(st, side)
-        return _TAKEN
-    desc = st.setting[PREFERENCE] == DESC
-    level = 0.0
-    slot = 0
+        return _DEALT_WITH
     by_slot = picks_slots(st)
-    if by_slot:
-        slot = slot_of(own.hash[at], st)
-        if st.open[slot] == 0:
-            see(slot, side, ordinal, st)
-            _refuse(st, side)
-            return _TAKEN
-    else:
-        level = unit(own.hash[at], st.setting[SALT])
-        if level >= real[DOOR]:
-            _refuse(st, side)
-            return _TAKEN
-    if real[CREDIT] < real[ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
+    slot = slot_of(h, st) if by_slot else 0
+    if by_slot and st.open[slot] == 0:
+        see(slot, side, ordinal, st)
+        _refuse(st, side)
+        return _DEALT_WITH
+    if not by_slot and unit(h, st.setting[SALT]) >= real[DOOR]:
+        _refuse(st, side)
+        return _DEALT_WITH
+    if real[CREDIT] < real[ENTRANCE] or is_outputs_turn(st, entries):
         if w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
             return _WAITS
         _refuse(st, side)
         w[FORCED] += 1
         if by_slot:
             see(slot, side, ordinal, st)
-        if asc and not shared:
+        if st.setting[PREFERENCE] == ASC and not shared:
             st.shed_at[code] = ts
-        return _TAKEN
+        return _DEALT_WITH
+    return _COMES_IN
+
+
+@part
+def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queue) -> bool:
+    """A tuple that was let in: into summary and list, its regions into the queue; False when the arena must grow."""
+    w = st.whole
+    real = st.real
+    at = held_at(own, ordinal)
+    code = own.code[at]
+    ts = own.ts[at]
+    preference = st.setting[PREFERENCE]
+    shared = st.setting[SHARED] != 0
+    level = unit(own.hash[at], st.setting[SALT])
     if not shared and is_full(own, code) and not make_room(own, code):
         w[STOPPED_SIDE] = side
         w[STOPPED_CODE] = code
-        return _NO_ARENA
-    if by_slot:
-        see(slot, side, ordinal, st)
+        return False
+    if picks_slots(st):
+        see(slot_of(own.hash[at], st), side, ordinal, st)
     before = real[SPENT]
     w[ADMITTED] += 1
-    if st.setting[PREFERENCE] == WEIGHTED and not shared:
+    if preference == WEIGHTED and not shared:
         doors = st.left_door if side == 0 else st.right_door
         doors[ordinal] = real[DOOR]
     if own.spec[FORGETTING]:
@@ -194,11 +163,11 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
     if st.setting[GUIDE] == COUNTSKETCH and not shared:
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
-        if w[TURN_WANTED + side] and _is_sparse(st):
+        if w[TURN_WANTED + side] and is_sparse(st):
             share = st.real[TURN_COST] / _SAVING
             st.real[SAVED] += share
             pay_insert(st, share)
-    if asc and is_heavy(own, other, ordinal, code, ts, st):
+    if preference == ASC and is_heavy(own, other, ordinal, code, ts, st):
         if st.setting[GUIDE] != COUNTSKETCH:
             pay_insert(st, st.prices[P_LOOKUP])
         if not shared:
@@ -208,16 +177,16 @@ def _take(own: Side, other: Side, side: int, st: State, q: Queue) -> int:
         if not shared:
             append(own, code, ordinal)
             pay_insert(st, st.prices[P_INSERT])
-        if asc:
+        if preference == ASC:
             rare_region(own, other, side, ordinal, code, ts, level, st, q)
-        elif desc:
+        elif preference == DESC:
             densest_regions(own, other, side, ordinal, code, ts, st, q)
         else:
             sampled_region(own, other, side, ordinal, code, ts, level, st, q)
     cost = real[SPENT] - before
     real[SPENT_TAKING] += cost
     allow(-cost, st)
-    return _TAKEN
+    return True
 
 
 @part
@@ -228,110 +197,6 @@ def _close_slice(s: Side, side: int, ts: int, st: State) -> None:
     if slice_end(s, ts):
         st.whole[TURN_WANTED + side] = 1
     _pay_adds(s, side, st)
-
-
-@part
-def _resolve(own: Side, other: Side, st: State) -> None:
-    """Look up which ranks of the key's list the entry in progress covers: positions that were there when made."""
-    w = st.whole
-    ordinal = w[ENTRY_ORDINAL]
-    at = held_at(own, ordinal)
-    code = own.code[at]
-    low = rank_from(other, code, max(w[ENTRY_LOW], other.zone[KEPT_FROM]))
-    low = max(low, rank_since(other, code, since_of(own.ts[at], st.window[0])))
-    high = rank_from(other, code, w[ENTRY_HIGH])
-    w[ENTRY_LOW] = low
-    w[ENTRY_HIGH] = max(low, high)
-    w[ACTIVE] = RESOLVED if high > low else 0
-    pay_hit(st, st.real[BOUNDS])
-
-
-@part
-def _has_passed(ts: int, st: State) -> bool:
-    """Whether the window of a tuple at `ts` lies behind the stream.
-
-    What weighted promised is paid late rather than dropped: it stands for others.
-    """
-    if st.setting[PREFERENCE] == WEIGHTED:
-        return False
-    return ts < since_of(st.whole[NOW_TS], st.window[0])
-
-
-@part
-def _forgo(n: int, gap: float, step: float, st: State) -> None:
-    """Count an entry that is dropped: its outputs are no longer promised."""
-    st.whole[EXPIRED] += 1
-    if gap < n:
-        st.real[BACKLOG] = max(0.0, st.real[BACKLOG] - math.ceil((n - gap) / step))
-
-
-@part
-def _sweep(st: State, q: Queue) -> None:
-    """Drop entries whose window has passed, oldest first, as far as credit lasts."""
-    w = st.whole
-    real = st.real
-    if w[ACTIVE] and _has_passed(w[ENTRY_TIME], st):
-        _forgo(w[ENTRY_HIGH] - w[ENTRY_LOW], real[ENTRY_GAP], real[ENTRY_STEP], st)
-        w[ACTIVE] = 0
-    for klass in range(queue.CLASSES):
-        at = q.ends[klass, 1]
-        while at >= 0 and real[CREDIT] >= st.prices[P_SCAN] and _has_passed(q.entry[at, queue.TIME], st):
-            pay_hit(st, st.prices[P_SCAN])
-            queue.unlink(q, at)
-            n = q.entry[at, queue.HIGH] - q.entry[at, queue.LOW]
-            _forgo(n, q.real[at, queue.GAP], q.real[at, queue.STEP], st)
-            at = q.ends[klass, 1]
-
-
-@part
-def _drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
-    """Spend what credit is left on the best regions; False when the output is full."""
-    w = st.whole
-    real = st.real
-    prices = st.prices
-    floor = cushion(st)
-    if w[APPLIED] < w[ARRIVED] and is_outputs_turn(st, q.control[queue.SIZE]):
-        floor = 0.0
-    if (w[TURN_WANTED] or w[TURN_WANTED + 1]) and not _is_sparse(st):
-        floor += real[TURN_COST]
-    while True:
-        if w[ACTIVE] == 0:
-            if q.control[queue.SIZE] == 0 or real[CREDIT] - prices[P_POP] - real[BOUNDS] - prices[P_EMIT] < floor:
-                return True
-            at = queue.pop(q, st.setting[PREFERENCE] != DESC)
-            pay_hit(st, prices[P_POP])
-            w[LEAST_POPPED] = min(w[LEAST_POPPED], q.entry[at, queue.CLASS])
-            n = q.entry[at, queue.HIGH] - q.entry[at, queue.LOW]
-            if _has_passed(q.entry[at, queue.TIME], st):
-                _forgo(n, q.real[at, queue.GAP], q.real[at, queue.STEP], st)
-                continue
-            w[ENTRY_SIDE] = q.entry[at, queue.SIDE]
-            w[ENTRY_ORDINAL] = q.entry[at, queue.ORDINAL]
-            w[ENTRY_TIME] = q.entry[at, queue.TIME]
-            w[ENTRY_LOW] = q.entry[at, queue.LOW]
-            w[ENTRY_HIGH] = q.entry[at, queue.HIGH]
-            w[ACTIVE] = q.entry[at, queue.RESOLVED]
-            real[ENTRY_GAP] = q.real[at, queue.GAP]
-            real[ENTRY_STEP] = q.real[at, queue.STEP]
-            real[ENTRY_WEIGHT] = q.real[at, queue.WEIGHT]
-        if w[ACTIVE] == UNRESOLVED:
-            if real[CREDIT] - real[BOUNDS] - prices[P_EMIT] < floor:
-                return True
-            if w[ENTRY_SIDE] == 0:
-                _resolve(left, right, st)
-            else:
-                _resolve(right, left, st)
-            if w[ACTIVE] == 0:
-                continue
-        written = w[OUTPUTS]
-        room = (
-            emit_entry(left, right, st, out, floor) if w[ENTRY_SIDE] == 0 else emit_entry(right, left, st, out, floor)
-        )
-        real[BACKLOG] = max(0.0, real[BACKLOG] - (w[OUTPUTS] - written))
-        if not room:
-            return False
-        if w[ACTIVE]:
-            return True
 
 
 @part
@@ -355,7 +220,7 @@ def promise(
     _pay_adds(left, 0, st)
     _pay_adds(right, 1, st)
     while True:
-        if not _drain(left, right, st, q, out):
+        if can_drain(st, q.control[queue.SIZE]) and not drain(left, right, st, q, out):
             return OUTPUT_FULL
         for side in range(2):
             if w[TURN_WANTED + side] and st.real[CREDIT] + st.real[SAVED] >= st.real[TURN_COST]:
@@ -366,21 +231,29 @@ def promise(
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
                 return QUEUE_FULL
             side = order[w[APPLIED]]
-            what = _take(left, right, 0, st, q) if side == 0 else _take(right, left, 1, st, q)
-            if what == _NO_ARENA:
-                return ARENA_FULL
-            if what == _TAKEN:
-                ordinal = w[SEQUENCE + side]
+            ordinal = w[SEQUENCE + side]
+            if side == 0:
+                at = held_at(left, ordinal)
+                code, ts, h = left.code[at], left.ts[at], left.hash[at]
+            else:
+                at = held_at(right, ordinal)
+                code, ts, h = right.code[at], right.ts[at], right.hash[at]
+            if shared:
+                (left.meta if side == 0 else right.meta)[VISIBLE] = ordinal + 1
+            what = _meet(side, ordinal, code, ts, h, q.control[queue.SIZE], st)
+            if what == _COMES_IN:
+                taken = (
+                    _take_in(left, right, 0, ordinal, st, q) if side == 0 else _take_in(right, left, 1, ordinal, st, q)
+                )
+                if not taken:
+                    return ARENA_FULL
+            if what != _WAITS:
                 passed(st, side)
-                if side == 0:
-                    ts = left.ts[held_at(left, ordinal)]
-                    w[NOW_TS] = ts
-                    if not shared and reach(left, ordinal, ts) and left.spec[DETECTOR_BITS] != 0:
+                w[NOW_TS] = ts
+                if not shared:
+                    if side == 0 and reach(left, ordinal, ts) and left.spec[DETECTOR_BITS] != 0:
                         _close_slice(left, 0, ts, st)
-                else:
-                    ts = right.ts[held_at(right, ordinal)]
-                    w[NOW_TS] = ts
-                    if not shared and reach(right, ordinal, ts) and right.spec[DETECTOR_BITS] != 0:
+                    elif side == 1 and reach(right, ordinal, ts) and right.spec[DETECTOR_BITS] != 0:
                         _close_slice(right, 1, ts, st)
                 continue
         if w[ARRIVED] == end:
@@ -391,4 +264,4 @@ def promise(
         w[ARRIVED_BY_SIDE + order[w[ARRIVED] - 1]] += 1
         if w[ARRIVED] % CONTROL_EVERY == 0:
             adjust_door(st, q.control[queue.SIZE], _newest(left, right, order[w[ARRIVED] - 1], st))
-            _sweep(st, q)
+            sweep(st, q)

@@ -53,7 +53,7 @@ from nile.operators.selection_state import (
     Standing,
 )
 from pyramid.spec import SLICE
-from summaries.kernels import inlined, part
+from summaries.kernels import allocating_part, inlined, part
 
 Array = np.ndarray[Any, Any]
 _GAIN = 1.05  # a door has to promise so much more than none, or noise opens and shuts it
@@ -94,7 +94,7 @@ def _asking(runs: int, p: Progress) -> float:
     return min(p.prices[P_SCAN] * (1 + math.ceil(math.log2(runs))), p.prices[P_LOOKUP])  # type: ignore[no-any-return]
 
 
-@part
+@allocating_part
 def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> None:
     """Which cells the door is open to, when each arrival grants so much."""
     cells = d.counts.shape[0]

@@ -71,7 +71,7 @@ from nile.operators.selection_state import (
 )
 from pyramid.change_kernels import confidence_of, look
 from pyramid.spec import SLICE
-from summaries.kernels import U8, inlined, kernel, part
+from summaries.kernels import U8, allocating_part, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _T1, _T2, _T4 = 1, 2, 4
@@ -225,7 +225,7 @@ def _scan(s: Standing, g: ValueGrid, q: int, at: int, tuples: int, oldest: int, 
     return True
 
 
-@part
+@allocating_part
 def _visit_sorted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Progress, out: Selected) -> None:
     """Steps 2c and 2d, desc or asc: the best region first, regions alike newest zone and lowest bucket first."""
     if p.setting[PREFERENCE] == ASC:

@@ -51,7 +51,7 @@ from nile.operators.selection_state import (
     Selected,
     Standing,
 )
-from summaries.kernels import inlined, part
+from summaries.kernels import allocating_part, inlined, part
 
 Array = np.ndarray[Any, Any]
 
@@ -93,7 +93,8 @@ def _keep(z: Places, region: Array, first_ts: int, p: Progress) -> None:
     w = p.whole
     if w[LEFT] < z.left.shape[0] and p.real[CREDIT] >= p.prices[P_PUSH]:
         pay(p, p.prices[P_PUSH])
-        z.left[w[LEFT], :3] = region
+        for c in range(3):
+            z.left[w[LEFT], c] = region[c]
         z.left[w[LEFT], 3] = first_ts
         w[LEFT] += 1
     else:
@@ -163,7 +164,7 @@ def _regions(z: Places, p: Progress) -> int:
     return n
 
 
-@part
+@allocating_part
 def _report_zone(s: Standing, z: Places, d: Door, p: Progress, out: Selected) -> None:
     """Give the zone run by run, while credit lasts."""
     w = p.whole

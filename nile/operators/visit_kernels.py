@@ -28,7 +28,7 @@ from pyramid.arrays import (
 )
 from pyramid.grid_kernels import cell_of
 from pyramid.list_kernels import end_rank, ordinal_at, rank_since
-from summaries.kernels import U8, inlined, part
+from summaries.kernels import U8, allocating_part, inlined, part
 from summaries.sketch_kernels import median
 
 Array = np.ndarray[Any, Any]
@@ -88,7 +88,7 @@ def _enqueue(
     st.whole[REGIONS] += 1
 
 
-@part
+@allocating_part
 def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap) -> int:
     """Steps 2 and 3: one entry for each zone of `s`, the other stream; returns sketches read."""
     since = since_of(ts, st.window[0])
