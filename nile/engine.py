@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from nile.aggregate_loading import Columns, load_columns
 from nile.aggregate_query import AggregateQuery, aggregate_query
+from nile.aggregate_scope import conjuncts, contradiction
 from nile.durations import parse_duration
 from nile.joining import Loaded, load_stream
 from nile.multiway import MultiwayQuery, several_streams, split_alias
@@ -81,7 +83,8 @@ class Database:
         of record batches, or a callable that returns one.  time: its event-time column.  where: a condition in
         SQL that selects its tuples.  lateness: how far out of order a tuple may be and still be put in order;
         later ones are counted and kept apart; None: any disorder is an error.  Opens the source, reads nothing
-        but its schema.  Raises SourceMissing, SourceError, UnknownColumn, ExpressionError, ConfigError.
+        but its schema.  Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError,
+        UnknownColumn, ExpressionError, ConfigError.
         """
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
@@ -91,6 +94,13 @@ class Database:
         if where is not None:
             condition = parse_condition(where, where=f"stream '{name}', where")
             condition.check(opened.schema, where=f"stream '{name}', where")
+            impossible = contradiction(conjuncts([condition]), opened.schema)
+            if impossible:
+                warnings.warn(
+                    f"stream '{name}', where: needed a condition that some tuple can satisfy; got {where!r}: "
+                    f"{impossible}; check its bounds",
+                    stacklevel=2,
+                )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
         self._streams[name] = _Registered(opened, time, late, condition)
         return self

@@ -25,7 +25,8 @@ class Fade:
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.factor, (int, float)) and math.isfinite(self.factor) and 0.0 < self.factor <= 1.0):
+        number = isinstance(self.factor, (int, float)) and not isinstance(self.factor, bool)
+        if not (number and math.isfinite(self.factor) and 0.0 < self.factor <= 1.0):
             raise ConfigError(
                 f"fade: needed a factor in (0, 1]; got {self.factor!r}; 1 never fades, 0.8 is the paper's"
             )

@@ -78,6 +78,11 @@ class JoinPlan:
                 f"output: needed 'pairs' with method {self.method!r}, which scans and has no position lists to give "
                 "ranges of; got 'ranges'; ask for pairs, or leave this method out"
             )
+        if self.method == "nile" and self.guide == "countsketch" and self.spec.structure == "T1" and not self.is_exact:
+            raise ConfigError(
+                "guide: needed a summary of the join column, which guide 'countsketch' asks what promises most; got "
+                "structure 'T1', which keeps none; choose structure 'T4', or guide 'directory'"
+            )
         if self.budget.unit != "fraction" and self.method == "shed-uniform":
             raise BudgetError(
                 "budget: needed a fraction with method 'shed-uniform', which works out beforehand how many tuples to "
