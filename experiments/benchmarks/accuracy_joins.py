@@ -159,7 +159,7 @@ def _volume_rows(
 
 
 def _met(measured: float, bar: float | None) -> bool | None:
-    return None if bar is None else measured >= bar
+    return None if bar is None else bool(measured >= bar)
 
 
 def _faithful(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
@@ -189,7 +189,7 @@ def _faithful(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
                             f"Hist-MSE of {what} over the ideal",
                             1.0 if binds else None,
                             float(ratio),
-                            ratio <= 1.0 if binds else None,
+                            bool(ratio <= 1.0) if binds else None,
                             f"{len(given)} seeds; 1 is a uniform sample of the same size; at most 1 is asked",
                         )
 

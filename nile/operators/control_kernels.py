@@ -26,6 +26,7 @@ from nile.operators.state import (
     BACKLOG,
     BEGAN,
     CHOICE,
+    CHOSEN,
     CHOSEN_AT,
     CONTROLS,
     CREDIT,
@@ -44,6 +45,7 @@ from nile.operators.state import (
     LEAST_POPPED,
     MATCHES,
     NOW_TS,
+    OPENED,
     OUTPUTS,
     OUTPUTS_BEFORE,
     P_ADD,
@@ -53,6 +55,7 @@ from nile.operators.state import (
     PER_ARRIVAL,
     PREFERENCE,
     RATE,
+    REPLAYED,
     SALT,
     SAMPLED,
     SERVED_MEAN,
@@ -60,6 +63,8 @@ from nile.operators.state import (
     SHARED,
     SLICE_COST,
     SLOTS,
+    SPENT,
+    SPENT_BEFORE,
     SPENT_TAKING,
     TAKEN_BEFORE,
     TAKING_MEAN,
@@ -77,12 +82,17 @@ _CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64
 _LEAST_RATE = 1e-3
 _SAVED_ENTRANCES = 4.0
+_RESERVE = 64.0  # entrances of credit in hand that p aims at, so that outputs need not wait
 _PROMISED = 4.0  # how much more a promised output counts than one to come: few may be left when the input ends
 _MEMORY = 4  # looks that a mean reaches back
 _SAMPLE_SHARE = 0.02  # of the grant, for counting tuples by slot
 _CHOICE_SHARE = 0.04  # the most of the grant that choosing slots may take
 _CHOICE_WORTH = 0.1  # and of what taking tuples in would cost with every slot open
-_KEPT = 0.9  # of a slot's count from choice to choice
+_LEAST_REACH = 4096
+_LATELY = 8.0  # of what a window holds, an eighth is of late
+_BEGGING = 0.9
+_SURE = 3.0  # standard deviations
+_CHOICES, _OPENINGS = 32, 8  # how often at most slots are chosen anew, and more opened, while a window passes
 _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
 _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 
@@ -128,12 +138,19 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
     w[CONTROLS] += 1
     if w[CONTROLS] == 1:
         w[BEGAN] = arrived
+    if w[IN_WINDOW] == 0 and since_of(arrived, st.window[0]) > w[BEGAN]:
+        w[IN_WINDOW] = w[ARRIVED]
     w[CUT] = w[LEAST_POPPED]
     w[LEAST_POPPED] = CLASSES
+    begging = False
     arrivals = w[ARRIVED] - w[ARRIVED_BEFORE]
     w[ARRIVED_BEFORE] = w[ARRIVED]
     if arrivals > 0:
-        recent = (real[GRANTED] - real[GRANTED_BEFORE]) / arrivals
+        granted = real[GRANTED] - real[GRANTED_BEFORE]
+        recent = granted / arrivals
+        # Under a replay what is granted and finds no work is gone.
+        begging = st.setting[REPLAYED] != 0 and real[SPENT] - real[SPENT_BEFORE] < _BEGGING * granted
+        real[SPENT_BEFORE] = real[SPENT]
         real[GRANTED_BEFORE] = real[GRANTED]
         real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
     admitted = w[ADMITTED] - w[ADMITTED_BEFORE]
@@ -146,14 +163,14 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
         return
     idle = waiting_entries == 0 and w[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
     if picks_slots(st):
-        _open_slots(st, idle)
+        _open_slots(st, idle or begging)
     else:
         _set_level(st, idle, waiting_entries, arrived)
 
 
 @part
 def _set_level(st: State, idle: bool, waiting_entries: int, arrived: int) -> None:
-    """weighted, asc, and desc over shared streams: the level of key hashes below which tuples come in.
+    """weighted, asc, desc over shared streams: set the level that hashes of keys must be below.
 
     It stays up while tuples can wait for credit: a whole first window, as long as there is room for them, and
     later a quarter of a window.  Raised only in clear steps: a raise makes lists incomplete for a window.
@@ -168,9 +185,7 @@ def _set_level(st: State, idle: bool, waiting_entries: int, arrived: int) -> Non
         real[SHARE] = max(least, 0.95 * real[SHARE])
     patience = st.setting[WAITING] >> 1
     ahead = _CLEARING
-    if since_of(arrived, st.window[0]) > w[BEGAN]:
-        if w[IN_WINDOW] == 0:
-            w[IN_WINDOW] = w[ARRIVED]
+    if w[IN_WINDOW] > 0:
         patience = min(patience, w[IN_WINDOW] >> (2 if real[DOOR] == 1.0 else 4))
         ahead = min(ahead, max(_HORIZON, np.float64(w[IN_WINDOW])))
     free = real[CREDIT] + ahead * real[SHARE] * real[PER_ARRIVAL]
@@ -203,7 +218,10 @@ def _open_slots(st: State, idle: bool) -> None:
     lag = w[ARRIVED] - w[APPLIED]
     wanted = real[DOOR]
     if idle or real[SERVED_MEAN] >= _SERVED_WELL * real[FOUND_MEAN]:
-        wanted *= 1.3
+        # What opens finds little until its lists have filled: wait and see, unless budget goes begging.
+        if idle or (w[ARRIVED] - w[OPENED]) * _OPENINGS >= _reach_of(st):
+            wanted *= 1.3
+            w[OPENED] = w[ARRIVED]
     elif real[SERVED_MEAN] < _SERVED_ILL * real[FOUND_MEAN]:
         wanted *= max(0.8, real[SERVED_MEAN] / (_SERVED_ILL * real[FOUND_MEAN]))
     free = real[CREDIT] + _HORIZON * real[SHARE] * real[PER_ARRIVAL]
@@ -216,9 +234,16 @@ def _open_slots(st: State, idle: bool) -> None:
         real[DOOR] = 1.0
         st.open[:] = 1
     elif real[CREDIT] >= real[CHOICE] and is_choice_due(st):
-        _choose_slots(wanted, st)
+        if wanted != real[DOOR] or (w[ARRIVED] - w[CHOSEN]) * _CHOICES >= _reach_of(st):
+            _choose_slots(wanted, st)
     elif wanted < 0.8 * real[DOOR] or wanted > 1.25 * real[DOOR]:
         _open_slots_by_hash(wanted, st)
+
+
+@part
+def _reach_of(st: State) -> int:
+    """Arrivals that a window holds, or what stands for them while that is not known."""
+    return max(_LEAST_REACH, st.whole[IN_WINDOW])  # type: ignore[no-any-return]
 
 
 @part
@@ -231,6 +256,34 @@ def is_choice_due(st: State) -> bool:
     return share * (real[GRANTED] - real[CHOSEN_AT]) >= real[CHOICE]  # type: ignore[no-any-return]
 
 
+@part
+def _remember(side: int, fast: float, slow: float, st: State) -> tuple[float, float]:
+    """Fold the tuples of a stream seen since the last choice into both memories; returns what these hold now."""
+    fresh, late, long = st.seen[side], st.seen[2 + side], st.seen[4 + side]
+    lately = 0.0
+    ever = 0.0
+    for slot in range(SLOTS):
+        late[slot] = fast * late[slot] + fresh[slot]
+        long[slot] = slow * long[slot] + fresh[slot]
+        fresh[slot] = 0.0
+        lately += late[slot]
+        ever += long[slot]
+    return lately, ever
+
+
+@part
+def _rate(side: int, slot: int, lately: float, ever: float, st: State) -> float:
+    """A slot's share of a stream: over a window, unless what came of late surely differs from that."""
+    late, long = st.seen[2 + side, slot], st.seen[4 + side, slot]
+    if ever <= 0.0 or lately <= 0.0:
+        return 0.0
+    expected = long * lately / ever
+    off = late - expected
+    if off * off > _SURE * _SURE * st.whole[SAMPLED] * (expected + st.whole[SAMPLED]):
+        return late / lately  # type: ignore[no-any-return]
+    return long / ever  # type: ignore[no-any-return]
+
+
 @allocating_part
 def _choose_slots(wanted: float, st: State) -> None:
     """Open the slots where both streams are busiest, with at most a share `wanted` of the tuples; one at least.
@@ -238,32 +291,38 @@ def _choose_slots(wanted: float, st: State) -> None:
     Costs a scan of the slots, and of what they promise once more for each that opens.
     """
     real = st.real
+    w = st.whole
     pay_insert(st, SLOTS * st.prices[P_SCAN])
     real[CHOSEN_AT] = real[GRANTED]
+    gone = np.float64(w[ARRIVED] - w[CHOSEN])
+    w[CHOSEN] = w[ARRIVED]
+    reach = np.float64(_reach_of(st))
+    fast = max(0.0, 1.0 - _LATELY * gone / reach)
+    slow = max(0.0, 1.0 - gone / reach)
+    left_late, left_ever = _remember(0, fast, slow, st)
+    right_late, right_ever = _remember(1, fast, slow, st)
     promise = np.empty(SLOTS)
-    total = 0.0
+    mass = np.empty(SLOTS)
     for slot in range(SLOTS):
-        mine = st.seen[0, slot]
-        theirs = st.seen[1, slot]
-        total += mine + theirs
+        mine = _rate(0, slot, left_late, left_ever, st)
+        theirs = _rate(1, slot, right_late, right_ever, st)
+        mass[slot] = mine * left_ever + theirs * right_ever
         promise[slot] = mine * theirs * (_LOYALTY if st.open[slot] else 1.0)
         st.open[slot] = 0
-        st.seen[0, slot] *= _KEPT
-        st.seen[1, slot] *= _KEPT
+    total = left_ever + right_ever
     reached = 0.0
     for k in range(SLOTS):
         if real[CREDIT] < SLOTS * st.prices[P_ADD]:
             break
         pay_insert(st, SLOTS * st.prices[P_ADD])
         best = np.argmax(promise)
-        mass = (st.seen[0, best] + st.seen[1, best]) / _KEPT
-        if k > 0 and reached + 0.5 * mass > wanted * total:
+        if k > 0 and reached + 0.5 * mass[best] > wanted * total:
             break
         promise[best] = -1.0
         st.open[best] = 1
-        reached += mass
+        reached += mass[best]
     if total > 0.0:
-        real[DOOR] = reached / total
+        real[DOOR] = min(1.0, reached / total)
 
 
 @part
@@ -331,5 +390,12 @@ def sampling_rate(st: State) -> float:
     if entering > allowed:
         taken *= allowed / entering
         entering = allowed
-    free = coming * real[PER_ARRIVAL] + real[CREDIT] - 2.0 * cushion(st) - _PROMISED * price * real[BACKLOG] - entering
+    free = (
+        coming * real[PER_ARRIVAL]
+        + real[CREDIT]
+        - cushion(st)
+        - _RESERVE * real[ENTRANCE]
+        - _PROMISED * price * real[BACKLOG]
+        - entering
+    )
     return min(1.0, max(_LEAST_RATE, free / (taken * real[MATCHES] * price)))  # type: ignore[no-any-return]

@@ -357,7 +357,7 @@ def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched:
         window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
         left_door=np.ones(data.left_ts.shape[0] if sampled else 0),
         right_door=np.ones(data.right_ts.shape[0] if sampled else 0),
-        seen=np.zeros((2, st.SLOTS)),
+        seen=np.zeros((6, st.SLOTS)),
         open=np.ones(st.SLOTS, np.uint8),
         shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
     )

@@ -19,8 +19,8 @@ REGIONS, PRUNED, PLACED, EXPIRED, EVICTED = 17, 18, 19, 20, 21
 TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
 SHED_BY_SIDE, ENTRY_TIME, ARRIVED_BEFORE, BEGAN, OUTPUTS_BEFORE = 29, 31, 32, 33, 34
 ADMITTED_BEFORE, SAMPLED, CUT, LEAST_POPPED, IN_WINDOW = 35, 36, 37, 38, 39
-ARRIVED_BY_SIDE = 40
-WHOLE_FIELDS = 42
+ARRIVED_BY_SIDE, CHOSEN, OPENED = 40, 42, 43
+WHOLE_FIELDS = 44
 UNRESOLVED, RESOLVED = 1, 2
 """ACTIVE: 0 no entry in progress; 1 its bounds are ordinals, not looked up yet; 2 its bounds are ranks."""
 
@@ -30,8 +30,18 @@ ENTRANCE, SLICE_COST, TURN_COST, DOOR, DOOR_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
 FRACTION, GAP, RATE, MATCHES, BACKLOG = 12, 13, 14, 15, 16
 ENTRY_GAP, ENTRY_STEP, ENTRY_WEIGHT, COVERED = 17, 18, 19, 20
 SAVED, PER_ARRIVAL, GRANTED_BEFORE, BOUNDS = 21, 22, 23, 24
-FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, ALLOWANCE = 25, 26, 27, 28, 29, 30, 31, 32
-REAL_FIELDS = 33
+FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, ALLOWANCE, SPENT_BEFORE = (
+    25,
+    26,
+    27,
+    28,
+    29,
+    30,
+    31,
+    32,
+    33,
+)
+REAL_FIELDS = 34
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -58,13 +68,14 @@ SLOTS = 64
 class State(NamedTuple):
     """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
 
-    whole: Array  # int64 [42]
-    real: Array  # float64 [33]
+    whole: Array  # int64 [44]
+    real: Array  # float64 [34]
     setting: Array  # int64 [10]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
     window: Array  # int64 [1]: ns
-    seen: Array  # float64 [2, 64]: tuples of each stream and slot of late, by a sample (desc)
+    seen: Array  # float64 [6, 64]: sampled tuples of each slot (desc): of left and right since the last choice, of
+    # late, and over a window
     open: Array  # uint8 [64]: whether tuples of a slot are let in (desc)
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
     left_door: Array  # float64 [left tuples]: the door when each came in (weighted, shared; 0: shed), else length 0
