@@ -165,11 +165,11 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
     if picks_slots(st):
         _open_slots(st, idle or begging)
     else:
-        _set_level(st, idle, waiting_entries, arrived)
+        _set_level(st, idle, waiting_entries)
 
 
 @part
-def _set_level(st: State, idle: bool, waiting_entries: int, arrived: int) -> None:
+def _set_level(st: State, idle: bool, waiting_entries: int) -> None:
     """weighted, asc, desc over shared streams: set the level that hashes of keys must be below.
 
     It stays up while tuples can wait for credit: a whole first window, as long as there is room for them, and
