@@ -82,7 +82,7 @@ _CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64
 _LEAST_RATE = 1e-3
 _SAVED_ENTRANCES = 4.0
-_RESERVE = 64.0  # entrances of credit in hand that p aims at, so that outputs need not wait
+_RESERVE = 64.0  # entrances
 _PROMISED = 4.0  # how much more a promised output counts than one to come: few may be left when the input ends
 _MEMORY = 4  # looks that a mean reaches back
 _SAMPLE_SHARE = 0.02  # of the grant, for counting tuples by slot
@@ -371,6 +371,14 @@ def allow(amount: float, st: State) -> None:
 
 
 @part
+def _held_back(st: State) -> float:
+    """Credit in hand that p aims at, so that outputs need not wait; over shared streams credit is dealt out anew."""
+    if st.setting[SHARED]:
+        return 2.0 * cushion(st)
+    return cushion(st) + _RESERVE * st.real[ENTRANCE]  # type: ignore[no-any-return]
+
+
+@part
 def sampling_rate(st: State) -> float:
     """p: which share of the matches found from now on can be paid for.
 
@@ -390,12 +398,5 @@ def sampling_rate(st: State) -> float:
     if entering > allowed:
         taken *= allowed / entering
         entering = allowed
-    free = (
-        coming * real[PER_ARRIVAL]
-        + real[CREDIT]
-        - cushion(st)
-        - _RESERVE * real[ENTRANCE]
-        - _PROMISED * price * real[BACKLOG]
-        - entering
-    )
+    free = coming * real[PER_ARRIVAL] + real[CREDIT] - _held_back(st) - _PROMISED * price * real[BACKLOG] - entering
     return min(1.0, max(_LEAST_RATE, free / (taken * real[MATCHES] * price)))  # type: ignore[no-any-return]

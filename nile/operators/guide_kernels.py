@@ -48,7 +48,7 @@ from pyramid.list_kernels import ordinal_at, rank_since
 from summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
-_SMOOTH = 1.0 / 512.0
+_SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 
 
