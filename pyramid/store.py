@@ -161,7 +161,8 @@ class TupleStore:
         """
         run = (begin, end, self._marks, self._distinct, self._times)
         distinct = list_kernels.append_all(self.side, *run)
-        if distinct < 0:
+        while distinct < 0:
+            # Lists of which nothing lives have no room in the new arena: more may have to be free than was said.
             self._new_arena(-distinct)
             distinct = list_kernels.append_all(self.side, *run)
         return self._distinct, self._times, distinct

@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyramid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, ROOM, TOP, Side
@@ -145,6 +145,7 @@ def test_lists_hold_every_entry_that_can_be_reached_at_its_rank(parts: list[Batc
 
 
 @settings(max_examples=25)
+@example(parts=[Batch(127, 900, 0, False, 100), Batch(2_860, 900, 0, True, 0)], ordinals=[], times=[])
 @given(parts=batches, ordinals=st.lists(st.integers(-2, 25_000), max_size=8), times=st.lists(st.integers(-2, 70_000)))
 def test_ranks_are_places_among_all_ever_appended(parts: list[Batch], ordinals: list[int], times: list[int]) -> None:
     store, model = run(parts)
