@@ -42,6 +42,22 @@ class ExpressionError(NileError, ValueError):
     """A condition that does not parse, or uses something outside the allowed expressions."""
 
 
+class SqlError(NileError, ValueError):
+    """A statement that does not parse or does not bind; its message begins with line and column.
+
+    line, column: where in the statement, from 1; 0 where there is no one place.
+    """
+
+    def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+class NotYet(NileError, NotImplementedError):
+    """A query that means something Nile cannot run yet; the message names the operator and what to do instead."""
+
+
 class SummaryMismatch(NileError, ValueError):
     """Two summaries that do not share type, shape and seed were combined."""
 

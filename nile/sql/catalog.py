@@ -1,0 +1,39 @@
+"""What the binder may ask of the database: names, columns and summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nile.sql.statements import CreateSummary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Catalog", "Entry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered name.  time: its event-time column; None: a stored relation."""
+
+    name: str
+    schema: pa.Schema
+    time: str | None
+
+    @property
+    def is_stream(self) -> bool:
+        return self.time is not None
+
+
+class Catalog(Protocol):
+    """Names are looked up exactly first; then, where only one differs in case alone, that one."""
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """All streams and stored relations by name."""
+
+    @property
+    def summaries(self) -> Mapping[str, CreateSummary]:
+        """All summaries by name."""

@@ -1,0 +1,304 @@
+"""The bound plan: what a statement means, over columns that exist, before anyone has decided how to run it.
+
+A plan is a tree of frozen nodes.  Inside it every column has one name: a source's column is "alias.column", what a
+projection or a group makes is called as the statement calls it.  Expressions are trees of `nile.sql.tree`, typed
+(`kind`), whose `Column` names are those of the node's input.  Nothing here holds data, text positions or callables,
+so that two plans are equal when they mean the same, and a plan can be written out again (`nile.sql.text`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from nile.sql.tree import Node
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "AggregateFunction",
+    "AggregateItem",
+    "Constraint",
+    "Distinct",
+    "Field",
+    "Filter",
+    "Group",
+    "Item",
+    "Join",
+    "Limit",
+    "Plan",
+    "Preference",
+    "Project",
+    "Query",
+    "Relation",
+    "Rows",
+    "SetOperation",
+    "Sort",
+    "SortKey",
+    "Stream",
+    "StreamWindow",
+    "Term",
+    "inputs_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A window of the last `count` tuples of a stream."""
+
+    count: int
+
+
+StreamWindow = int | Rows | None
+"""Of a stream: nanoseconds (closed: valid on [ts, ts + w]), the last rows, or all that is kept."""
+
+AggregateFunction = Literal["count", "sum", "avg", "min", "max", "median", "variance", "stddev", "quantile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a node's output: its name inside the plan and its Arrow type."""
+
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A registered stream, read in event-time order.
+
+    alias: what the statement calls it; position: its place among the statement's streams, which orders ties;
+    fields: the columns that are read, named "alias.column"; time: its event-time column, as in the source;
+    window: its own (of all tuples above it); where: conditions that its own tuples must meet before they enter a
+    window (ROWS windows count what is left), as the rewriter pushed them down.
+    """
+
+    name: str
+    alias: str
+    position: int
+    fields: tuple[Field, ...]
+    time: str
+    window: StreamWindow = None
+    where: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A stored relation: valid at all times.  Fields and where as of a Stream."""
+
+    name: str
+    alias: str
+    fields: tuple[Field, ...]
+    where: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which the condition is true."""
+
+    input: Plan
+    condition: Node
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A named expression."""
+
+    field: Field
+    node: Node
+
+    @property
+    def name(self) -> str:
+        return self.field.name
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One output row an input row, duplicates kept."""
+
+    input: Plan
+    items: tuple[Item, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(item.field for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """|ts of input `left` - ts of input `right`| <= window (ns).  directed: left is not later than right."""
+
+    left: int
+    right: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Combinations of one row of each input.
+
+    equal: pairs of columns that must be equal (null equals nothing), any two inputs; condition: what else must be
+    true of a combination, over all columns; constraints: pairwise windows over inputs that are streams (with filters
+    and projections), complete after the rewriter has filled in what follows by shortest path; given: how many of
+    them, from the front, the statement gave; directed: DWINDOW, along the path of the constraints either A before B
+    before C or C before B before A.  No constraints: an output holds while all its members do.
+    Fields: the inputs', one after the other.
+    """
+
+    inputs: tuple[Plan, ...]
+    equal: tuple[tuple[str, str], ...]
+    condition: Node | None = None
+    constraints: tuple[Constraint, ...] = ()
+    given: int = 0
+    directed: bool = False
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(field for each in self.inputs for field in each.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each different row once; nulls are alike."""
+
+    input: Plan
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """UNION, INTERSECT or EXCEPT of two inputs of the same number and kinds of columns; names of the left."""
+
+    kind: Literal["union", "intersect", "except"]
+    all: bool
+    left: Plan
+    right: Plan
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.left.fields
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateItem:
+    """An aggregate: argument None is count(*); distinct counts, sums and averages different values.
+
+    fraction: of a quantile.
+    """
+
+    field: Field
+    function: AggregateFunction
+    argument: Node | None
+    distinct: bool = False
+    fraction: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.field.name
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row a group: its keys, then its aggregates.  Without keys one row always, as in SQL."""
+
+    input: Plan
+    by: tuple[Item, ...]
+    aggregates: tuple[AggregateItem, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*(item.field for item in self.by), *(item.field for item in self.aggregates))
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """ORDER BY node; nulls_last: where nulls go (DuckDB: last)."""
+
+    node: Node
+    descending: bool = False
+    nulls_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """The snapshot in order: only at the top of a query that returns one."""
+
+    input: Plan
+    keys: tuple[SortKey, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `count` rows after `offset`: only at the top of a query that returns a snapshot."""
+
+    input: Plan
+    count: int | None
+    offset: int = 0
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+Plan = Stream | Relation | Filter | Project | Join | Distinct | SetOperation | Group | Sort | Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What a preference looks at: the estimated count of a column's value, or that count times the value."""
+
+    column: str
+    by: Literal["count", "value"] = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """WITH PREFERENCE kind term, ... FADE FACTOR fade."""
+
+    kind: Literal["asc", "desc", "weighted"]
+    terms: tuple[Term, ...] = ()
+    fade: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A bound SELECT (or set operation of several).
+
+    plan: its root has the output's columns, named as the user sees them.  window: the WINDOW w of the whole
+    statement (ns), which is also on every stream below that has none of its own; windowed: whether any window was
+    named anywhere.  budget: (unit, amount) of a Budget; error: (error, confidence, otherwise) of an ErrorTarget.
+    summaries: names of the CREATE SUMMARY statements that the rewriter picked, one a stream that has one.
+    """
+
+    plan: Plan
+    window: int | None = None
+    windowed: bool = False
+    preference: Preference | None = None
+    budget: tuple[str, float] | None = None
+    error: tuple[float, float, str] | None = None
+    summaries: tuple[tuple[str, str], ...] = ()
+
+
+def inputs_of(plan: Plan) -> tuple[Plan, ...]:
+    """The plans that a node reads."""
+    match plan:
+        case Join():
+            return plan.inputs
+        case SetOperation():
+            return (plan.left, plan.right)
+        case Stream() | Relation():
+            return ()
+        case _:
+            return (plan.input,)

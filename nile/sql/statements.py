@@ -1,0 +1,106 @@
+"""The statements that are not queries, and the envelope of those that are: frozen, equal when they mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nile.sql.plan import Query
+
+__all__ = [
+    "CreateRelation",
+    "CreateStream",
+    "CreateSummary",
+    "Describe",
+    "Drop",
+    "Explain",
+    "Select",
+    "Show",
+    "Statement",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    """CREATE [OR REPLACE] STREAM name FROM source [TIMESTAMP BY column] [LATENESS d] [WHERE condition].
+
+    source: a quoted path or glob, or (registered: True) the name of an object registered without a time.
+    time None: the only column of a time type.  lateness: ns.  where: the condition's text.
+    """
+
+    name: str
+    source: str
+    registered: bool = False
+    time: str | None = None
+    lateness: int | None = None
+    where: str | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRelation:
+    """CREATE [OR REPLACE] RELATION name FROM source [WHERE condition]: stored rows, valid at all times."""
+
+    name: str
+    source: str
+    where: str | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSummary:
+    """CREATE [OR REPLACE] SUMMARY name ON stream (column) WITH GRANULARITY t AND COLLAPSE (rate, depth) [USING ...].
+
+    granularity: ns.  options: as written, numbers, texts, true or false; fields of SummarySpec.
+    Source: promising tuples, Figure 3a.
+    """
+
+    name: str
+    stream: str
+    column: str
+    granularity: int
+    rate: int
+    depth: int
+    options: tuple[tuple[str, str | float | int | bool], ...] = ()
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP STREAM | RELATION | SUMMARY [IF EXISTS] name."""
+
+    kind: Literal["stream", "relation", "summary"]
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW STREAMS | RELATIONS | SUMMARIES | TABLES."""
+
+    what: Literal["streams", "relations", "summaries", "tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """DESCRIBE name: the columns of a stream, relation or summary."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query, bound against the catalog and rewritten."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN [ANALYZE] SELECT ...; analyze runs it and shows what really happened."""
+
+    query: Query
+    analyze: bool = False
+
+
+Statement = CreateStream | CreateRelation | CreateSummary | Drop | Show | Describe | Select | Explain
