@@ -1,0 +1,24 @@
+"""pyarrow for the pipelines, loaded on first use: this wing may not reach `summaries.lazy`."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+__all__ = ["Array", "Late", "pa", "pc"]
+
+Array = Any  # numpy.ndarray of any shape and dtype, as the signature beside it says
+
+
+class Late(ModuleType):
+    """Stands for a module and imports it when an attribute is first asked for."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(importlib.import_module(self.__name__), attribute)
+        setattr(self, attribute, value)
+        return value
+
+
+pa: Any = Late("pyarrow")
+pc: Any = Late("pyarrow.compute")

@@ -1,0 +1,31 @@
+"""Continuous queries: what each change is, and when."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nile.exact.algebra import Aggregate, Group, Range, Scan, Select
+from nile.exact.pipeline import Pipeline
+
+SALES = pa.schema([("price", pa.int64())])
+
+
+def test_the_papers_first_example_reports_28_22_13_and_20() -> None:
+    """Negative tuples, Figure 1: T1 to T6 are 6 to 11; 6 leaves at T2, 9 right after, 7 comes at T5."""
+    plan = Group(
+        Select(Scan("sales", SALES, Range(5), 0), lambda rows: pc.greater(rows["price"], 4)),
+        (),
+        (Aggregate("total", "sum", "price"),),
+    )
+    pipeline = Pipeline(plan)
+    price = [6, 9, 3, 4, 5, 8, 2, 3, 4, 7]
+    out = pipeline.push("sales", np.arange(1, 11), pa.record_batch([price], schema=SALES)) + pipeline.finish()
+    totals = {
+        ts: total
+        for each in out
+        for ts, sign, total in zip(each.ts.tolist(), each.sign.tolist(), each.rows["total"].to_pylist(), strict=True)
+        if sign > 0
+    }
+    assert {at: total for at, total in totals.items() if at >= 6} == {6: 28, 7: 22, 8: 13, 10: 20}
