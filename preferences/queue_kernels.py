@@ -22,16 +22,16 @@ CONTROL_FIELDS = 4
 # `entry`: whose tuple, which, two bounds (ordinals or ranks), whether they are ranks, class, ts.
 SIDE, ORDINAL, LOW, HIGH, RESOLVED, CLASS, TIME = 0, 1, 2, 3, 4, 5, 6
 ENTRY_FIELDS = 7
-# `real`: sampling state of an entry.
-GAP, STEP, WEIGHT = 0, 1, 2
-REAL_FIELDS = 3
+# `real`: sampling state of an entry, and how many matches it promises.
+GAP, STEP, WEIGHT, PROMISE = 0, 1, 2, 3
+REAL_FIELDS = 4
 
 
 class Queue(NamedTuple):
     """The queue's arrays for up to c entries; links are -1 where there is none."""
 
     entry: Array  # int64 [c, 7]
-    real: Array  # float64 [c, 3]
+    real: Array  # float64 [c, 4]
     link: Array  # int64 [c, 2]: newer, older
     ends: Array  # int64 [128, 2]: newest, oldest of each class
     control: Array  # int64 [4]: first free place, entries, highest class that may hold one, least likewise

@@ -192,20 +192,7 @@ def test_weighted_sheds_by_key_in_both_streams_alike(guide: str) -> None:
     assert not kept[1] & shed[0]
 
 
-SLOW_DOOR = pytest.mark.xfail(strict=True, reason="the door opens again more slowly than in five seconds")
-
-
-@pytest.mark.parametrize(
-    ("preference", "guide"),
-    [
-        pytest.param("desc", "countsketch", marks=SLOW_DOOR),
-        pytest.param("desc", "directory", marks=SLOW_DOOR),
-        ("weighted", "countsketch"),
-        ("weighted", "directory"),
-        ("asc", "countsketch"),
-        pytest.param("asc", "directory", marks=SLOW_DOOR),
-    ],
-)
+@EVERY
 def test_five_seconds_after_an_overload_all_is_as_before(preference: str, guide: str) -> None:
     done = run(preference, guide)
     before = done.seconds[CALM_BEFORE // 2 : BEGIN]

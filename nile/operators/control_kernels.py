@@ -26,8 +26,10 @@ from nile.operators.state import (
     BACKLOG,
     BEGAN,
     CHOICE,
+    CHOICE_SAVED,
     CHOSEN,
     CHOSEN_AT,
+    CONTROL_EVERY,
     CONTROLS,
     CREDIT,
     CUT,
@@ -43,14 +45,12 @@ from nile.operators.state import (
     GRANTED_BEFORE,
     IN_WINDOW,
     LEAST_POPPED,
+    LOOK_TIME,
+    LOOKED,
     MATCHES,
     NOW_TS,
     OPENED,
-    OUTPUTS,
-    OUTPUTS_BEFORE,
-    P_ADD,
     P_EMIT,
-    P_SCAN,
     P_UPDATE,
     PER_ARRIVAL,
     PREFERENCE,
@@ -58,6 +58,7 @@ from nile.operators.state import (
     REPLAYED,
     SALT,
     SAMPLED,
+    SERVED,
     SERVED_MEAN,
     SHARE,
     SHARED,
@@ -69,6 +70,7 @@ from nile.operators.state import (
     TAKEN_BEFORE,
     TAKING_MEAN,
     WAITING,
+    WANTED,
     WEIGHTED,
     State,
 )
@@ -88,12 +90,15 @@ _MEMORY = 4  # looks that a mean reaches back
 _SAMPLE_SHARE = 0.02  # of the grant, for counting tuples by slot
 _CHOICE_SHARE = 0.04  # the most of the grant that choosing slots may take
 _CHOICE_WORTH = 0.1  # and of what taking tuples in would cost with every slot open
-_LEAST_REACH = 4096
+_LEAST_REACH, _MOST_REACH = 4096.0, 1e9
+_LOOKS = 16  # looks that the pace is a mean of
+_SAMPLES = 512.0  # tuples counted by slot that are remembered, even where a window has fewer
 _LATELY = 8.0  # of what a window holds, an eighth is of late
-_BEGGING = 0.9
+_USED_UP = 0.9
 _SURE = 3.0  # standard deviations
 _CHOICES, _OPENINGS = 32, 8  # how often at most slots are chosen anew, and more opened, while a window passes
 _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
+_WIDEN, _WIDEN_MOST = 1.3, 2.0
 _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 
 
@@ -138,18 +143,21 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
     w[CONTROLS] += 1
     if w[CONTROLS] == 1:
         w[BEGAN] = arrived
+    else:
+        real[LOOK_TIME] += (np.float64(arrived - w[LOOKED]) - real[LOOK_TIME]) / min(w[CONTROLS] - 1, _LOOKS)
+    w[LOOKED] = arrived
     if w[IN_WINDOW] == 0 and since_of(arrived, st.window[0]) > w[BEGAN]:
         w[IN_WINDOW] = w[ARRIVED]
     w[CUT] = w[LEAST_POPPED]
     w[LEAST_POPPED] = CLASSES
-    begging = False
+    used = 1.0
     arrivals = w[ARRIVED] - w[ARRIVED_BEFORE]
     w[ARRIVED_BEFORE] = w[ARRIVED]
     if arrivals > 0:
         granted = real[GRANTED] - real[GRANTED_BEFORE]
         recent = granted / arrivals
-        # Under a replay what is granted and finds no work is gone.
-        begging = st.setting[REPLAYED] != 0 and real[SPENT] - real[SPENT_BEFORE] < _BEGGING * granted
+        if st.setting[REPLAYED]:  # what is granted and finds no work is gone
+            used = (real[SPENT] - real[SPENT_BEFORE]) / max(1.0, _USED_UP * granted)
         real[SPENT_BEFORE] = real[SPENT]
         real[GRANTED_BEFORE] = real[GRANTED]
         real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
@@ -163,9 +171,9 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
         return
     idle = waiting_entries == 0 and w[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
     if picks_slots(st):
-        _open_slots(st, idle or begging)
+        _open_slots(st, idle, used)
     else:
-        _set_level(st, idle, waiting_entries)
+        _set_level(st, idle or used < 1.0, waiting_entries)
 
 
 @part
@@ -202,39 +210,43 @@ def _set_level(st: State, idle: bool, waiting_entries: int) -> None:
 
 
 @part
-def _open_slots(st: State, idle: bool) -> None:
+def _open_slots(st: State, idle: bool, used: float) -> None:
     """desc: open the slots that promise most, as many as find a little more than can be emitted.
 
-    More while all that is found is emitted, fewer while much of it is not.  DOOR is the share of the tuples
-    seen that open slots have.
+    More while all that is found is served, fewer while much of it is not.  WANTED is the share of the tuples
+    seen that open slots should have, DOOR what they do have: slots are few and unlike.
+    used: share of the grant that found work, where what finds none is gone.
     """
     real = st.real
     w = st.whole
-    served = np.float64(w[OUTPUTS] - w[OUTPUTS_BEFORE])
-    w[OUTPUTS_BEFORE] = w[OUTPUTS]
     real[FOUND_MEAN] += (real[FOUND] - real[FOUND_MEAN]) / min(w[CONTROLS], _MEMORY)
-    real[SERVED_MEAN] += (served - real[SERVED_MEAN]) / min(w[CONTROLS], _MEMORY)
+    real[SERVED_MEAN] += (real[SERVED] - real[SERVED_MEAN]) / min(w[CONTROLS], _MEMORY)
     real[FOUND] = 0.0
+    real[SERVED] = 0.0
     lag = w[ARRIVED] - w[APPLIED]
-    wanted = real[DOOR]
+    wanted = real[WANTED]
+    idle = idle or used < 1.0
     if idle or real[SERVED_MEAN] >= _SERVED_WELL * real[FOUND_MEAN]:
         # What opens finds little until its lists have filled: wait and see, unless budget goes begging.
         if idle or (w[ARRIVED] - w[OPENED]) * _OPENINGS >= _reach_of(st):
-            wanted *= 1.3
+            wanted *= max(_WIDEN, min(_WIDEN_MOST, 1.0 / max(used, 0.01)))
             w[OPENED] = w[ARRIVED]
     elif real[SERVED_MEAN] < _SERVED_ILL * real[FOUND_MEAN]:
         wanted *= max(0.8, real[SERVED_MEAN] / (_SERVED_ILL * real[FOUND_MEAN]))
     free = real[CREDIT] + _HORIZON * real[SHARE] * real[PER_ARRIVAL]
-    wanted = min(wanted, free / ((_HORIZON + lag) * real[TAKING_MEAN]))
+    wanted = min(wanted, free / ((_HORIZON + lag) * real[TAKING_MEAN]), max(2.0 * real[DOOR], real[DOOR] + 2.0 / SLOTS))
+    wanted = max(wanted, 0.5 / SLOTS)
+    real[WANTED] = min(1.0, wanted)
     every = 8
     while every < 512 and st.prices[P_UPDATE] > _SAMPLE_SHARE * every * real[PER_ARRIVAL]:
         every *= 2
     w[SAMPLED] = every
+    is_off = wanted < 0.9 * real[DOOR] or wanted > 1.1 * real[DOOR]
     if wanted >= 1.0:
         real[DOOR] = 1.0
         st.open[:] = 1
-    elif real[CREDIT] >= real[CHOICE] and is_choice_due(st):
-        if wanted != real[DOOR] or (w[ARRIVED] - w[CHOSEN]) * _CHOICES >= _reach_of(st):
+    elif real[CREDIT] + real[CHOICE_SAVED] >= real[CHOICE] and is_choice_due(st):
+        if is_off or (w[ARRIVED] - w[CHOSEN]) * _CHOICES >= _reach_of(st):
             _choose_slots(wanted, st)
     elif wanted < 0.8 * real[DOOR] or wanted > 1.25 * real[DOOR]:
         _open_slots_by_hash(wanted, st)
@@ -242,8 +254,11 @@ def _open_slots(st: State, idle: bool) -> None:
 
 @part
 def _reach_of(st: State) -> int:
-    """Arrivals that a window holds, or what stands for them while that is not known."""
-    return max(_LEAST_REACH, st.whole[IN_WINDOW])  # type: ignore[no-any-return]
+    """Arrivals that a window holds at the pace of late, or what stands for them where that is not known."""
+    if st.whole[IN_WINDOW] == 0:
+        return np.int64(_LEAST_REACH)  # type: ignore[return-value]
+    held = CONTROL_EVERY * np.float64(st.window[0]) / max(1.0, st.real[LOOK_TIME])
+    return np.int64(max(_LEAST_REACH, min(held, _MOST_REACH)))  # type: ignore[return-value]
 
 
 @part
@@ -254,6 +269,16 @@ def is_choice_due(st: State) -> bool:
         return False
     share = min(_CHOICE_SHARE, _CHOICE_WORTH * real[TAKING_MEAN] / real[PER_ARRIVAL])
     return share * (real[GRANTED] - real[CHOSEN_AT]) >= real[CHOICE]  # type: ignore[no-any-return]
+
+
+@part
+def save_up(st: State) -> None:
+    """Put aside what finds no work, for a choice of slots that is due: a choice in instalments."""
+    real = st.real
+    if real[DOOR] < 1.0 and picks_slots(st) and st.setting[REPLAYED] and is_choice_due(st):
+        amount = max(0.0, min(real[CREDIT], real[CHOICE] - real[CHOICE_SAVED]))
+        pay_insert(st, amount)
+        real[CHOICE_SAVED] += amount
 
 
 @part
@@ -288,15 +313,16 @@ def _rate(side: int, slot: int, lately: float, ever: float, st: State) -> float:
 def _choose_slots(wanted: float, st: State) -> None:
     """Open the slots where both streams are busiest, with at most a share `wanted` of the tuples; one at least.
 
-    Costs a scan of the slots, and of what they promise once more for each that opens.
+    Costs CHOICE, a scan of the slots and sorting them; what was put aside for it goes first.
     """
     real = st.real
     w = st.whole
-    pay_insert(st, SLOTS * st.prices[P_SCAN])
+    pay_insert(st, real[CHOICE] - real[CHOICE_SAVED])
+    real[CHOICE_SAVED] = 0.0
     real[CHOSEN_AT] = real[GRANTED]
     gone = np.float64(w[ARRIVED] - w[CHOSEN])
     w[CHOSEN] = w[ARRIVED]
-    reach = np.float64(_reach_of(st))
+    reach = max(np.float64(_reach_of(st)), _SAMPLES * np.float64(w[SAMPLED]))
     fast = max(0.0, 1.0 - _LATELY * gone / reach)
     slow = max(0.0, 1.0 - gone / reach)
     left_late, left_ever = _remember(0, fast, slow, st)
@@ -311,14 +337,9 @@ def _choose_slots(wanted: float, st: State) -> None:
         st.open[slot] = 0
     total = left_ever + right_ever
     reached = 0.0
-    for k in range(SLOTS):
-        if real[CREDIT] < SLOTS * st.prices[P_ADD]:
+    for best in np.argsort(-promise, kind="mergesort"):
+        if reached > 0.0 and reached + 0.5 * mass[best] > wanted * total:
             break
-        pay_insert(st, SLOTS * st.prices[P_ADD])
-        best = np.argmax(promise)
-        if k > 0 and reached + 0.5 * mass[best] > wanted * total:
-            break
-        promise[best] = -1.0
         st.open[best] = 1
         reached += mass[best]
     if total > 0.0:
@@ -331,7 +352,8 @@ def _open_slots_by_hash(wanted: float, st: State) -> None:
     count = 0
     for slot in range(SLOTS):
         count += st.open[slot]
-    keep = min(SLOTS, max(1, int(count * wanted / st.real[DOOR])))
+    ratio = wanted / st.real[DOOR]
+    keep = min(SLOTS, max(1, int(count * ratio), count + 1 if ratio > 1.0 else 1))
     st.real[DOOR] *= keep / count
     for slot in range(SLOTS):
         if st.open[slot] and keep < count:
@@ -347,7 +369,7 @@ def cushion(st: State) -> float:
     """Credit that outputs leave alone, so that the next tuple can be taken in and slots can be chosen."""
     held = st.real[ENTRANCE] + st.real[SLICE_COST]
     if picks_slots(st) and is_choice_due(st):
-        held += st.real[CHOICE]
+        held += st.real[CHOICE] - st.real[CHOICE_SAVED]
     return held  # type: ignore[no-any-return]
 
 

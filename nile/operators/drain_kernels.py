@@ -37,6 +37,7 @@ from nile.operators.state import (
     PER_ARRIVAL,
     PREFERENCE,
     RESOLVED,
+    SERVED,
     TURN_COST,
     TURN_WANTED,
     UNRESOLVED,
@@ -165,6 +166,7 @@ def drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
             real[ENTRY_GAP] = q.real[at, queue.GAP]
             real[ENTRY_STEP] = q.real[at, queue.STEP]
             real[ENTRY_WEIGHT] = q.real[at, queue.WEIGHT]
+            real[SERVED] += q.real[at, queue.PROMISE]
         if w[ACTIVE] == UNRESOLVED:
             if real[CREDIT] - real[BOUNDS] - prices[P_EMIT] < floor:
                 return True

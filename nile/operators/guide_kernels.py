@@ -36,6 +36,7 @@ from nile.operators.state import (
     RANGES,
     RATE,
     RESOLVED,
+    SERVED,
     SHARED,
     UNRESOLVED,
     State,
@@ -45,25 +46,45 @@ from preferences.queue_kernels import Queue
 from pyramid.arrays import COUNT, END, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, VISIBLE, Side
 from pyramid.grid_kernels import density, density_class, root_estimate
 from pyramid.list_kernels import ordinal_at, rank_since
-from summaries.kernels import part
+from summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 
 
+@inlined
+def _outputs(matches: float, st: State) -> float:
+    """How many outputs so many matches in one region make: a range record stands for all of them."""
+    return min(np.float64(matches), 1.0) if st.setting[RANGES] else np.float64(matches)
+
+
 @part
 def _queue_region(
-    st: State, q: Queue, klass: int, side: int, ordinal: int, ts: int, low: int, high: int, resolved: int, weight: float
+    st: State,
+    q: Queue,
+    klass: int,
+    side: int,
+    ordinal: int,
+    ts: int,
+    low: int,
+    high: int,
+    resolved: int,
+    weight: float,
+    promise: float,
 ) -> int:
     """Into the register when nothing better waits (no push, no pop), else into the queue; returns its place or -1.
+
+    promise: the outputs expected of it (desc).  All count as found, and those of regions that are taken up as served.
 
     desc does not queue what would wait in vain: while plenty waits, regions no better than the least that has been
     served of late are let go.
     """
+    st.real[FOUND] += promise
     if st.whole[ACTIVE] == 0 and klass > queue.top_class(q):
         make_entry(st, side, ordinal, ts, low, high, weight)
         st.whole[ACTIVE] = resolved
+        st.real[SERVED] += promise
         return -1
     if q.control[queue.SIZE] >= _PLENTY and klass <= st.whole[CUT] and st.setting[PREFERENCE] == DESC:
         st.whole[EVICTED] += 1
@@ -81,6 +102,7 @@ def _queue_region(
     q.real[at, queue.GAP] = 0.0
     q.real[at, queue.STEP] = 1.0
     q.real[at, queue.WEIGHT] = weight
+    q.real[at, queue.PROMISE] = promise
     pay_insert(st, st.prices[P_PUSH])
     st.whole[PLACED] += 1
     return at
@@ -116,6 +138,7 @@ def _estimated_regions(
     fades = st.fades
     faded = fades[fades.shape[0] - 1] < 1.0
     matches = 0.0
+    promised = 0.0
     begin = FOREVER
     end = 0
     first = FOREVER
@@ -126,15 +149,16 @@ def _estimated_regions(
             continue
         if st.setting[BLIND]:
             value = 0.0
-        st.real[FOUND] += min(value, 1.0) if st.setting[RANGES] else value
+        promise = _outputs(value, st)
         root = other.gran[g, OFFSET]
         oldest = max(since, other.node[root, FIRST])
         if faded:
             klass = density_class(fades[g] * density(value, other.node[root, LAST] - oldest, other))
             begin = other.node[root, START]
             end = min(other.node[root, END], other.meta[VISIBLE])
-            _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
+            _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0, promise)
         else:
+            promised += promise
             matches += value
             begin = min(begin, other.node[root, START])
             end = max(end, other.node[root, END])
@@ -142,7 +166,7 @@ def _estimated_regions(
     end = min(end, other.meta[VISIBLE])
     if end > begin and not faded:
         klass = density_class(density(matches, ts - first, other))
-        _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0)
+        _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0, promised)
 
 
 @part
@@ -161,11 +185,10 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     if low == high:
         st.whole[PRUNED] += 1
         return
-    st.real[FOUND] += 1 if st.setting[RANGES] else high - low
     if fades[fades.shape[0] - 1] == 1.0:
         length = ts - other.ts[held_at(other, ordinal_at(other, code, low))]
         klass = density_class(density(high - low, length, other))
-        _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0)
+        _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0, _outputs(high - low, st))
         return
     # The directory has no zones: its granularities are cut by age alone.
     border = 0
@@ -177,7 +200,7 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
             cut = max(low, min(high, rank_since(other, code, since_of(ts, border))))
         if cut < high:
             klass = density_class(fades[g] * density(high - cut, other.gran[g, SPAN], other))
-            _queue_region(st, q, klass, side, ordinal, ts, cut, high, RESOLVED, 1.0)
+            _queue_region(st, q, klass, side, ordinal, ts, cut, high, RESOLVED, 1.0, _outputs(high - cut, st))
             high = cut
         if low == high:
             break
@@ -230,7 +253,7 @@ def sampled_region(
     outputs = math.ceil((n - gap) / step)
     real[GAP] = max(0.0, gap + outputs * step - n)
     real[BACKLOG] += outputs
-    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, RESOLVED, step / door)
+    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, RESOLVED, step / door, 0.0)
     if at < 0:
         real[ENTRY_GAP] = gap
         real[ENTRY_STEP] = step
@@ -257,7 +280,7 @@ def rare_region(
         st.whole[PRUNED] += 1
         return
     klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
-    _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0)
+    _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0, 0.0)
 
 
 @part

@@ -334,12 +334,13 @@ def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched:
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0
+    real[st.WANTED] = 1.0
     real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
     real[st.FRACTION] = plan.fraction
     real[st.RATE] = min(1.0, plan.fraction)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     real[st.GAP] = phase / real[st.RATE]
-    real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + 16 * prices[st.P_ADD])
+    real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + math.log2(st.SLOTS) * prices[st.P_ADD])
     whole[st.SAMPLED] = 8
     real[st.BOUNDS] = min(prices[st.P_SCAN], prices[st.P_LOOKUP])
     real[st.ENTRANCE] = _entrance(plan, side, prices, real[st.BOUNDS], sketched)

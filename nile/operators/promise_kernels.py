@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
-from nile.operators.control_kernels import adjust_door, allow, is_outputs_turn, picks_slots, see, slot_of
+from nile.operators.control_kernels import adjust_door, allow, is_outputs_turn, picks_slots, save_up, see, slot_of
 from nile.operators.drain_kernels import can_drain, drain, is_sparse, sweep
 from nile.operators.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from nile.operators.state import (
@@ -259,6 +259,8 @@ def promise(
         if w[ARRIVED] == end:
             return DONE
         idle = w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and q.control[queue.SIZE] == 0
+        if idle:
+            save_up(st)
         take_arrival(st, grant, idle)
         allow(st.real[SHARE] * grant[w[ARRIVED] - 1], st)
         w[ARRIVED_BY_SIDE + order[w[ARRIVED] - 1]] += 1

@@ -17,10 +17,10 @@ ACTIVE, ENTRY_SIDE, ENTRY_ORDINAL, ENTRY_LOW, ENTRY_HIGH = 6, 7, 8, 9, 10
 WRITTEN, OUTPUTS, SHED, FORCED, NULLS, ADMITTED = 11, 12, 13, 14, 15, 16
 REGIONS, PRUNED, PLACED, EXPIRED, EVICTED = 17, 18, 19, 20, 21
 TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
-SHED_BY_SIDE, ENTRY_TIME, ARRIVED_BEFORE, BEGAN, OUTPUTS_BEFORE = 29, 31, 32, 33, 34
+SHED_BY_SIDE, ENTRY_TIME, ARRIVED_BEFORE, BEGAN = 29, 31, 32, 33
 ADMITTED_BEFORE, SAMPLED, CUT, LEAST_POPPED, IN_WINDOW = 35, 36, 37, 38, 39
-ARRIVED_BY_SIDE, CHOSEN, OPENED = 40, 42, 43
-WHOLE_FIELDS = 44
+ARRIVED_BY_SIDE, CHOSEN, OPENED, LOOKED = 40, 42, 43, 44
+WHOLE_FIELDS = 45
 UNRESOLVED, RESOLVED = 1, 2
 """ACTIVE: 0 no entry in progress; 1 its bounds are ordinals, not looked up yet; 2 its bounds are ranks."""
 
@@ -41,7 +41,8 @@ FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, AL
     32,
     33,
 )
-REAL_FIELDS = 34
+SERVED, WANTED, CHOICE_SAVED, LOOK_TIME = 34, 35, 36, 37
+REAL_FIELDS = 38
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -68,8 +69,8 @@ SLOTS = 64
 class State(NamedTuple):
     """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
 
-    whole: Array  # int64 [44]
-    real: Array  # float64 [34]
+    whole: Array  # int64 [45]
+    real: Array  # float64 [38]
     setting: Array  # int64 [10]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
