@@ -1,0 +1,194 @@
+"""The W-join algorithms that walk buffers: backward and forward evaluation, their opponents, and chains of n streams.
+
+What tells them apart is settled here, as rules for one kernel: where candidates come from, when tuples leave, which
+period a candidate must lie in, and what is left to refine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.exact.window_graph import UNBOUNDED, WindowGraph
+
+__all__ = ["Condition", "WalkJoin"]
+
+Array = np.ndarray[Any, Any]
+_LEAST_CAPACITY = 64
+_ROOM = 1 << 16  # combinations a block
+_SLICE = 1 << 16  # arrivals a call
+# Where candidates come from and when tuples leave, as in the kernels.
+_SCAN, _BUCKET, _CHAIN = range(3)
+_EAGER, _PROBED, _PERIOD, _CYCLE = range(4)
+_STYLES = {
+    "chain": (_CHAIN, _EAGER),
+    "bew-nested": (_SCAN, _EAGER),
+    "bew-hash": (_BUCKET, _PROBED),
+    "few-nested": (_SCAN, _PERIOD),
+    "few-hash": (_BUCKET, _PERIOD),
+    "ripple": (_SCAN, _CYCLE),
+    "xjoin": (_BUCKET, _CYCLE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the values of a combination satisfy, every two of them: equal, at most `width` apart, or anything.
+
+    kind: "equal" (codes below 0 are null), "band" (the least int64 is null) or "any"; width: of a band.
+    """
+
+    kind: str = "equal"
+    width: int = 0
+
+    @property
+    def null(self) -> int:
+        """The largest value that never joins; for "any" there is none, and values are not looked at."""
+        return -1 if self.kind == "equal" else int(np.iinfo(np.int64).min)
+
+    @property
+    def number(self) -> int:
+        """As the kernels know it."""
+        return ("equal", "band", "any").index(self.kind)
+
+
+class WalkJoin:
+    """Running state of one W-join over buffers.
+
+    algorithm: one of those above; strategy: "gca", "lca", "mbe", or "exact" (the completed bounds of every pair);
+    every: arrivals between clean-ups of the opponents.  Memory: 24 bytes a slot of the fullest stream's ring, for
+    every stream; with buckets 32 to 73.
+    """
+
+    def __init__(self, graph: WindowGraph, condition: Condition, algorithm: str, strategy: str, every: int) -> None:
+        kernels = importlib.import_module("nile.exact.wjoin_kernels")
+        self._kernels = kernels
+        self._streams = graph.streams
+        self._null = condition.null
+        self._blind = condition.kind == "any"
+        self._access, self._removal = _STYLES[algorithm]
+        self._rules = self._settle(graph, condition, strategy, every)
+        self._buffers = self._allocate(_LEAST_CAPACITY)
+        n = graph.streams
+        at = np.zeros(6, np.int64)
+        at[kernels.LEVEL] = -1
+        at[kernels.MODE_END] = np.iinfo(np.int64).min
+        self._walk = kernels.Walk(*(np.zeros(n, np.int64) for _ in range(4)), at)
+        self._costs = np.zeros(5, np.int64)
+        self._now = int(np.iinfo(np.int64).min)
+
+    def _settle(self, graph: WindowGraph, condition: Condition, strategy: str, every: int) -> Any:
+        n = graph.streams
+        forward = self._removal == _PERIOD
+        lookback = np.array([graph.lookback(i) for i in range(n)], np.int64)
+        exact = graph.differences(complete=False)
+        order = np.array([[j % n for j in range(i + 1, i + n)] for i in range(n)], np.int64)
+        if strategy == "gca" or graph.is_uniform:
+            lookback[:] = graph.widest
+            back = np.full((1, n, n), graph.widest, np.int64)
+            ahead = back
+        elif strategy == "lca":
+            back = np.repeat(lookback[:, np.newaxis], n, axis=1)[np.newaxis].copy()
+            ahead = back
+        else:
+            ahead = graph.differences(complete=strategy == "exact")
+            back = np.ascontiguousarray(ahead.transpose(0, 2, 1))
+            order = np.array([graph.order_from(i) for i in range(n)], np.int64)
+        # Refine what the period alone does not settle; without candidates' periods, all but the uniform clique.
+        if graph.is_uniform or (strategy in ("mbe", "exact") and not forward):
+            exact = exact[:0]
+        settings = np.array(
+            [self._access, self._removal, not forward, condition.number, condition.width, every], np.int64
+        )
+        return self._kernels.Rules(order, back, ahead, exact, np.minimum(lookback, UNBOUNDED), settings)
+
+    def _allocate(self, capacity: int) -> Any:
+        n = self._streams
+        hashed = capacity if self._access != _SCAN else 1
+        both = capacity if self._access == _BUCKET else 1
+        listed = capacity if self._removal == _PROBED else 1
+        place = np.zeros((n, self._kernels.PLACES), np.int64)
+        place[:, self._kernels.LEAST_RECENT :] = -1
+
+        def empty(columns: int) -> Array:
+            return np.full((n, columns), -1, np.int64)
+
+        return self._kernels.Buffers(
+            empty(capacity), empty(capacity), empty(capacity), empty(hashed), np.zeros((n, listed), np.uint8),
+            empty(hashed), empty(both), empty(listed), empty(listed), empty(listed), place,
+        )  # fmt: skip
+
+    def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Join a batch of every stream, merged in total order; yields int64 [m, n] ordinals, columns contiguous."""
+        which = np.repeat(np.arange(self._streams, dtype=np.int8), [each.shape[0] for each in ts])
+        times, values = np.concatenate(ts), np.concatenate(codes)
+        order = np.argsort(times, kind="stable")
+        for begin in range(0, order.shape[0], _SLICE):
+            some = order[begin : begin + _SLICE]
+            yield from self._join(which[some], times[some], values[some])
+
+    def push(self, stream: Array | int, ts: Array, codes: Array) -> Iterator[Array]:
+        """Join a batch in total order; stream: of all its tuples, or int8 [m]."""
+        which = np.full(ts.shape[0], stream, np.int8) if isinstance(stream, int) else stream.astype(np.int8)
+        return self._join(which, ts, codes)
+
+    def _join(self, which: Array, ts: Array, codes: Array) -> Iterator[Array]:
+        kernels, walk = self._kernels, self._walk
+        walk.at[kernels.DONE] = 0
+        values = np.zeros(ts.shape[0], np.int64) if self._blind else codes
+        why = kernels.FULL
+        while why != kernels.FINISHED:
+            if why == kernels.GROW:
+                self._resize(2 * self._buffers.ts.shape[1])
+            out = np.empty((self._streams, _ROOM), np.int64)
+            why = kernels.join_batch(self._buffers, self._rules, walk, which, ts, values, self._null, out, self._costs)
+            written = int(walk.at[kernels.WRITTEN])
+            if written:
+                yield out[:, :written].T if 2 * written >= _ROOM else out[:, :written].copy().T
+        if ts.shape[0]:
+            self._now = int(ts[-1])
+        self._shrink()
+
+    def advance(self, now: int) -> None:
+        """Let go of what no tuple at `now` or later can join; the opponents clean up."""
+        self._now = now
+        self._kernels.remove_expired(self._buffers, self._rules, self._walk, now, True, self._costs)
+        self._shrink()
+
+    @property
+    def seen(self) -> Array:
+        """Tuples seen of each stream: int64 [n]."""
+        seen: Array = self._buffers.place[:, self._kernels.SEEN]
+        return seen
+
+    @property
+    def held(self) -> int:
+        """Tuples kept, those removed out of order that still take a slot included."""
+        place = self._buffers.place
+        return int((place[:, self._kernels.LAST] - place[:, self._kernels.FIRST]).sum())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of buffers, tables, rules and the walk."""
+        return sum(array.nbytes for part in (self._buffers, self._rules, self._walk) for array in part)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Operations so far."""
+        names = ("comparisons", "probes", "updates", "dropped", "moved")
+        return dict(zip(names, self._costs.tolist(), strict=True))
+
+    def _shrink(self) -> None:
+        place = self._buffers.place
+        fullest = int((place[:, self._kernels.LAST] - place[:, self._kernels.FIRST]).max())
+        capacity = self._buffers.ts.shape[1]
+        if capacity > _LEAST_CAPACITY and 8 * fullest < capacity:
+            self._resize(max(_LEAST_CAPACITY, capacity // 4))
+
+    def _resize(self, capacity: int) -> None:
+        old, self._buffers = self._buffers, self._allocate(capacity)
+        self._kernels.refill(old, self._buffers, self._rules, self._now, self._costs)
