@@ -68,6 +68,11 @@ def parse_duration(value: str | int | float | timedelta, *, where: str) -> int:
     return nanoseconds
 
 
+def is_unit(word: str) -> bool:
+    """Whether a word is a unit that durations are written in."""
+    return word.lower() in _SPELLINGS
+
+
 def format_duration(ns: int) -> str:
     """`ns` nanoseconds as text ("1 h 30 min", "100 ms") that `parse_duration` reads back exactly."""
     if ns == 0:

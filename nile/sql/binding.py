@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nile.sql.reading import read_time
+from nile.sql.literals import read_time
+from nile.sql.places import Fault
 from nile.sql.tree import (
     Arithmetic,
     Between,
@@ -82,19 +83,26 @@ def kind_of(column: pa.DataType) -> Kind:
 
 def bind(tree: Node, schema: pa.Schema, *, where: str) -> Node:
     """The tree with a kind on every node. Raises ExpressionError for kinds that do not go together."""
-    binder = _Binder(schema, where)
-    return binder.wanted(tree, "boolean", "the condition")
+    try:
+        return SchemaBinder(schema, where).wanted(tree, "boolean", "the condition")
+    except Fault as fault:
+        raise ExpressionError(f"{where}: {fault.reason}") from None
 
 
 def bind_value(tree: Node, schema: pa.Schema, *, where: str) -> Node:
     """The tree of an expression of any kind, with a kind on every node.  Raises as `bind`."""
-    return _Binder(schema, where).bind(tree)
+    try:
+        return SchemaBinder(schema, where).bind(tree)
+    except Fault as fault:
+        raise ExpressionError(f"{where}: {fault.reason}") from None
 
 
-class _Binder:
-    def __init__(self, schema: pa.Schema, where: str) -> None:
-        self._schema = schema
-        self._where = where
+class Binder:
+    """Gives every node of a tree a kind.  Raises Fault, whose node is the innermost that does not fit."""
+
+    def column(self, node: Column) -> Node:
+        """What a column is."""
+        raise NotImplementedError
 
     def wanted(self, node: Node, kind: Kind, what: str) -> Node:
         """`node` bound, which must be of `kind` (a NULL becomes one)."""
@@ -102,15 +110,24 @@ class _Binder:
         if bound.kind == "null":
             return _null(kind)
         if bound.kind != kind:
-            raise self._error(f"{what} needs {_NAMES[kind]}, got {_describe(bound)}")
+            raise Fault(f"{what} needs {_NAMES[kind]}, got {_describe(bound)}")
         return bound
 
     def bind(self, node: Node) -> Node:
+        """`node` with kinds on all of it."""
+        try:
+            return self._bind(node)
+        except Fault as fault:
+            if fault.node is None:
+                fault.node = node
+            raise
+
+    def _bind(self, node: Node) -> Node:
         match node:
             case Constant():
                 return node
             case Column():
-                return self._column(node)
+                return self.column(node)
             case Logic():
                 items = tuple(self.wanted(item, "boolean", node.operator) for item in node.items)
                 return replace(node, items=items)
@@ -136,12 +153,6 @@ class _Binder:
             case Cast():
                 return self._cast(node)
 
-    def _column(self, node: Column) -> Node:
-        check_columns(self._schema, (node.name,), where=self._where)
-        column = self._schema.field(node.name).type
-        native = column in (pa.int64(), pa.float64())
-        return Column(node.name, kind_of(column), native)
-
     def _alike(self, nodes: tuple[Node, ...], what: str) -> list[Node]:
         """The nodes bound and brought to one kind."""
         bound = [self.bind(node) for node in nodes]
@@ -155,7 +166,7 @@ class _Binder:
     def _common(self, kind: Kind, node: Node, what: str) -> Kind:
         other = node.kind
         if other in ("other", "interval"):
-            raise self._error(f"{what} cannot use {_describe(node)}")
+            raise Fault(f"{what} cannot use {_describe(node)}")
         if kind == "null" or kind == other:
             return other
         if other == "null":
@@ -168,7 +179,7 @@ class _Binder:
             return kind
         if kind == "text" and other in _TIMES:
             return other  # a text column here is refused by _as
-        raise self._error(f"{what} cannot compare {_NAMES[kind]} with {_describe(node)}{_hint(kind, node)}")
+        raise Fault(f"{what} cannot compare {_NAMES[kind]} with {_describe(node)}{_hint(kind, node)}")
 
     def _as(self, node: Node, kind: Kind) -> Node:
         if node.kind == "null":
@@ -176,10 +187,10 @@ class _Binder:
         if node.kind == "text" and kind in _TIMES:
             if not (isinstance(node, Constant) and isinstance(node.value, str)):
                 name = f'"{node.name}"' if isinstance(node, Column) else "..."
-                raise self._error(
+                raise Fault(
                     f"cannot compare {_NAMES[kind]} with {_describe(node)}; write CAST({name} AS {kind.upper()})"
                 )
-            return read_time(node.value, kind, where=self._where)
+            return read_time(node.value, kind)
         if isinstance(node, Constant) and node.kind == "integer" and kind == "number":
             assert isinstance(node.value, int)
             return Constant(float(node.value), "number")
@@ -194,7 +205,7 @@ class _Binder:
             return replace(node, left=right, right=left, kind="timestamp")
         for side in (left, right):
             if side.kind not in (*_NUMERIC, "null"):
-                raise self._error(f"{what} needs numbers, or a time and an interval; got {_describe(side)}")
+                raise Fault(f"{what} needs numbers, or a time and an interval; got {_describe(side)}")
         whole = left.kind != "number" and right.kind != "number" and node.operator != "/"
         kind: Kind = "integer" if whole else "number"
         return replace(node, left=self._as(left, kind), right=self._as(right, kind), kind=kind)
@@ -208,7 +219,7 @@ class _Binder:
         if node.function == "abs":
             item = self.bind(node.arguments[0])
             if item.kind not in (*_NUMERIC, "null"):
-                raise self._error(f"abs() needs a number, got {_describe(item)}")
+                raise Fault(f"abs() needs a number, got {_describe(item)}")
             item = self._as(item, "integer")
             return replace(node, arguments=(item,), kind=item.kind)
         item = self.wanted(node.arguments[0], "text", f"{node.function}()")
@@ -219,11 +230,26 @@ class _Binder:
         if item.kind == "null":
             return _null(node.kind)
         if item.kind not in _CASTS[node.kind]:
-            raise self._error(f"{_describe(item)} cannot be cast to {_NAMES[node.kind]}")
+            raise Fault(f"{_describe(item)} cannot be cast to {_NAMES[node.kind]}")
         return replace(node, item=item)
 
-    def _error(self, reason: str) -> ExpressionError:
-        return ExpressionError(f"{self._where}: {reason}")
+
+class SchemaBinder(Binder):
+    """Over the columns of a schema.  Raises UnknownColumn beside what a Binder raises."""
+
+    def __init__(self, schema: pa.Schema, where: str) -> None:
+        self._schema = schema
+        self._where = where
+
+    def column(self, node: Column) -> Node:
+        check_columns(self._schema, (node.name,), where=self._where)
+        column = self._schema.field(node.name).type
+        return Column(node.name, kind_of(column), is_native(column))
+
+
+def is_native(column: pa.DataType) -> bool:
+    """Whether Spark reads an Arrow type as the kind that it computes in."""
+    return column in (pa.int64(), pa.float64())
 
 
 def _null(kind: Kind) -> Constant:

@@ -8,7 +8,8 @@ so that two plans are equal when they mean the same, and a plan can be written o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from nile.sql.tree import Node
@@ -40,6 +41,7 @@ __all__ = [
     "StreamWindow",
     "Term",
     "inputs_of",
+    "with_inputs",
 ]
 
 
@@ -107,7 +109,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A named expression."""
+    """A named expression; its values are cast to the field's type where they have another of the same kind."""
 
     field: Field
     node: Node
@@ -146,7 +148,8 @@ class Join:
     true of a combination, over all columns; constraints: pairwise windows over inputs that are streams (with filters
     and projections), complete after the rewriter has filled in what follows by shortest path; given: how many of
     them, from the front, the statement gave; directed: DWINDOW, along the path of the constraints either A before B
-    before C or C before B before A.  No constraints: an output holds while all its members do.
+    before C or C before B before A.  No constraints: an output holds while all its members do.  The streams under
+    constraints have no window of their own.
     Fields: the inputs', one after the other.
     """
 
@@ -191,7 +194,8 @@ class SetOperation:
 class AggregateItem:
     """An aggregate: argument None is count(*); distinct counts, sums and averages different values.
 
-    fraction: of a quantile.
+    fraction: of a quantile, which is DuckDB's quantile_cont; median is that of 0.5.  variance and stddev are those
+    of a sample.
     """
 
     field: Field
@@ -220,7 +224,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """ORDER BY node; nulls_last: where nulls go (DuckDB: last)."""
+    """ORDER BY node, over the columns of the Sort's input; nulls_last: where nulls go (DuckDB: last)."""
 
     node: Node
     descending: bool = False
@@ -229,7 +233,10 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The snapshot in order: only at the top of a query that returns one."""
+    """The snapshot in order: at the top of a query that returns one.
+
+    Above it are at most a Limit and a Project, which takes off what was only sorted by.
+    """
 
     input: Plan
     keys: tuple[SortKey, ...]
@@ -302,3 +309,18 @@ def inputs_of(plan: Plan) -> tuple[Plan, ...]:
             return ()
         case _:
             return (plan.input,)
+
+
+def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
+    """The node over other inputs, as many as it has."""
+    match plan:
+        case Join():
+            return replace(plan, inputs=tuple(inputs))
+        case SetOperation():
+            left, right = inputs
+            return replace(plan, left=left, right=right)
+        case Stream() | Relation():
+            return plan
+        case _:
+            (only,) = inputs
+            return replace(plan, input=only)

@@ -6,9 +6,9 @@ construct that is not here cannot reach data, files or code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 Kind = Literal["boolean", "integer", "number", "text", "timestamp", "date", "interval", "null", "other", "unknown"]
 """What a value is. `number` is a double; decimals and unsigned 64-bit columns are read as doubles.
@@ -149,6 +149,58 @@ def parts_of(node: Node) -> Iterator[Node]:
         elif isinstance(current, Node):
             yield current
             waiting.extend(reversed([getattr(current, item.name) for item in fields(current)]))
+
+
+def children_of(node: Node) -> Iterator[Node]:
+    """The nodes right below, in order of appearance."""
+    for item in fields(node):
+        waiting: list[object] = [getattr(node, item.name)]
+        while waiting:
+            current = waiting.pop()
+            if isinstance(current, tuple):
+                waiting.extend(reversed(current))
+            elif isinstance(current, Node):
+                yield current
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with every node right below it changed; itself where none is."""
+    changed: dict[str, Any] = {}
+    for item in fields(node):
+        old = getattr(node, item.name)
+        if isinstance(old, tuple | Node):
+            new = _rebuilt(old, change)
+            if new is not old:
+                changed[item.name] = new
+    return replace(node, **changed) if changed else node
+
+
+def _rebuilt(value: object, change: Callable[[Node], Node]) -> object:
+    if isinstance(value, tuple):
+        parts = tuple(_rebuilt(part, change) for part in value)
+        return value if all(new is old for new, old in zip(parts, value, strict=True)) else parts
+    return change(value) if isinstance(value, Node) else value
+
+
+def rename(node: Node, names: Callable[[Column], Node]) -> Node:
+    """The tree with every column replaced."""
+    return names(node) if isinstance(node, Column) else rebuild(node, lambda child: rename(child, names))
+
+
+def conjuncts(node: Node | None) -> tuple[Node, ...]:
+    """The conditions that a condition is an AND of; () for None."""
+    if node is None:
+        return ()
+    if isinstance(node, Logic) and node.operator == "AND":
+        return tuple(part for item in node.items for part in conjuncts(item))
+    return (node,)
+
+
+def conjunction(conditions: Sequence[Node]) -> Node | None:
+    """The AND of conditions; None for none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return Logic("AND", tuple(conditions))
 
 
 def columns_of(node: Node) -> tuple[str, ...]:

@@ -1,0 +1,447 @@
+"""Names to columns: a query as written becomes a bound plan.
+
+A SELECT becomes, from below: its sources; a Join of them; a Filter for WHERE; a Group and a Filter for HAVING; a
+Project to the output's names; Distinct; Sort and Limit.  A key of ORDER BY that is not returned rides along as a
+hidden column of the Project below the Sort, and a Project above takes it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nile.sql.binding import is_native, kind_of
+from nile.sql.catalog import Catalog, Entry
+from nile.sql.expression_binder import ExpressionBinder, Grouping, typed
+from nile.sql.parsed import (
+    Block,
+    Derived,
+    Expression,
+    Operation,
+    Ordered,
+    Reference,
+    Source,
+    Star,
+    Table,
+    Written,
+)
+from nile.sql.places import Fault, listed, nearest
+from nile.sql.plan import (
+    Distinct,
+    Field,
+    Filter,
+    Group,
+    Item,
+    Join,
+    Limit,
+    Plan,
+    Project,
+    Relation,
+    SetOperation,
+    Sort,
+    SortKey,
+    Stream,
+    StreamWindow,
+)
+from nile.sql.scope import Scope, ScopeSource, find, unique
+from nile.sql.tree import Cast, Column, Compare, Constant, Node, conjunction, conjuncts
+
+__all__ = ["BoundBlock", "QueryBinder"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBlock:
+    """A bound query.  scope: of its FROM; None for a set operation.  aggregates: whether it has any."""
+
+    plan: Plan
+    scope: Scope | None
+    aggregates: bool = False
+
+
+class QueryBinder:
+    """Binds the queries of one statement.
+
+    window: that of every stream without one of its own.  Raises Fault.
+    """
+
+    def __init__(self, catalog: Catalog, window: StreamWindow) -> None:
+        self._catalog = catalog
+        self._window = window
+        self.streams = 0
+        self.own_windows = 0
+
+    def bind(self, query: Written) -> BoundBlock:
+        """The plan of a query; its root's columns are called as the user sees them."""
+        return self._block(query) if isinstance(query, Block) else self._operation(query)
+
+    def _operation(self, query: Operation) -> BoundBlock:
+        left, right = self.bind(query.left).plan, self.bind(query.right).plan
+        if len(left.fields) != len(right.fields):
+            raise Fault(
+                f"needed as many columns on both sides of {query.kind.upper()}; got {len(left.fields)} and "
+                f"{len(right.fields)}",
+                query.start,
+            )
+        left, right = _alike(left, right, query)
+        plan: Plan = SetOperation(query.kind, query.all, left, right)
+        scope = _output_scope(plan)
+        keys = [self._output_key(each, plan, scope) for each in query.order]
+        return BoundBlock(_limited(_sorted(plan, keys), query), None)
+
+    def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> SortKey:
+        at = _position(ordered.key, len(plan.fields), "ORDER BY")
+        if at is not None:
+            return _sort_key(_column(plan.fields[at]), ordered)
+        return _sort_key(ExpressionBinder(scope, ordered.key, None).value("ORDER BY"), ordered)
+
+    def _block(self, block: Block) -> BoundBlock:
+        scope, plan = self._sources(block)
+        items = _expanded(block, scope)
+        grouping = self._grouping(block, items, scope)
+        bound = [self._item(item, scope, grouping) for item in items]
+        having = self._having(block, items, scope, grouping)
+        keys = self._order_nodes(block, items, bound, scope, grouping)
+        if grouping is not None:
+            plan = Group(plan, grouping.keys, tuple(grouping.aggregates))
+            if having is not None:
+                plan = Filter(plan, having)
+        visible = _named([item.name for item in items])
+        outputs = [Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
+        aggregates = grouping is not None and bool(grouping.aggregates)
+        return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates)
+
+    def _item(self, item: _Output, scope: Scope, grouping: Grouping | None) -> Node:
+        if isinstance(item.value, Field):
+            column = _column(item.value)
+            return column if grouping is None else grouping.above(column, item.start)
+        return ExpressionBinder(scope, item.value, grouping).value("SELECT")
+
+    # Sources.
+
+    def _sources(self, block: Block) -> tuple[Scope, Plan]:
+        sources: list[ScopeSource] = []
+        merged: dict[str, Field] = {}
+        equal: list[tuple[str, str]] = []
+        conditions: list[Node] = []
+        for joined in block.sources:
+            source = self._source(joined.source)
+            if any(source.alias.lower() == other.alias.lower() for other in sources):
+                raise Fault(
+                    f"needed another name for each stream; got '{source.alias}' twice; write "
+                    f"{source.name or source.alias} AS other",
+                    joined.source.start,
+                )
+            before = Scope(tuple(sources), dict(merged))
+            sources.append(source)
+            for reference in joined.using:
+                merged |= _using(reference, before, source, equal)
+            if joined.on is not None:
+                scope = Scope(tuple(sources), merged)
+                conditions += conjuncts(ExpressionBinder(scope, joined.on, None).condition("ON"))
+        scope = Scope(tuple(sources), merged)
+        if block.where is not None:
+            conditions += conjuncts(ExpressionBinder(scope, block.where, None).condition("WHERE"))
+        if len(sources) == 1:
+            plan = sources[0].plan
+        else:
+            rest = []
+            owner = {field.name: at for at, source in enumerate(sources) for field in source.columns.values()}
+            for condition in conditions:
+                pair = _equality(condition, owner)
+                if pair is None:
+                    rest.append(condition)
+                elif pair not in equal and pair[::-1] not in equal:
+                    equal.append(pair)
+            conditions = rest
+            plan = Join(tuple(source.plan for source in sources), tuple(equal))
+        remaining = conjunction(conditions)
+        return scope, plan if remaining is None else Filter(plan, remaining)
+
+    def _source(self, source: Source) -> ScopeSource:
+        if isinstance(source, Derived):
+            return self._derived(source)
+        entry = self._entry(source)
+        alias = source.alias or source.name
+        columns = {
+            field.name: Field(f"{alias}.{field.name}", field.type)
+            for field in entry.schema
+            if entry.schema.names.count(field.name) == 1
+        }
+        fields = tuple(columns.values())
+        if not entry.is_stream:
+            if source.own is not None:
+                raise Fault(
+                    f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
+                    source.own.start,
+                )
+            return ScopeSource(alias, Relation(entry.name, alias, fields), columns, entry.name)
+        assert entry.time is not None
+        position, self.streams = self.streams, self.streams + 1
+        window: StreamWindow = self._window
+        where = None
+        if source.own is not None:
+            window = source.own.window
+            self.own_windows += 1
+            if source.where is not None:
+                scope = Scope((ScopeSource(alias, Relation(entry.name, alias, fields), columns, entry.name),))
+                where = ExpressionBinder(scope, source.where, None).condition("WHERE")
+        return ScopeSource(
+            alias, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name
+        )
+
+    def _entry(self, source: Table) -> Entry:
+        entries = self._catalog.entries
+        found = find(source.name, entries)
+        if len(found) == 1:
+            return entries[found[0]]
+        if found:
+            raise Fault(
+                f"needed a stream; got '{source.name}', which is {listed(found)}; write it exactly", source.start
+            )
+        near = nearest(source.name, entries)
+        hint = f"; did you mean {near}?" if near else ""
+        if any(sign in source.name for sign in "./\\*"):
+            hint = f"; a file gets its name with CREATE STREAM name FROM '{source.name[:80]}'"
+        known = f" ({listed(entries)})" if entries else ", of which there are none"
+        raise Fault(f"needed a stream or relation{known}; got '{source.name[:80]}'{hint}", source.start)
+
+    def _derived(self, source: Derived) -> ScopeSource:
+        inner = self.bind(source.query).plan
+        columns = {field.name: Field(f"{source.alias}.{field.name}", field.type) for field in inner.fields}
+        items = tuple(
+            Item(column, _column(field)) for field, column in zip(inner.fields, columns.values(), strict=True)
+        )
+        return ScopeSource(source.alias, Project(inner, items), columns)
+
+    # Groups.
+
+    def _grouping(self, block: Block, items: Sequence[_Output], scope: Scope) -> Grouping | None:
+        expressions = [item.value for item in items if isinstance(item.value, Expression)]
+        others = [each for each in (block.having, *(key.key for key in block.order)) if each is not None]
+        grouped = block.group is not None or block.having is not None
+        if not grouped and not any(each.aggregates for each in (*expressions, *others)):
+            return None
+        grouping = Grouping(scope)
+        if block.group == "all":
+            for item in items:
+                if isinstance(item.value, Field):
+                    grouping.add_key(_column(item.value))
+                elif not item.value.aggregates:
+                    grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"))
+            return grouping
+        for key in block.group or ():
+            grouping.add_key(self._key(key, items, scope))
+        return grouping
+
+    def _key(self, key: Expression, items: Sequence[_Output], scope: Scope) -> Node:
+        at = _position(key, len(items), "GROUP BY")
+        if at is None:
+            at = _alias(key, items, scope)
+        if at is None:
+            return ExpressionBinder(scope, key, None).value("GROUP BY")
+        value = items[at].value
+        if isinstance(value, Field):
+            return _column(value)
+        if value.aggregates:
+            raise Fault("needed columns to group by; got an aggregate", key.start)
+        return ExpressionBinder(scope, value, None).value("GROUP BY")
+
+    def _having(self, block: Block, items: Sequence[_Output], scope: Scope, grouping: Grouping | None) -> Node | None:
+        if block.having is None or grouping is None:
+            return None
+        return ExpressionBinder(scope, block.having, grouping, _aliases(items)).condition("HAVING")
+
+    def _order_nodes(
+        self,
+        block: Block,
+        items: Sequence[_Output],
+        bound: Sequence[Node],
+        scope: Scope,
+        grouping: Grouping | None,
+    ) -> list[tuple[Node | int, Ordered]]:
+        """For each key the position of the output that it is, or its value below the outputs."""
+        keys: list[tuple[Node | int, Ordered]] = []
+        for ordered in block.order:
+            at = _position(ordered.key, len(items), "ORDER BY")
+            if at is None:
+                at = _alias(ordered.key, items, None)
+            if at is None:
+                node = ExpressionBinder(scope, ordered.key, grouping, _aliases(items)).value("ORDER BY")
+                at = next((each for each, item in enumerate(bound) if item == node), None)
+                if at is None and block.distinct:
+                    raise Fault(
+                        "needed ORDER BY of columns that SELECT DISTINCT returns; got another one", ordered.key.start
+                    )
+                keys.append((node if at is None else at, ordered))
+            else:
+                keys.append((at, ordered))
+        return keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output column: its name as wished, and what it is of."""
+
+    name: str
+    value: Field | Expression
+    start: int
+    aliased: bool
+
+
+def _expanded(block: Block, scope: Scope) -> list[_Output]:
+    """The items with every * replaced by the columns that it stands for."""
+    outputs: list[_Output] = []
+    for item in block.items:
+        if isinstance(item.value, Star):
+            outputs += [_Output(name, field, item.value.start, False) for name, field in scope.star(item.value)]
+        else:
+            name = item.alias if item.alias is not None else default_name(item.value)
+            outputs.append(_Output(name, item.value, item.value.start, item.alias is not None))
+    if not outputs:
+        raise Fault("needed columns to return; got none", block.start)
+    return outputs
+
+
+def default_name(expression: Expression) -> str:
+    """What an output without AS is called: its column, or its text."""
+    node = expression.node
+    if isinstance(node, Column) and node.name.startswith("#"):
+        return expression.references[int(node.name[1:])].name
+    return expression.text
+
+
+def _named(wished: Sequence[str]) -> list[str]:
+    names: list[str] = []
+    for name in wished:
+        names.append(unique(name, names))
+    return names
+
+
+def _aliases(items: Sequence[_Output]) -> dict[str, Expression]:
+    return {item.name: item.value for item in items if item.aliased and isinstance(item.value, Expression)}
+
+
+def _bare(key: Expression) -> Reference | None:
+    """The column without qualifier that a key is, if it is one."""
+    if isinstance(key.node, Column) and key.node.name.startswith("#"):
+        reference = key.references[int(key.node.name[1:])]
+        return reference if reference.qualifier is None else None
+    return None
+
+
+def _alias(key: Expression, items: Sequence[_Output], scope: Scope | None) -> int | None:
+    """The item that a key names by its alias.  scope: where a column of that name goes before."""
+    reference = _bare(key)
+    if reference is None:
+        return None
+    if scope is not None and any(find(reference.name, source.columns) for source in scope.sources):
+        return None
+    names = [item.name for item in items if item.aliased or scope is None]
+    found = find(reference.name, names)
+    if len(set(found)) != 1 or names.count(found[0]) != 1:
+        return None
+    return next(at for at, item in enumerate(items) if item.name == found[0] and (item.aliased or scope is None))
+
+
+def _position(key: Expression, count: int, clause: str) -> int | None:
+    """Which output a key such as ORDER BY 2 is, from 0."""
+    node = key.node
+    if not isinstance(node, Constant) or node.kind != "integer":
+        return None
+    assert isinstance(node.value, int)
+    if not 1 <= node.value <= count:
+        raise Fault(f"needed a column from 1 to {count} after {clause}; got {node.value}", key.start)
+    return node.value - 1
+
+
+def _column(field: Field) -> Column:
+    return Column(field.name, kind_of(field.type), is_native(field.type))
+
+
+def _using(reference: Reference, before: Scope, source: ScopeSource, equal: list[tuple[str, str]]) -> dict[str, Field]:
+    """JOIN ... USING (name): both sides are equal, and the name alone means the left one."""
+    left = before.resolve(reference)
+    right = Scope((source,)).resolve(reference)
+    if kind_of(left.type) != kind_of(right.type):
+        raise Fault(
+            f"needed columns of one kind for USING; got {left.name}, {left.type}, and {right.name}, {right.type}; "
+            "write ON with a CAST",
+            reference.start,
+        )
+    equal.append((left.name, right.name))
+    name = right.name[len(source.alias) + 1 :]
+    return {name: left}
+
+
+def _equality(condition: Node, owner: dict[str, int]) -> tuple[str, str] | None:
+    """The columns of two sources that a condition says are equal; None: it says something else."""
+    if not isinstance(condition, Compare) or condition.operator != "=":
+        return None
+    left, right = condition.left, condition.right
+    if not isinstance(left, Column) or not isinstance(right, Column) or left.kind != right.kind:
+        return None
+    return (left.name, right.name) if owner[left.name] != owner[right.name] else None
+
+
+def _output_scope(plan: Plan) -> Scope:
+    return Scope((ScopeSource("", plan, {field.name: field for field in plan.fields}),))
+
+
+def _alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
+    """Both sides with columns of the same kinds: whole numbers beside numbers become numbers."""
+    kinds = [(kind_of(a.type), kind_of(b.type)) for a, b in zip(left.fields, right.fields, strict=True)]
+    for at, (one, other) in enumerate(kinds):
+        if one != other and {one, other} != {"integer", "number"}:
+            raise Fault(
+                f"needed columns of one kind on both sides of {query.kind.upper()}; got {one} and {other} for "
+                f"column {at + 1}, '{left.fields[at].name}'; CAST one of them",
+                query.start,
+            )
+    return (
+        _widened(left, [one != other and one == "integer" for one, other in kinds]),
+        _widened(right, [one != other and other == "integer" for one, other in kinds]),
+    )
+
+
+def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
+    if not any(which):
+        return plan
+    items = []
+    for field, widen in zip(plan.fields, which, strict=True):
+        node: Node = _column(field)
+        if widen:
+            node = Cast(node, "number")
+        items.append(Item(typed(field.name, node, plan), node))
+    return Project(plan, tuple(items))
+
+
+def _sort_key(node: Node, ordered: Ordered) -> SortKey:
+    return SortKey(node, ordered.descending, ordered.nulls_last)
+
+
+def _sorted(plan: Plan, keys: Sequence[SortKey]) -> Plan:
+    return Sort(plan, tuple(keys)) if keys else plan
+
+
+def _limited(plan: Plan, query: Written) -> Plan:
+    return plan if query.limit is None and not query.offset else Limit(plan, query.limit, query.offset)
+
+
+def _finished(block: Block, below: Plan, outputs: Sequence[Item], keys: Sequence[tuple[Node | int, Ordered]]) -> Plan:
+    """The outputs, distinct, in order and cut."""
+    items = list(outputs)
+    sort: list[SortKey] = []
+    for node, ordered in keys:
+        if isinstance(node, int):
+            sort.append(_sort_key(_column(outputs[node].field), ordered))
+            continue
+        hidden = Item(typed(unique("_order", [item.name for item in items]), node, below), node)
+        items.append(hidden)
+        sort.append(_sort_key(_column(hidden.field), ordered))
+    plan: Plan = Project(below, tuple(items))
+    if block.distinct:
+        plan = Distinct(plan)
+    plan = _limited(_sorted(plan, sort), block)
+    if len(items) == len(outputs):
+        return plan
+    return Project(plan, tuple(Item(item.field, _column(item.field)) for item in outputs))

@@ -1,0 +1,341 @@
+"""The clauses that SQL does not have, split off a SELECT before it is parsed.
+
+WITH PREFERENCE, FADE FACTOR, WINDOW and DWINDOW, BUDGET and ERROR stand at the top level of a statement, in any
+order, before or after WHERE (the papers print both); a window of a stream's own stands in brackets after its name,
+as CQL has it.  What is read here is blanked out, so that the rest keeps its places.
+Source: promising tuples, Figures 3 and 6; window joins (TR 02-010), Forms 1 to 3 and DWINDOW; CQL (CIDR 2003) 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from nile.sql.cursor import Cursor, written
+from nile.sql.places import Fault, NotYetFault
+from nile.sql.plan import Rows, StreamWindow
+from nile.sql.tokens import Token
+from preferences.budget import Budget
+from summaries.errors import BudgetError
+
+__all__ = ["CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
+
+CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "ERROR")
+_OPENING = (
+    "SELECT FROM WHERE AND OR NOT ON AS BY IN IS JOIN USING UNION INTERSECT EXCEPT HAVING LIMIT OFFSET CASE WHEN THEN "
+    "ELSE BETWEEN LIKE ILIKE DISTINCT ALL INTERVAL , ( [ . = == <> != < <= > >= + - * / % || ::"
+)
+_BEFORE_NAMES = frozenset(_OPENING.split()) | {"GROUP BY", "ORDER BY"}
+_VALUES = ("NUMBER", "STRING", "PLACEHOLDER", "PARAMETER", "DASH", "DOT")
+
+
+@dataclass(frozen=True, slots=True)
+class PairWindow:
+    """WINDOW (left, right) = window, in ns."""
+
+    left: str
+    right: str
+    window: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class TermClause:
+    """What a preference looks at, as written."""
+
+    qualifier: str | None
+    name: str
+    by: Literal["count", "value"]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWindow:
+    """[RANGE d WHERE ...] or [ROWS n WHERE ...].  where: the condition's place in the text; start: the bracket's."""
+
+    window: StreamWindow
+    where: tuple[int, int] | None
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """What was said beside SQL.  own: windows of streams' own, by the offset of the name or alias before.
+
+    begins: where each clause begins, by name.
+    """
+
+    window: int | None = None
+    pairs: tuple[PairWindow, ...] = ()
+    directed: bool = False
+    preference: Literal["asc", "desc", "weighted"] | None = None
+    terms: tuple[TermClause, ...] = ()
+    fade: float | None = None
+    budget: tuple[str, float] | None = None
+    error: tuple[float, float, str] | None = None
+    own: Mapping[int, OwnWindow] = field(default_factory=dict)
+    begins: Mapping[str, int] = field(default_factory=dict)
+
+
+def split_clauses(tokens: Sequence[Token], text: str, values: Mapping[int, Any]) -> tuple[Clauses, str]:
+    """The clauses, and the text with spaces in their place.  values: parameters by offset.  Raises Fault.  O(n)."""
+    splitter = _Splitter(tokens, text, values)
+    splitter.run()
+    return splitter.clauses, splitter.rest
+
+
+class _Splitter:
+    def __init__(self, tokens: Sequence[Token], text: str, values: Mapping[int, Any]) -> None:
+        self._cursor = Cursor(tokens, values, len(text))
+        self._text = text
+        self._spans: list[tuple[int, int]] = []
+        self._begins: dict[str, int] = {}
+        self._own: dict[int, OwnWindow] = {}
+        self._said = Clauses()
+
+    @property
+    def clauses(self) -> Clauses:
+        return replace(self._said, own=self._own, begins=self._begins)
+
+    @property
+    def rest(self) -> str:
+        pieces, begin = [], 0
+        for start, end in sorted(self._spans):
+            pieces += [self._text[begin:start], "".join(" \n"[sign == "\n"] for sign in self._text[start:end])]
+            begin = end
+        return "".join([*pieces, self._text[begin:]])
+
+    def run(self) -> None:
+        cursor, depth = self._cursor, 0
+        while cursor.peek() is not None:
+            word = cursor.word()
+            depth += (word == "(") - (word == ")")
+            if word == "[":
+                self._bracket()
+                continue
+            clause = self._clause_here() if cursor.word(-1) not in _BEFORE_NAMES and cursor.at else None
+            if clause is None:
+                if depth == 0 and word in ("UNION", "INTERSECT", "EXCEPT") and self._begins:
+                    first = min(self._begins, key=lambda name: self._begins[name])
+                    raise Fault(
+                        f"needed {first} after the last SELECT, since it holds for all of them; got it before {word}; "
+                        "move it to the end",
+                        self._begins[first],
+                    )
+                cursor.at += 1
+                continue
+            if depth:
+                raise Fault(
+                    f"needed {clause} at the end of the whole statement; got it inside of parentheses; "
+                    "move it behind them",
+                    cursor.start,
+                )
+            self._read(clause)
+
+    def _clause_here(self, *, sure: bool = False) -> str | None:
+        """Which clause begins here.  sure: nothing but a clause can stand here, or the end."""
+        cursor = self._cursor
+        word, after, following = cursor.word(), cursor.word(1), cursor.peek(1)
+        kind = following.kind if following else ""
+        if word == "WITH" and after == "PREFERENCE":
+            return "WITH PREFERENCE"
+        if word == "FADE" and after == "FACTOR":
+            return "FADE FACTOR"
+        if word == "DWINDOW" and after == "(":
+            return word
+        if word == "WINDOW" and (
+            kind in _VALUES or after in ("=", "(", "INTERVAL") or kind == "VAR" or following is None
+        ):
+            return word
+        if word in ("BUDGET", "ERROR") and (kind in _VALUES or (kind == "VAR" and self._is_no_clause(1))):
+            return word
+        return word if sure and word in CLAUSE_WORDS else None
+
+    def _is_no_clause(self, ahead: int) -> bool:
+        """Whether the word so many ahead begins no clause, so that what stands before it is no alias."""
+        return self._cursor.word(ahead) not in ("FADE", "DWINDOW", "BUDGET", "ERROR", "WINDOW")
+
+    def _read(self, clause: str) -> None:
+        cursor = self._cursor
+        start = cursor.start
+        if clause in self._begins:
+            raise Fault(f"needed {clause} once; got it again; leave one out", start)
+        self._begins[clause] = start
+        {
+            "WITH PREFERENCE": self._preference,
+            "FADE FACTOR": self._fade,
+            "WINDOW": self._window,
+            "DWINDOW": self._window,
+            "BUDGET": self._budget,
+            "ERROR": self._error,
+        }[clause]()
+        self._spans.append((start, cursor.end))
+
+    def _preference(self) -> None:
+        cursor = self._cursor
+        cursor.need("WITH", "PREFERENCE")
+        kinds: dict[str, Literal["asc", "desc", "weighted"]] = {"ASC": "asc", "DESC": "desc", "WEIGHTED": "weighted"}
+        kind = kinds[cursor.one_of(kinds, "asc, desc or weighted")]
+        terms = []
+        token = cursor.peek()
+        if token is not None and token.kind in ("VAR", "IDENTIFIER") and self._clause_here(sure=True) is None:
+            terms.append(self._term())
+            while cursor.take(","):
+                terms.append(self._term())
+        self._said = replace(self._said, preference=kind, terms=tuple(terms))
+
+    def _term(self) -> TermClause:
+        """SUMMARY.Estimate.Count(column), COUNT(column) or column; the first two maybe times the column."""
+        cursor = self._cursor
+        start = cursor.start
+        cursor.take("SUMMARY", ".", "ESTIMATE", ".")
+        counted = cursor.take("COUNT", "(")
+        if not counted and cursor.start != start:
+            raise cursor.fault("Count(column)")
+        column = self._column()
+        if not counted:
+            return TermClause(*column, "count", start)
+        cursor.need(")")
+        if not (cursor.take("*") or cursor.take("×")):
+            return TermClause(*column, "count", start)
+        place = cursor.start
+        if self._column() != column:
+            raise Fault("needed the column that is counted, once more; got another one", place)
+        return TermClause(*column, "value", start)
+
+    def _column(self) -> tuple[str | None, str]:
+        name = self._cursor.name("a column").text
+        if not self._cursor.take("."):
+            return None, name
+        return name, self._cursor.name("a column").text
+
+    def _fade(self) -> None:
+        cursor = self._cursor
+        cursor.need("FADE", "FACTOR")
+        cursor.take("=")
+        start = cursor.start
+        fade = cursor.number("a fade factor above 0 and up to 1, such as 0.8")
+        if not 0 < fade <= 1:
+            raise Fault(f"needed a fade factor above 0 and up to 1; got {fade:g}; 1 never fades", start)
+        self._said = replace(self._said, fade=float(fade))
+
+    def _window(self) -> None:
+        cursor = self._cursor
+        directed = cursor.word() == "DWINDOW"
+        clause = cursor.word()
+        cursor.need(clause)
+        if cursor.word() != "(":
+            cursor.take("=")
+            self._said = replace(self._said, window=cursor.duration("WINDOW"))
+            return
+        pairs = [self._pair()]
+        while self._another(clause):
+            pairs.append(self._pair())
+        self._said = replace(self._said, pairs=tuple(pairs), directed=directed)
+
+    def _another(self, clause: str) -> bool:
+        """Whether AND [WINDOW] ( follows; the papers also print the word alone, without AND."""
+        cursor = self._cursor
+        if cursor.take("AND"):
+            other = cursor.word()
+            if other in ("WINDOW", "DWINDOW") and other != clause:
+                raise Fault(f"needed only {clause}; got {other} too; a join is directed or not", cursor.start)
+            cursor.take(clause)
+            if cursor.word() != "(":
+                raise cursor.fault(f"{clause} (a, b) = w")
+            return True
+        return cursor.word(1) == "(" and cursor.take(clause)
+
+    def _pair(self) -> PairWindow:
+        cursor = self._cursor
+        start = cursor.start
+        cursor.need("(")
+        left = cursor.name("a stream").text
+        cursor.need(",")
+        right = cursor.name("a stream").text
+        cursor.need(")", "=")
+        return PairWindow(left, right, cursor.duration("WINDOW"), start)
+
+    def _budget(self) -> None:
+        cursor = self._cursor
+        cursor.need("BUDGET")
+        cursor.take("=")
+        start = cursor.start
+        amount = cursor.number("a budget such as 0.1, 10 %, 1000 OUTPUTS or 2 SECONDS")
+        unit = "fraction"
+        if cursor.take("%") or cursor.take("PERCENT"):
+            amount = amount / 100
+        elif cursor.take("OUTPUTS") or cursor.take("OUTPUT"):
+            unit = "outputs"
+        elif cursor.take("SECONDS") or cursor.take("SECOND"):
+            unit = "seconds_per_tuple" if cursor.take("PER", "TUPLE") else "seconds"
+        elif cursor.take("SHARE"):
+            unit = "share"
+        try:
+            budget = Budget.of(unit, amount)
+        except BudgetError as error:
+            raise Fault(str(error), start) from None
+        self._said = replace(self._said, budget=(unit, budget.amount))
+
+    def _error(self) -> None:
+        cursor = self._cursor
+        cursor.need("ERROR")
+        cursor.take("=")
+        error = self._share("an error above 0 and below 1, such as 0.01 or 1 %", 0.0)
+        confidence = 0.95
+        if cursor.take("CONFIDENCE"):
+            confidence = self._share("a confidence of 0.5 or more and below 1, such as 0.95", 0.5)
+        otherwise = "flag"
+        if cursor.take("ELSE"):
+            otherwise = cursor.one_of(("FLAG", "REFUSE", "EXACT")).lower()
+        self._said = replace(self._said, error=(error, confidence, otherwise))
+
+    def _share(self, what: str, least: float) -> float:
+        cursor = self._cursor
+        start = cursor.start
+        share = float(cursor.number(what))
+        if cursor.take("%") or cursor.take("PERCENT"):
+            share /= 100
+        if not least <= share < 1 or share == 0:
+            raise Fault(f"needed {what}; got {share:g}", start)
+        return share
+
+    def _bracket(self) -> None:
+        """A window of a stream's own."""
+        cursor = self._cursor
+        start, before = cursor.start, cursor.peek(-1)
+        cursor.need("[")
+        if before is None or cursor.word() not in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
+            raise Fault(
+                f"needed RANGE or ROWS, which begin a stream's window; got {written(cursor.peek())} in brackets; "
+                "Nile has no lists",
+                start,
+            )
+        window: StreamWindow = None
+        if cursor.take("ROWS"):
+            place = cursor.start
+            count = cursor.whole("a whole number of rows above 0")
+            if not 0 < count < 2**31:
+                raise Fault(f"needed a whole number of rows above 0; got {count}", place)
+            window = Rows(count)
+        elif cursor.take("RANGE"):
+            window = None if cursor.take("UNBOUNDED") else cursor.duration("RANGE")
+        else:
+            what = "PARTITION BY in a window" if cursor.word() == "PARTITION BY" else "[NOW]"
+            raise NotYetFault(f"{what} is not there yet; write [RANGE d] or [ROWS n]", start)
+        cursor.take("PRECEDING")
+        where = None
+        if cursor.take("WHERE"):
+            begin, depth = cursor.start, 0
+            while cursor.peek() is not None and not (cursor.word() == "]" and depth == 0):
+                depth += (cursor.word() in "([" and cursor.word() != "") - (
+                    cursor.word() in ")]" and cursor.word() != ""
+                )
+                cursor.at += 1
+            where = (begin, cursor.end)
+        cursor.need("]")
+        if before.start in self._own:
+            raise Fault("needed one window for a stream; got another one; leave one out", start)
+        self._own[before.start] = OwnWindow(window, where, start)
+        self._spans.append((start, cursor.end))

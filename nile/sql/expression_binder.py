@@ -1,0 +1,203 @@
+"""Expressions of a statement: names to columns, kinds to types, and what may stand above a GROUP BY."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nile.sql.binding import Binder, is_native, kind_of
+from nile.sql.expression_text import aggregate_text, expression_text
+from nile.sql.parsed import Aggregate, Expression
+from nile.sql.places import Fault
+from nile.sql.plan import AggregateFunction, AggregateItem, Field, Item, Plan
+from nile.sql.scope import Scope, find, unique
+from nile.sql.tree import Column, Constant, Kind, Node, columns_of, rebuild
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ExpressionBinder", "Grouping", "typed"]
+
+_OF_NUMBERS = ("sum", "avg", "median", "variance", "stddev", "quantile")
+
+
+class Grouping:
+    """The keys and aggregates of one SELECT, as they are found."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._fields = {field.name: field for source in scope.sources for field in source.columns.values()}
+        self._keys: list[Item] = []
+        self.aggregates: list[AggregateItem] = []
+
+    @property
+    def keys(self) -> tuple[Item, ...]:
+        return tuple(self._keys)
+
+    def add_key(self, node: Node) -> None:
+        """Group by `node` too; once is enough."""
+        if any(key.node == node for key in self._keys):
+            return
+        name = unique(_text(node), [key.name for key in self._keys])
+        self._keys.append(Item(Field(name, self.type_of(node)), node))
+
+    def type_of(self, node: Node) -> pa.DataType:
+        """The type of a value over the sources' columns."""
+        return _type_of(node, self._fields)
+
+    def above(self, node: Node, start: int) -> Node:
+        """A value over the sources' columns as one over the groups'.  Raises Fault where it is not the same in one."""
+        for key in self._keys:
+            if key.node == node:
+                return Column(key.name, kind_of(key.field.type), is_native(key.field.type))
+        if isinstance(node, Column) and node.name in self._fields:
+            raise Fault(
+                f"needed an aggregate or a column of GROUP BY; got '{node.name}'; add it to GROUP BY, or write "
+                f"max({node.name})",
+                start,
+            )
+        return rebuild(node, lambda child: self.above(child, start))
+
+    def aggregate(self, written: Aggregate, argument: Node | None) -> Column:
+        """The column of an aggregate; equal ones share one."""
+        for item in self.aggregates:
+            if (item.function, item.argument, item.distinct, item.fraction) == (
+                written.function,
+                argument,
+                written.distinct,
+                written.fraction,
+            ):
+                return _item_column(item)
+        kind = self._type(written.function, argument)
+        name = aggregate_text(written.function, argument, written.distinct, written.fraction, str)
+        taken = [*self._fields, *(key.name for key in self._keys), *(each.name for each in self.aggregates)]
+        field = Field(unique(name, taken), kind)
+        self.aggregates.append(AggregateItem(field, written.function, argument, written.distinct, written.fraction))
+        return _item_column(self.aggregates[-1])
+
+    def _type(self, function: AggregateFunction, argument: Node | None) -> pa.DataType:
+        if function == "count" or argument is None:
+            return pa.int64()
+        if function in ("min", "max"):
+            return self.type_of(argument)
+        return pa.int64() if function == "sum" and argument.kind == "integer" else pa.float64()
+
+
+class ExpressionBinder(Binder):
+    """Binds one expression.
+
+    grouping: of the SELECT, where aggregates may stand; aliases: what names that are no column may mean.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        expression: Expression,
+        grouping: Grouping | None,
+        aliases: Mapping[str, Expression] | None = None,
+    ) -> None:
+        self._scope = scope
+        self._expression = expression
+        self._grouping = grouping
+        self._aliases = aliases or {}
+        self._places: dict[str, int] = {}
+
+    def condition(self, clause: str) -> Node:
+        """A condition.  Raises Fault."""
+        return self._finished(lambda: self.wanted(self._expression.node, "boolean", clause), clause)
+
+    def value(self, clause: str) -> Node:
+        """A value of any kind that can be returned."""
+        node = self._finished(lambda: self.bind(self._expression.node), clause)
+        if node.kind == "null":
+            return Constant(None, "integer")
+        if node.kind == "interval":
+            raise Fault("needed a value; got an interval, which only adds to a time", self._expression.start)
+        return node
+
+    def _finished(self, work: Any, clause: str) -> Node:
+        if self._expression.aggregates and self._grouping is None:
+            raise Fault(
+                f"needed single rows in {clause}; got an aggregate; "
+                + ("write it in HAVING" if clause == "WHERE" else "take it out"),
+                self._expression.aggregates[0].start,
+            )
+        try:
+            node: Node = work()
+            if self._grouping is not None:
+                return self._above(node)
+            return node
+        except Fault as fault:
+            if fault.start is None:
+                fault.start = self._expression.places.get(id(fault.node), self._expression.start)
+            raise
+
+    def _above(self, node: Node) -> Node:
+        assert self._grouping is not None
+        try:
+            return self._grouping.above(node, -1)
+        except Fault as fault:
+            if fault.start == -1:
+                named = next((name for name in self._places if f"'{name}'" in fault.reason), None)
+                fault.start = self._expression.start if named is None else self._places[named]
+            raise
+
+    def column(self, node: Column) -> Node:
+        at = int(node.name[1:])
+        if node.name.startswith("@"):
+            return self._aggregate(self._expression.aggregates[at])
+        reference = self._expression.references[at]
+        try:
+            field = self._scope.resolve(reference)
+        except Fault:
+            alias = find(reference.name, self._aliases) if reference.qualifier is None else []
+            if len(alias) != 1:
+                raise
+            inner = ExpressionBinder(self._scope, self._aliases[alias[0]], self._grouping)
+            return inner.bind(self._aliases[alias[0]].node)
+        self._places.setdefault(field.name, reference.start)
+        return Column(field.name, kind_of(field.type), is_native(field.type))
+
+    def _aggregate(self, written: Aggregate) -> Column:
+        assert self._grouping is not None
+        argument = None if written.argument is None else self.bind(written.argument)
+        if argument is not None:
+            kind: Kind = argument.kind
+            needs = written.function in _OF_NUMBERS
+            if kind == "null":
+                argument = Constant(None, "number" if needs else "integer")
+            elif (needs and kind not in ("integer", "number")) or kind in ("other", "interval"):
+                needed = "a number" if needs else "numbers, text, times or booleans"
+                raise Fault(f"needed {needed} for {written.function}(); got {kind}; CAST it", written.start)
+        return self._grouping.aggregate(written, argument)
+
+
+def typed(name: str, node: Node, below: Plan) -> Field:
+    """A field for a value over the columns of `below`."""
+    return Field(name, _type_of(node, {field.name: field for field in below.fields}))
+
+
+def _type_of(node: Node, fields: Mapping[str, Field]) -> pa.DataType:
+    if isinstance(node, Column) and node.name in fields:
+        return fields[node.name].type
+    if node.kind == "timestamp":
+        below = [fields[name].type for name in columns_of(node) if name in fields]
+        fine = any(pa.types.is_timestamp(each) and each.unit == "ns" for each in below)
+        return pa.timestamp("ns" if fine else "us")
+    return {
+        "boolean": pa.bool_(),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "text": pa.string(),
+        "date": pa.date32(),
+    }[node.kind]
+
+
+def _item_column(item: AggregateItem) -> Column:
+    return Column(item.name, kind_of(item.field.type), is_native(item.field.type))
+
+
+def _text(node: Node) -> str:
+    return node.name if isinstance(node, Column) else expression_text(node, str)

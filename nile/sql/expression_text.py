@@ -1,0 +1,158 @@
+"""An expression as SQL that reads back as the same tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from nile.durations import format_duration
+from nile.sql.clauses import CLAUSE_WORDS
+from nile.sql.cursor import is_reserved
+from nile.sql.places import Fault
+from nile.sql.plan import AggregateFunction
+from nile.sql.tokens import tokens_of
+from nile.sql.tree import (
+    Arithmetic,
+    Between,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Logic,
+    Node,
+    Not,
+    Piece,
+)
+
+__all__ = ["aggregate_text", "expression_text", "identifier", "text_literal"]
+
+_TYPES: dict[Kind, str] = {
+    "boolean": "BOOLEAN",
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "text": "VARCHAR",
+    "timestamp": "TIMESTAMP",
+    "date": "DATE",
+}
+_BITS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
+_OR, _AND, _NOT, _COMPARED, _SUM, _PRODUCT, _ATOM = range(7)
+_OPERATORS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
+
+Shown = Callable[[str], str]
+"""How a column is written."""
+
+
+def expression_text(node: Node, shown: Shown) -> str:
+    """The tree as SQL; columns as `shown` writes them."""
+    return _text(node, shown)[0]
+
+
+def aggregate_text(
+    function: AggregateFunction, argument: Node | None, distinct: bool, fraction: float | None, shown: Shown
+) -> str:
+    """An aggregate as SQL."""
+    inner = "*" if argument is None else expression_text(argument, shown)
+    inner = f"DISTINCT {inner}" if distinct else inner
+    if function == "quantile":
+        return f"quantile_cont({inner}, {fraction})"
+    return f"{function}({inner})"
+
+
+def _text(node: Node, shown: Shown) -> tuple[str, int]:
+    """The SQL of a node and how tightly it binds."""
+
+    def inner(child: Node, least: int) -> str:
+        text, binds = _text(child, shown)
+        return text if binds >= least else f"({text})"
+
+    match node:
+        case Column():
+            return shown(node.name), _ATOM
+        case Constant():
+            return _constant(node)
+        case Compare():
+            return f"{inner(node.left, _SUM)} {node.operator} {inner(node.right, _SUM)}", _COMPARED
+        case Between():
+            low, high = inner(node.low, _SUM), inner(node.high, _SUM)
+            return f"{inner(node.item, _SUM)} BETWEEN {low} AND {high}", _COMPARED
+        case Logic():
+            binds = _AND if node.operator == "AND" else _OR
+            return f" {node.operator} ".join(inner(item, binds + 1) for item in node.items), binds
+        case Not():
+            return f"NOT {inner(node.item, _COMPARED)}", _NOT
+        case IsNull():
+            return f"{inner(node.item, _SUM)} IS NULL", _COMPARED
+        case In():
+            choices = ", ".join(inner(choice, _OR) for choice in node.choices)
+            return f"{inner(node.item, _SUM)} IN ({choices})", _COMPARED
+        case Like():
+            return f"{inner(node.item, _SUM)} {_like(node)}", _COMPARED
+        case Arithmetic():
+            binds = _OPERATORS[node.operator]
+            return f"{inner(node.left, binds)} {node.operator} {inner(node.right, binds + 1)}", binds
+        case Call():
+            return f"{node.function}({', '.join(inner(each, _OR) for each in node.arguments)})", _ATOM
+        case Cast():
+            to = _BITS[node.bits] if node.kind == "integer" else _TYPES[node.kind]
+            return f"CAST({inner(node.item, _OR)} AS {to})", _ATOM
+
+
+def _constant(node: Constant) -> tuple[str, int]:
+    value = node.value
+    if value is None:
+        return (f"CAST(NULL AS {_TYPES[node.kind]})" if node.kind in _TYPES else "NULL"), _ATOM
+    if isinstance(value, bool):
+        return str(value).upper(), _ATOM
+    if isinstance(value, str):
+        return text_literal(value), _ATOM
+    if node.kind == "interval":
+        text = format_duration(abs(int(value)) * 1_000)
+        return f"INTERVAL '{'-' if value < 0 else ''}{text}'", _ATOM
+    if node.kind in ("timestamp", "date"):
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=int(value))
+        shown = moment.isoformat(" ") if node.kind == "timestamp" else moment.date().isoformat()
+        return f"{_TYPES[node.kind]} '{shown}'", _ATOM
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"CAST('{value}' AS DOUBLE)", _ATOM
+    return (repr(value), _ATOM) if math.copysign(1, value) > 0 else (repr(value), _SUM)
+
+
+def _like(node: Like) -> str:
+    needs_escape = any(piece.text is not None and set(piece.text) & set("%_") for piece in node.pattern)
+    escape = "\\" if needs_escape else ""
+    pattern = "".join(_piece(piece, escape) for piece in node.pattern)
+    word = "ILIKE" if node.ignore_case else "LIKE"
+    return f"{word} {text_literal(pattern)}" + (f" ESCAPE {text_literal(escape)}" if escape else "")
+
+
+def _piece(piece: Piece, escape: str) -> str:
+    if piece.text is None:
+        return "%" if piece.any_length else "_"
+    if not escape:
+        return piece.text
+    return "".join(escape + sign if sign in ("%", "_", escape) else sign for sign in piece.text)
+
+
+def text_literal(text: str) -> str:
+    """A text in single quotes."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@lru_cache(maxsize=4096)
+def identifier(name: str) -> str:
+    """A name, in double quotes where it needs them."""
+    try:
+        tokens = tokens_of(name)
+    except Fault:
+        tokens = []
+    bare = len(tokens) == 1 and tokens[0].kind == "VAR" and tokens[0].text == name
+    if bare and not is_reserved(name) and name.upper() not in CLAUSE_WORDS and name.isascii():
+        return name
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,152 @@
+"""A query as it was written: names not looked up yet, every part with its place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nile.sql.clauses import OwnWindow
+from nile.sql.plan import AggregateFunction
+from nile.sql.tree import Node
+
+__all__ = [
+    "Aggregate",
+    "Block",
+    "Derived",
+    "Expression",
+    "Joined",
+    "Operation",
+    "Ordered",
+    "Reference",
+    "SelectItem",
+    "Source",
+    "Star",
+    "Table",
+    "Written",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A column as written."""
+
+    qualifier: str | None
+    name: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate as written; its argument's columns are references of the expression around it."""
+
+    function: AggregateFunction
+    argument: Node | None
+    distinct: bool
+    fraction: float | None
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression: its columns are called "#i", the i-th reference, and "@i", the i-th aggregate.
+
+    text: what an output is called that has no other name.  places: the offset of each node of the tree, by id.
+    """
+
+    node: Node
+    references: tuple[Reference, ...]
+    aggregates: tuple[Aggregate, ...]
+    start: int
+    text: str
+    places: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """* or qualifier.*"""
+
+    qualifier: str | None
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """An output column, or several."""
+
+    value: Expression | Star
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A name in FROM.  own: its window in brackets; where: the condition in them."""
+
+    name: str
+    alias: str | None
+    start: int
+    own: OwnWindow | None = None
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A query in FROM."""
+
+    query: Written
+    alias: str
+    start: int
+
+
+Source = Table | Derived
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A source and how it hangs on those before it: ON a condition, USING columns, or neither (a comma)."""
+
+    source: Source
+    on: Expression | None = None
+    using: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An ORDER BY key."""
+
+    key: Expression
+    descending: bool
+    nulls_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """SELECT ... FROM ...  group None: no GROUP BY; "all": GROUP BY ALL."""
+
+    items: tuple[SelectItem, ...]
+    sources: tuple[Joined, ...]
+    start: int
+    where: Expression | None = None
+    group: tuple[Expression, ...] | Literal["all"] | None = None
+    having: Expression | None = None
+    distinct: bool = False
+    order: tuple[Ordered, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two queries and UNION, INTERSECT or EXCEPT between them."""
+
+    kind: Literal["union", "intersect", "except"]
+    all: bool
+    left: Written
+    right: Written
+    start: int
+    order: tuple[Ordered, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+
+Written = Block | Operation

@@ -1,0 +1,61 @@
+"""Where in a statement something is, and the error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from summaries.errors import NileError, NotYet, SqlError
+
+if TYPE_CHECKING:
+    from nile.sql.tree import Node
+
+__all__ = ["Fault", "NotYetFault", "line_and_column", "listed", "nearest", "statement_error"]
+
+
+class Fault(Exception):
+    """What is wrong, and at which character: a caller inside `nile.sql` makes a NileError of it.
+
+    start: the offset in the text, from 0.  node: the part of a tree that it is about, whose place the reader of
+    the text knows.
+    """
+
+    def __init__(self, reason: str, start: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.start = start
+        self.node: Node | None = None
+
+
+class NotYetFault(Fault):
+    """Something that means something, and that Nile cannot run yet."""
+
+
+def line_and_column(text: str, start: int) -> tuple[int, int]:
+    """Of the character at offset `start`, both from 1."""
+    return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+
+
+def statement_error(fault: Fault, text: str) -> NileError:
+    """The error of a statement: SqlError, or NotYet, whose message begins with line and column where it has them."""
+    if fault.start is None:
+        return NotYet(fault.reason) if isinstance(fault, NotYetFault) else SqlError(fault.reason)
+    line, column = line_and_column(text, fault.start)
+    message = f"line {line}, column {column}: {fault.reason}"
+    return NotYet(message) if isinstance(fault, NotYetFault) else SqlError(message, line=line, column=column)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, letters' case aside; None: none is like it."""
+    folded: dict[str, str] = {}
+    for each in known:
+        folded.setdefault(each.lower(), each)
+    near = get_close_matches(name[:200].lower(), folded, n=1)
+    return folded[near[0]] if near else None
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names for a message, the first `most` of them."""
+    shown = list(names)
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

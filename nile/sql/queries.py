@@ -1,0 +1,192 @@
+"""A SELECT with Nile's clauses to a bound query: split, parse, bind, and look whether the clauses go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nile.sql.binder import BoundBlock, QueryBinder
+from nile.sql.catalog import Catalog
+from nile.sql.clauses import Clauses, TermClause, split_clauses
+from nile.sql.parameters import put_zeros
+from nile.sql.parsed import Reference
+from nile.sql.places import Fault, NotYetFault, listed
+from nile.sql.plan import (
+    Constraint,
+    Filter,
+    Join,
+    Plan,
+    Preference,
+    Project,
+    Query,
+    Stream,
+    Term,
+    inputs_of,
+    with_inputs,
+)
+from nile.sql.scope import Scope
+from nile.sql.selecting import read_select
+from nile.sql.tokens import Token
+
+__all__ = ["read_query"]
+
+
+def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Mapping[int, Any]) -> Query:
+    """The bound query of a statement, not rewritten.  tokens: of the SELECT alone.  Raises Fault."""
+    clauses, rest = split_clauses(tokens, text, values)
+    begin = tokens[0].start
+    blank = "".join(sign if sign == "\n" else " " for sign in text[:begin])
+    end = tokens[-1].end
+    plain = blank + put_zeros(rest, tokens, values)[begin:end]
+    whole = put_zeros(text, tokens, values)
+    written = read_select(plain, values, clauses.own, whole)
+    binder = QueryBinder(catalog, clauses.window)
+    bound = binder.bind(written)
+    _check(clauses, bound, binder)
+    plan = _with_pairs(bound, clauses) if clauses.pairs else bound.plan
+    return Query(
+        plan,
+        window=clauses.window,
+        windowed=clauses.window is not None or bool(clauses.pairs) or binder.own_windows > 0,
+        preference=_preference(clauses, bound),
+        budget=clauses.budget,
+        error=clauses.error,
+    )
+
+
+def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
+    """Whether the clauses go with each other and with the query."""
+    begins = clauses.begins
+    if "DWINDOW" in begins and "WINDOW" in begins:
+        raise Fault("needed WINDOW or DWINDOW; got both; a join is directed or not", begins["DWINDOW"])
+    if clauses.fade is not None and clauses.preference is None:
+        raise Fault(
+            "needed WITH PREFERENCE beside FADE FACTOR; got none; a query that does everything has nothing to fade",
+            begins["FADE FACTOR"],
+        )
+    if clauses.budget is not None and clauses.preference is None and clauses.error is None:
+        raise Fault(
+            "needed WITH PREFERENCE beside BUDGET; got none; a query without a preference is exact and has nothing to "
+            "save",
+            begins["BUDGET"],
+        )
+    if clauses.preference is not None:
+        start = begins["WITH PREFERENCE"]
+        if bound.scope is None:
+            raise Fault(
+                "needed one SELECT for WITH PREFERENCE; got a set operation, which is exact; leave it out", start
+            )
+        if not binder.streams:
+            raise Fault("needed a stream for WITH PREFERENCE; got stored relations alone; leave it out", start)
+    if clauses.error is not None and not bound.aggregates:
+        raise Fault(
+            "needed an aggregate, such as sum(price), for ERROR; got a query without; leave it out", begins["ERROR"]
+        )
+    if clauses.window is not None and not binder.streams:
+        raise Fault("needed a stream for WINDOW; got stored relations alone; leave it out", begins["WINDOW"])
+    if clauses.window is not None and binder.own_windows == binder.streams:
+        raise Fault(
+            "needed a stream without a window of its own for WINDOW; got none; leave it out, or the brackets",
+            begins["WINDOW"],
+        )
+
+
+def _preference(clauses: Clauses, bound: BoundBlock) -> Preference | None:
+    if clauses.preference is None:
+        return None
+    assert bound.scope is not None
+    terms = []
+    for clause in clauses.terms:
+        term = _term(clause, bound.scope)
+        if term in terms:
+            raise Fault("needed each column once in WITH PREFERENCE; got it again; leave one out", clause.start)
+        terms.append(term)
+    fade = 1.0 if clauses.fade is None else clauses.fade
+    return Preference(clauses.preference, tuple(terms), fade)
+
+
+def _term(clause: TermClause, scope: Scope) -> Term:
+    field = scope.resolve(Reference(clause.qualifier, clause.name, clause.start))
+    source = next(source for source in scope.sources if field in source.columns.values())
+    if isinstance(source.plan, Project):
+        raise NotYetFault(
+            f"a preference on '{source.alias}', which is a query, is not there yet; name a stream's column",
+            clause.start,
+        )
+    if not isinstance(source.plan, Stream):
+        raise Fault(
+            f"needed a column of a stream in WITH PREFERENCE; got {field.name}, of a stored relation", clause.start
+        )
+    return Term(field.name, clause.by)
+
+
+def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
+    """The plan with pairwise windows on its join."""
+    word = "DWINDOW" if clauses.directed else "WINDOW"
+    start = clauses.begins[word]
+    if bound.scope is None or len(bound.scope.sources) < 2:
+        raise Fault(f"needed a join for {word} (a, b); got none; write WINDOW w", start)
+    constraints: list[Constraint] = []
+    for pair in clauses.pairs:
+        left, right = (_place(alias, bound.scope, pair.start, word) for alias in (pair.left, pair.right))
+        if left == right:
+            raise Fault(f"needed two streams in {word} (a, b); got '{pair.left}' twice", pair.start)
+        if any({left, right} == {each.left, each.right} for each in constraints):
+            raise Fault(
+                f"needed one window for a pair; got ({pair.left}, {pair.right}) again; leave one out", pair.start
+            )
+        constraints.append(Constraint(left, right, pair.window))
+    _check_connected(constraints, bound.scope, start, word)
+    if clauses.directed:
+        _check_path(constraints, start)
+    return _on_join(bound.plan, tuple(constraints), clauses.directed)
+
+
+def _place(alias: str, scope: Scope, start: int, word: str) -> int:
+    source = scope.source(alias, start)
+    stream = source.plan
+    while isinstance(stream, Project | Filter):
+        stream = stream.input
+    if not isinstance(stream, Stream):
+        raise Fault(f"needed a stream in {word} (a, b); got '{source.alias}', which is none", start)
+    if stream.window is not None:
+        raise Fault(f"needed either {word} (a, b) or a window of {source.alias}'s own; got both; leave one out", start)
+    return next(at for at, each in enumerate(scope.sources) if each is source)
+
+
+def _check_connected(constraints: Sequence[Constraint], scope: Scope, start: int, word: str) -> None:
+    """The windows must hang together, so that every two streams are bound."""
+    reached = {constraints[0].left}
+    for _ in constraints:
+        for each in constraints:
+            if each.left in reached or each.right in reached:
+                reached |= {each.left, each.right}
+    apart = [source.alias for at, source in enumerate(scope.sources) if at not in reached and _is_stream(source.plan)]
+    if apart:
+        raise Fault(
+            f"needed windows that bind every stream; got none that leads to {listed(apart)}; add {word} "
+            f"({scope.sources[constraints[0].left].alias}, {apart[0]}) = w",
+            start,
+        )
+
+
+def _is_stream(plan: Plan) -> bool:
+    return isinstance(plan, Stream) or any(_is_stream(each) for each in inputs_of(plan))
+
+
+def _check_path(constraints: Sequence[Constraint], start: int) -> None:
+    """DWINDOW needs a path: each stream in at most two constraints, one fewer constraints than streams."""
+    places = [place for each in constraints for place in (each.left, each.right)]
+    if max(map(places.count, places)) > 2 or len(constraints) != len(set(places)) - 1:
+        raise Fault("needed DWINDOWs along one path, such as (a, b) and (b, c); got others", start)
+    if len({each.left for each in constraints}) < len(constraints):
+        raise Fault("needed DWINDOWs in one direction, such as (a, b) and (b, c); got others", start)
+
+
+def _on_join(plan: Plan, constraints: tuple[Constraint, ...], directed: bool) -> Plan:
+    """The constraints on the join of the outermost FROM."""
+    if isinstance(plan, Join):
+        return replace(plan, constraints=constraints, given=len(constraints), directed=directed)
+    (below,) = inputs_of(plan)
+    return with_inputs(plan, [_on_join(below, constraints, directed)])

@@ -1,0 +1,452 @@
+"""A plain SELECT to Nile's own nodes: sqlglot parses, an allow-list takes its tree apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from nile.sql.clauses import CLAUSE_WORDS, OwnWindow
+from nile.sql.expression_text import aggregate_text, expression_text
+from nile.sql.literals import read_parameter
+from nile.sql.parsed import (
+    Aggregate,
+    Block,
+    Derived,
+    Expression,
+    Joined,
+    Operation,
+    Ordered,
+    Reference,
+    SelectItem,
+    Source,
+    Star,
+    Table,
+    Written,
+)
+from nile.sql.places import Fault, NotYetFault, nearest
+from nile.sql.plan import AggregateFunction
+from nile.sql.taking import Taker, start_of
+from nile.sql.tokens import DIALECT, MAX_DEPTH, Token, tokens_of
+from nile.sql.tree import Column, Constant, Node
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import sqlglot
+    from sqlglot import errors, exp
+else:
+    sqlglot = lazy("sqlglot")
+    errors = lazy("sqlglot.errors")
+    exp = lazy("sqlglot.expressions")
+
+__all__ = ["read_select"]
+
+MAX_SOURCES = 64
+_AGGREGATES: Mapping[str, AggregateFunction] = {
+    "Count": "count",
+    "Sum": "sum",
+    "Avg": "avg",
+    "Min": "min",
+    "Max": "max",
+    "Median": "median",
+    "Variance": "variance",
+    "Stddev": "stddev",
+    "StddevSamp": "stddev",
+    "PercentileCont": "quantile",
+}
+_OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
+    "Union": "union",
+    "Intersect": "intersect",
+    "Except": "except",
+}
+_LATER = {
+    "Window": "a window function (OVER)",
+    "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction)",
+    "Subquery": "a query inside an expression",
+    "Select": "a query inside an expression",
+    "Exists": "EXISTS",
+    "Any": "ANY",
+    "VariancePop": "var_pop",
+    "StddevPop": "stddev_pop",
+    "PercentileDisc": "quantile_disc; write quantile_cont",
+    "Quantile": "quantile; write quantile_cont",
+    "ApproxQuantile": "approx_quantile; write quantile_cont",
+    "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
+}
+_LATER_IN_SELECT = {
+    "with_": "WITH name AS (...)",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW name AS (...)",
+    "pivots": "PIVOT",
+    "sample": "a sample",
+    "laterals": "LATERAL",
+    "side": "an outer join",
+    "method": "a natural or ASOF join",
+    "columns": "names for the columns of an alias",
+}
+_STATEMENT_WORDS = (*CLAUSE_WORDS, "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET")
+
+
+def read_select(text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindow], whole: str) -> Written:
+    """The query in `text`, which has no clauses of Nile's own any more.
+
+    values: what parameters hold, by the offset where they stand; own: windows in brackets; whole: the statement with
+    its clauses.  Raises Fault.
+    """
+    reader = _SelectReader(text, values, own, whole)
+    query = reader.query(reader.parse(text))
+    reader.check_all_used()
+    return query
+
+
+class _SelectReader:
+    def __init__(self, text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindow], whole: str) -> None:
+        self._text = text
+        self._whole = whole
+        self._values = {start: read_parameter(value, _parameter_name(whole, start)) for start, value in values.items()}
+        self._own = own
+        self._own_used: set[int] = set()
+        self._used: set[int] = set()
+        self._sources = 0
+
+    def parse(self, text: str, into: Any = None) -> Any:
+        """sqlglot's tree."""
+        try:
+            return sqlglot.parse_one(text, dialect=DIALECT, into=into)
+        except errors.ParseError as error:
+            raise _parse_fault(error, text) from None
+        except RecursionError:
+            raise Fault(f"needed at most {MAX_DEPTH} levels of nesting; got more; simplify it") from None
+        except Exception:  # a parser made for valid SQL trips over the rest in many ways
+            raise Fault("needed a SELECT that parses; got one that does not; simplify it") from None
+
+    def check_all_used(self) -> None:
+        for start, own in self._own.items():
+            if start not in self._own_used:
+                raise Fault("needed a stream's name before its window in brackets; got something else", own.start)
+        for start in self._values:
+            if start not in self._used and self._text[start] == "0":
+                raise Fault("needed a parameter where a value can stand; got one here", start)
+
+    def query(self, node: Any, depth: int = 0) -> Written:
+        name = type(node).__name__
+        if depth > MAX_DEPTH:
+            raise Fault(f"needed at most {MAX_DEPTH} levels of queries; got more; simplify it", start_of(node))
+        if name == "Subquery":
+            self._only(node, "this")
+            return self.query(node.this, depth + 1)
+        if name == "Select":
+            return self._block(node)
+        if name in _OPERATIONS:
+            return self._operation(node, depth)
+        raise Fault(f"needed a SELECT; got {name.upper()}", start_of(node))
+
+    def _operation(self, node: Any, depth: int) -> Operation:
+        self._only(node, "this", "expression", "distinct", "order", "limit", "offset")
+        return Operation(
+            _OPERATIONS[type(node).__name__],
+            not node.args.get("distinct"),
+            self.query(node.this, depth + 1),
+            self.query(node.expression, depth + 1),
+            start_of(node.expression) or 0,
+            **self._ordering(node),
+        )
+
+    def _block(self, node: Any) -> Block:
+        self._only(
+            node,
+            "expressions",
+            "from_",
+            "joins",
+            "where",
+            "group",
+            "having",
+            "distinct",
+            "order",
+            "limit",
+            "offset",
+        )
+        start = start_of(node) or 0
+        if node.args.get("from_") is None:
+            raise Fault("needed FROM and a stream; got a SELECT without", start)
+        if not node.expressions:
+            raise Fault("needed columns after SELECT; got none; write SELECT *", start)
+        where, having = node.args.get("where"), node.args.get("having")
+        distinct = node.args.get("distinct")
+        if distinct is not None:
+            self._only(distinct)
+        return Block(
+            tuple(self._item(each) for each in node.expressions),
+            self._from(node),
+            start,
+            where=None if where is None else self.expression(where.this),
+            group=self._group(node.args.get("group")),
+            having=None if having is None else self.expression(having.this),
+            distinct=distinct is not None,
+            **self._ordering(node),
+        )
+
+    def _ordering(self, node: Any) -> dict[str, Any]:
+        order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
+        if order is not None:
+            self._only(order, "expressions")
+        if limit is not None:
+            self._only(limit, "expression")
+        if offset is not None:
+            self._only(offset, "expression")
+        return {
+            "order": () if order is None else tuple(self._ordered(each) for each in order.expressions),
+            "limit": None if limit is None else self._count(limit.expression, "LIMIT"),
+            "offset": 0 if offset is None else self._count(offset.expression, "OFFSET"),
+        }
+
+    def _ordered(self, node: Any) -> Ordered:
+        if type(node).__name__ != "Ordered":
+            return Ordered(self.expression(node), False, True)
+        self._only(node, "this", "desc", "nulls_first")
+        return Ordered(self.expression(node.this), bool(node.args.get("desc")), not node.args.get("nulls_first"))
+
+    def _count(self, node: Any, clause: str) -> int:
+        value = self.expression(node).node
+        if not isinstance(value, Constant) or value.kind != "integer" or not 0 <= int(value.value or 0) < 2**62:
+            raise Fault(f"needed a whole number of rows after {clause}; got something else", start_of(node))
+        assert isinstance(value.value, int)
+        return value.value
+
+    def _group(self, node: Any) -> tuple[Expression, ...] | Literal["all"] | None:
+        if node is None:
+            return None
+        self._only(node, "expressions", "all")
+        if node.args.get("all"):
+            return "all"
+        return tuple(self.expression(each) for each in node.expressions)
+
+    def _item(self, node: Any) -> SelectItem:
+        alias = None
+        if type(node).__name__ == "Alias":
+            self._only(node, "this", "alias")
+            alias = str(node.args["alias"].this)
+            node = node.this
+        star = _star(node)
+        if star is None:
+            return SelectItem(self.expression(node), alias)
+        self._only(star, *(("this", "table") if type(node).__name__ == "Column" else ()))
+        table = node.args.get("table") if type(node).__name__ == "Column" else None
+        if alias is not None:
+            raise Fault("needed * without a name of its own; got AS", start_of(node))
+        return SelectItem(Star(None if table is None else str(table.this), start_of(node) or 0), None)
+
+    def _from(self, node: Any) -> tuple[Joined, ...]:
+        self._only(node.args["from_"], "this")
+        sources = [Joined(self._source(node.args["from_"].this))]
+        nested = list(node.args["from_"].this.args.get("joins") or ())
+        for join in [*nested, *(node.args.get("joins") or ())]:
+            sources.append(self._join(join))
+            sources += [self._join(each) for each in join.this.args.get("joins") or ()]
+        return tuple(sources)
+
+    def _join(self, join: Any) -> Joined:
+        kind = str(join.args.get("kind") or "")
+        if kind not in ("", "INNER", "CROSS"):
+            raise NotYetFault(f"{kind} JOIN is not there yet; write JOIN ... ON", start_of(join))
+        side = str(join.args.get("side") or join.args.get("method") or "")
+        if side:
+            raise NotYetFault(f"{side} JOIN is not there yet; write JOIN ... ON", start_of(join))
+        self._only(join, "this", "on", "using", "kind")
+        using = []
+        for each in join.args.get("using") or ():
+            name = each.this if type(each).__name__ == "Column" else each
+            using.append(Reference(None, str(name.this), start_of(each) or 0))
+        on = join.args.get("on")
+        return Joined(self._source(join.this), None if on is None else self.expression(on), tuple(using))
+
+    def _source(self, node: Any) -> Source:
+        self._sources += 1
+        start = start_of(node) or 0
+        if self._sources > MAX_SOURCES:
+            raise Fault(f"needed at most {MAX_SOURCES} streams and relations; got more", start)
+        name = type(node).__name__
+        if name not in ("Table", "Subquery"):
+            raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
+        self._only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
+        alias = node.args.get("alias")
+        if alias is not None:
+            self._only(alias, "this")
+        named = None if alias is None or alias.this is None else alias.this
+        if name == "Subquery":
+            if type(node.this).__name__ not in ("Select", "Subquery", *_OPERATIONS):
+                raise Fault("needed a query in parentheses, or a name without; got something else", start)
+            query = self.query(node.this, 1)
+            if named is None:
+                raise Fault("needed a name for the query in FROM; got none; write (SELECT ...) AS t", start)
+            self._no_window(named)
+            return Derived(query, str(named.this), start)
+        identifier = node.this
+        if type(identifier).__name__ != "Identifier":
+            raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
+        if node.args.get("db") is not None:
+            raise Fault(f"needed a name without a schema; got '{node.args['db'].this}.{identifier.this}'", start)
+        own, where = self._window_of(identifier, named)
+        return Table(str(identifier.this), None if named is None else str(named.this), start, own, where)
+
+    def _no_window(self, identifier: Any) -> None:
+        own = self._own.get(start_of(identifier) or -1)
+        if own is not None:
+            raise NotYetFault("a window on a query in FROM is not there yet; write it on the streams in it", own.start)
+
+    def _window_of(self, *identifiers: Any) -> tuple[OwnWindow | None, Expression | None]:
+        """The window in brackets after a stream's name or its alias."""
+        for identifier in identifiers:
+            start = None if identifier is None else start_of(identifier)
+            if start is None or start not in self._own:
+                continue
+            own = self._own[start]
+            self._own_used.add(start)
+            if own.where is None:
+                return own, None
+            begin, end = own.where
+            inside = "".join(sign if sign == "\n" else " " for sign in self._whole[:begin]) + self._whole[begin:end]
+            if not inside.strip():
+                raise Fault("needed a condition after WHERE; got none", begin)
+            return own, self.expression(self.parse(inside, exp.Condition))
+        return None, None
+
+    def expression(self, node: Any) -> Expression:
+        """One expression, with the columns and aggregates in it."""
+        references: list[Reference] = []
+        aggregates: list[Aggregate] = []
+        inside = False
+
+        def column(qualifier: str | None, name: str, start: int | None) -> Column:
+            references.append(Reference(qualifier, name, start or 0))
+            return Column(f"#{len(references) - 1}")
+
+        def aggregate(node: Any, depth: int) -> Node:
+            nonlocal inside
+            start = start_of(node) or 0
+            if inside:
+                raise Fault("needed an aggregate of columns; got one of another aggregate", start)
+            inside = True
+            argument, distinct, fraction = self._argument(node, taker, depth)
+            inside = False
+            aggregates.append(Aggregate(_AGGREGATES[type(node).__name__], argument, distinct, fraction, start))
+            return Column(f"@{len(aggregates) - 1}")
+
+        def later(node: Any, _: int) -> Node:
+            raise NotYetFault(f"{_LATER[type(node).__name__]}: it is not there yet", start_of(node))
+
+        taker = _StatementTaker(
+            column,
+            parameters=self._values,
+            extra={**dict.fromkeys(_AGGREGATES, aggregate), **dict.fromkeys(_LATER, later)},
+        )
+        try:
+            tree = taker.take(node)
+        except RecursionError:
+            raise Fault(f"needed at most {MAX_DEPTH} levels of nesting; got more; simplify it") from None
+        self._used |= taker.used
+        start = taker.places.get(id(tree), start_of(node) or 0)
+
+        def shown(name: str) -> str:
+            at = int(name[1:])
+            if name.startswith("#"):
+                reference = references[at]
+                return reference.name if reference.qualifier is None else f"{reference.qualifier}.{reference.name}"
+            each = aggregates[at]
+            return aggregate_text(each.function, each.argument, each.distinct, each.fraction, shown)
+
+        text = expression_text(tree, shown)
+        return Expression(tree, tuple(references), tuple(aggregates), start, text, taker.places)
+
+    def _argument(self, node: Any, taker: Taker, depth: int) -> tuple[Node | None, bool, float | None]:
+        name = type(node).__name__
+        allowed = {"Count": ("this", "big_int"), "PercentileCont": ("this", "expression")}.get(name, ("this",))
+        inner = taker.only(node, *allowed)
+        fraction = None
+        if name == "PercentileCont":
+            given = taker.take(node.expression, depth) if node.args.get("expression") is not None else None
+            value = given.value if isinstance(given, Constant) and given.kind in ("integer", "number") else None
+            if value is None or not 0 <= float(value) <= 1:
+                raise Fault("needed a fraction from 0 to 1, such as quantile_cont(price, 0.9)", start_of(node))
+            fraction = float(value)
+        if name == "Count" and (inner is None or type(inner).__name__ == "Star"):
+            if inner is not None:
+                self._only(inner)
+            return None, False, None
+        if inner is None:
+            raise Fault(f"needed something to aggregate; got {name.lower()}()", start_of(node))
+        distinct = type(inner).__name__ == "Distinct"
+        if distinct:
+            self._only(inner, "expressions")
+            if len(inner.expressions) != 1:
+                raise NotYetFault("DISTINCT of several columns in an aggregate is not there yet", start_of(node))
+            inner = inner.expressions[0]
+        return taker.take(inner, depth), distinct, fraction
+
+    def _only(self, node: Any, *allowed: str) -> None:
+        for argument, value in node.args.items():
+            if not value or argument in allowed:
+                continue
+            later = _LATER_IN_SELECT.get(argument)
+            start = start_of(node)
+            if later is not None:
+                raise NotYetFault(f"{later} is not there yet; leave it out", start)
+            raise Fault(f"needed a plain SELECT; got {argument.strip('_').upper()}; leave it out", start)
+
+
+class _StatementTaker(Taker):
+    def refused(self, what: str, node: Any) -> Fault:
+        fault = super().refused(what, node)
+        return Fault(fault.reason.replace("a condition is made of", "expressions are made of"), fault.start)
+
+
+def _star(node: Any) -> Any:
+    """The star of an item that is one."""
+    if type(node).__name__ == "Star":
+        return node
+    if type(node).__name__ == "Column" and type(node.this).__name__ == "Star":
+        return node
+    return None
+
+
+def _function(node: Any) -> str:
+    if type(node).__name__ == "Anonymous":
+        return f"{str(node.this)[:40]}()"
+    return f"{type(node).__name__.upper()}()"
+
+
+def _parameter_name(text: str, start: int) -> str:
+    end = start + 1
+    while end < len(text) and (text[end].isalnum() or text[end] == "_"):
+        end += 1
+    return text[start:end]
+
+
+def _parse_fault(error: Any, text: str) -> Fault:
+    """What sqlglot could not parse, in Nile's words."""
+    details = (error.errors or [{}])[0]
+    description = str(details.get("description") or "")
+    highlight = str(details.get("highlight") or "")
+    try:
+        tokens = tokens_of(text)
+    except Fault as fault:
+        return fault
+    at = _token_at(tokens, text, details)
+    start = tokens[at].start if at is not None else None
+    before = tokens[at - 1] if at else None
+    near = nearest(highlight, _STATEMENT_WORDS) if len(highlight) > 2 else None
+    if near is None and before is not None and before.kind == "VAR":
+        near = nearest(before.text, _STATEMENT_WORDS)
+    hint = f"; did you mean {near}?" if near and near != highlight.upper() else ""
+    if description.startswith("Expecting"):
+        return Fault(f"needed {description.removeprefix('Expecting').strip()}; got '{highlight}'{hint}", start)
+    if description.startswith("Required"):
+        return Fault(f"needed something more after '{highlight}'; got nothing that fits{hint}", start)
+    return Fault(f"needed another clause or the end; got '{highlight[:40]}'{hint}", start)
+
+
+def _token_at(tokens: list[Token], text: str, details: Mapping[str, Any]) -> int | None:
+    """Which token an error of sqlglot's is about: it gives the line and column of the token's end."""
+    for at, raw in enumerate(sqlglot.tokenize(text, dialect=DIALECT)):
+        if (raw.line, raw.col) == (details.get("line"), details.get("col")) and at < len(tokens):
+            return at
+    return None

@@ -1,0 +1,295 @@
+"""sqlglot's expressions taken apart: an allow-list of its node classes decides what may be said.
+
+A node, or an argument of a node, that is not listed here is refused; nothing of sqlglot's tree is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from nile.sql.literals import read_interval, read_number, read_pattern, read_time
+from nile.sql.places import Fault
+from nile.sql.tokens import DIALECT, MAX_DEPTH
+from nile.sql.tree import (
+    Arithmetic,
+    Between,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Comparison,
+    Constant,
+    Function,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Logic,
+    Node,
+    Not,
+    Operator,
+    children_of,
+)
+
+__all__ = ["Taker", "start_of"]
+
+_COMPARISONS: Mapping[str, Comparison] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_OPERATORS: Mapping[str, Operator] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
+_FUNCTIONS: Mapping[str, Function] = {
+    "Lower": "lower",
+    "Upper": "upper",
+    "Length": "length",
+    "Abs": "abs",
+    "Coalesce": "coalesce",
+}
+_TYPES: Mapping[str, tuple[Kind, int]] = {
+    "TINYINT": ("integer", 8),
+    "SMALLINT": ("integer", 16),
+    "INT": ("integer", 32),
+    "BIGINT": ("integer", 64),
+    "DOUBLE": ("number", 64),
+    "TEXT": ("text", 0),
+    "VARCHAR": ("text", 0),
+    "BOOLEAN": ("boolean", 0),
+    "TIMESTAMP": ("timestamp", 0),
+    "TIMESTAMPNTZ": ("timestamp", 0),
+    "TIMESTAMPTZ": ("timestamp", 0),
+    "DATE": ("date", 0),
+}
+# Arguments that only say how the text was spelt, or how another engine would divide.
+_SPELLING = {"typed", "safe", "is_nvl", "is_null", "binary", "encoding"}
+_ALLOWED = (
+    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL, + - * / %, CAST, "
+    f"{', '.join(get_args(Function))}, and literals"
+)
+
+TakeColumn = Callable[[str | None, str, int | None], Column]
+"""From (qualifier or None, name, offset in the text)."""
+
+
+class Taker:
+    """Takes expressions of one text apart.
+
+    column: what a column that is written with or without a qualifier becomes.  parameters: constants by the offset
+    of the literals that stand for them in the text.  extra: readers of further classes of nodes.
+    places: the offset in the text of each node made, by id, for as long as it lives.
+    """
+
+    def __init__(
+        self,
+        column: TakeColumn,
+        *,
+        parameters: Mapping[int, Constant] | None = None,
+        extra: Mapping[str, Callable[[Any, int], Node]] | None = None,
+    ) -> None:
+        self._column_of = column
+        self._parameters = parameters or {}
+        self.places: dict[int, int] = {}
+        self.used: set[int] = set()
+        self._readers: dict[str, Callable[[Any, int], Node]] = {
+            "Column": self._column,
+            "Literal": self._literal,
+            "Boolean": lambda node, _: Constant(bool(node.this), "boolean"),
+            "Null": lambda _, __: Constant(None, "null"),
+            "Paren": lambda node, depth: self.take(self.only(node, "this"), depth - 1),
+            "Not": lambda node, depth: Not(self.take(self.only(node, "this"), depth)),
+            "And": self._logic,
+            "Or": self._logic,
+            "Between": self._between,
+            "In": self._in,
+            "Is": self._is,
+            "Like": self._like,
+            "ILike": self._like,
+            "Escape": self._like,
+            "Neg": self._negative,
+            "Cast": self._cast,
+            "TryCast": self._cast,
+            "Interval": self._interval,
+            **dict.fromkeys(_COMPARISONS, self._comparison),
+            **dict.fromkeys(_OPERATORS, self._arithmetic),
+            **dict.fromkeys(_FUNCTIONS, self._call),
+            **(extra or {}),
+        }
+
+    def take(self, node: Any, depth: int = 0) -> Node:
+        """The tree of a node.  Raises Fault for what is not allowed, or nested deeper than MAX_DEPTH."""
+        if depth > MAX_DEPTH:
+            raise Fault(f"it is nested deeper than {MAX_DEPTH} levels; simplify it", start_of(node))
+        name = type(node).__name__
+        reader = self._readers.get(name)
+        if reader is None:
+            raise self.refused(self._spelling(node, name), node)
+        try:
+            tree = reader(node, depth + 1)
+        except Fault as fault:
+            if fault.start is None:
+                fault.start = start_of(node)
+            raise
+        start = _own_start(node)
+        if start is None:
+            start = min((self.places[id(child)] for child in children_of(tree) if id(child) in self.places), default=-1)
+        if start >= 0:
+            self.places[id(tree)] = start
+        return tree
+
+    def only(self, node: Any, *allowed: str) -> Any:
+        """The node's first allowed argument, once it is sure that it has no others."""
+        for argument, value in node.args.items():
+            if value and argument not in allowed and argument not in _SPELLING:
+                raise self.refused(f"{argument.upper()} in {type(node).__name__.upper()}", node)
+        return node.args.get(allowed[0])
+
+    def refused(self, what: str, node: Any) -> Fault:
+        return Fault(f"{what} is not allowed; a condition is made of {_ALLOWED}", start_of(node))
+
+    def text_literal(self, node: Any, of: str) -> str:
+        """The value of a text literal.  Raises Fault."""
+        if type(node).__name__ == "Literal":
+            value = self._parameter(node)
+            if value is not None and isinstance(value.value, str):
+                return value.value
+            if value is None and node.is_string:
+                return str(node.this)
+        raise Fault(f"{of} needs a text literal such as '%a%', got {_sql(node)}", start_of(node))
+
+    def _parameter(self, node: Any) -> Constant | None:
+        start = _own_start(node)
+        if start is None or start not in self._parameters:
+            return None
+        self.used.add(start)
+        return self._parameters[start]
+
+    def _column(self, node: Any, _: int) -> Node:
+        identifier = self.only(node, "this", "table")
+        qualifier = node.args.get("table")
+        if type(identifier).__name__ != "Identifier":
+            raise self.refused(_sql(node), node)
+        return self._column_of(None if qualifier is None else str(qualifier.this), identifier.this, start_of(node))
+
+    def _literal(self, node: Any, _: int) -> Node:
+        given = self._parameter(node)
+        if given is not None:
+            return Constant(given.value, given.kind)
+        return Constant(node.this, "text") if node.is_string else read_number(node.this)
+
+    def _negative(self, node: Any, depth: int) -> Node:
+        operand = self.only(node, "this")
+        if type(operand).__name__ == "Literal" and operand.this == str(2**63):
+            return Constant(-(2**63), "integer")
+        item = self.take(operand, depth)
+        if isinstance(item, Constant) and item.kind in ("integer", "number", "interval"):
+            assert isinstance(item.value, (int, float))
+            if item.value != -(2**63):
+                return Constant(-item.value, item.kind)
+        return Arithmetic("-", Constant(0, "integer"), item)
+
+    def _logic(self, node: Any, depth: int) -> Node:
+        """A chain of ANDs is one node, however long: sqlglot nests it to the left."""
+        items, name = [], type(node).__name__
+        while type(node).__name__ == name:
+            self.only(node, "this", "expression")
+            items.append(self.take(node.expression, depth))
+            node = node.this
+        items.append(self.take(node, depth))
+        return Logic("AND" if name == "And" else "OR", tuple(reversed(items)))
+
+    def _comparison(self, node: Any, depth: int) -> Node:
+        left = self.take(self.only(node, "this", "expression"), depth)
+        return Compare(_COMPARISONS[type(node).__name__], left, self.take(node.expression, depth))
+
+    def _arithmetic(self, node: Any, depth: int) -> Node:
+        left = self.take(self.only(node, "this", "expression"), depth)
+        return Arithmetic(_OPERATORS[type(node).__name__], left, self.take(node.expression, depth))
+
+    def _between(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "low", "high"), depth)
+        return Between(item, self.take(node.args["low"], depth), self.take(node.args["high"], depth))
+
+    def _in(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "expressions"), depth)
+        choices = tuple(self.take(choice, depth) for choice in node.expressions)
+        if not choices:
+            raise Fault("IN needs a list such as (1, 2)", start_of(node))
+        return In(item, choices)
+
+    def _is(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "expression"), depth)
+        if type(node.expression).__name__ != "Null":
+            raise self.refused(f"IS {_sql(node.expression)}", node)
+        return IsNull(item)
+
+    def _call(self, node: Any, depth: int) -> Node:
+        function = _FUNCTIONS[type(node).__name__]
+        allowed = ("this", "expressions") if function == "coalesce" else ("this",)
+        arguments = [self.only(node, *allowed), *(node.expressions if function == "coalesce" else ())]
+        return Call(function, tuple(self.take(argument, depth) for argument in arguments))
+
+    def _like(self, node: Any, depth: int) -> Node:
+        escape = None
+        if type(node).__name__ == "Escape":
+            self.only(node, "this", "expression")
+            escape = self.text_literal(node.expression, "ESCAPE")
+            if len(escape) != 1:
+                raise Fault(f"ESCAPE needs one character, got {escape[:40]!r}", start_of(node))
+            node = node.this
+        if type(node).__name__ not in ("Like", "ILike"):
+            raise self.refused("ESCAPE without LIKE", node)
+        item = self.take(self.only(node, "this", "expression", "negate"), depth)
+        pattern = read_pattern(self.text_literal(node.expression, "LIKE"), escape)
+        like = Like(item, pattern, ignore_case=type(node).__name__ == "ILike")
+        return Not(like) if node.args.get("negate") else like
+
+    def _cast(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "to"), depth)
+        wanted = node.args["to"]
+        kind, bits = _TYPES.get(getattr(wanted.this, "name", ""), ("other", 0))
+        if kind == "other" or wanted.expressions:
+            raise Fault(
+                f"cannot cast to {_sql(wanted).upper()}; the types are BIGINT (and smaller), DOUBLE, VARCHAR, BOOLEAN, "
+                "TIMESTAMP, DATE",
+                start_of(node),
+            )
+        if isinstance(item, Constant) and isinstance(item.value, str) and kind in ("timestamp", "date"):
+            return read_time(item.value, kind)
+        if isinstance(item, Constant) and item.kind == "interval":
+            raise Fault(f"an interval cannot be cast to {_sql(wanted).upper()}", start_of(node))
+        return Cast(item, kind, bits)
+
+    def _interval(self, node: Any, _: int) -> Node:
+        amount, unit = self.only(node, "this", "unit"), node.args.get("unit")
+        if type(amount).__name__ != "Literal" or (unit is not None and type(unit).__name__ != "Var"):
+            raise self.refused(_sql(node), node)
+        given = self._parameter(amount)
+        return read_interval(str(amount.this if given is None else given.value), "" if unit is None else unit.name)
+
+    def _spelling(self, node: Any, name: str) -> str:
+        if name == "Anonymous":
+            function = str(node.this)
+            near = get_close_matches(function.lower(), get_args(Function), n=1)
+            return f"the function {function[:40]}()" + (f" (did you mean {near[0]}()?)" if near else "")
+        return name.upper()
+
+
+def start_of(node: Any) -> int | None:
+    """The offset in the text of the first part of a node of sqlglot's that knows its own; None: none does."""
+    own = _own_start(node)
+    if own is not None:
+        return own
+    starts = [start for start in map(_own_start, node.walk()) if start is not None] if hasattr(node, "walk") else []
+    return min(starts, default=None)
+
+
+def _own_start(node: Any) -> int | None:
+    meta = getattr(node, "_meta", None)
+    start = meta.get("start") if meta else None
+    return start if isinstance(start, int) else None
+
+
+def _sql(node: Any) -> str:
+    """A node as SQL, for a message."""
+    try:
+        return str(node.sql(dialect=DIALECT))[:80]
+    except (ValueError, RecursionError):
+        return type(node).__name__.upper()
