@@ -35,6 +35,6 @@ def test_the_join_of_the_paper_is_read() -> None:
 
 
 def test_an_unknown_column_is_told_with_its_place_and_the_nearest() -> None:
-    with pytest.raises(SqlError, match="line 2, column 3: .*did you mean item_id") as error:
+    with pytest.raises(SqlError, match=r"line 2, column 3: .*did you mean item_id") as error:
         read_statement("SELECT price,\n  item_idd FROM store1", CATALOG)
     assert (error.value.line, error.value.column) == (2, 3)

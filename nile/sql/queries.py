@@ -34,13 +34,11 @@ __all__ = ["read_query"]
 
 def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Mapping[int, Any]) -> Query:
     """The bound query of a statement, not rewritten.  tokens: of the SELECT alone.  Raises Fault."""
-    clauses, rest = split_clauses(tokens, text, values)
-    begin = tokens[0].start
-    blank = "".join(sign if sign == "\n" else " " for sign in text[:begin])
-    end = tokens[-1].end
-    plain = blank + put_zeros(rest, tokens, values)[begin:end]
     whole = put_zeros(text, tokens, values)
-    written = read_select(plain, values, clauses.own, whole)
+    clauses, rest = split_clauses(tokens, whole, values)
+    begin, end = tokens[0].start, tokens[-1].end
+    blank = "".join(sign if sign == "\n" else " " for sign in text[:begin])
+    written = read_select(blank + rest[begin:end], values, clauses.own, whole)
     binder = QueryBinder(catalog, clauses.window)
     bound = binder.bind(written)
     _check(clauses, bound, binder)

@@ -46,4 +46,4 @@ def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:
         return Explain(query, analyze) if explain else Select(query)
     if explain:
         raise cursor.fault("SELECT after EXPLAIN")
-    return read_other(cursor)
+    return read_other(cursor, text, catalog)

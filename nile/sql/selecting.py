@@ -38,7 +38,7 @@ else:
     errors = lazy("sqlglot.errors")
     exp = lazy("sqlglot.expressions")
 
-__all__ = ["read_select"]
+__all__ = ["read_fragment", "read_select"]
 
 MAX_SOURCES = 64
 _AGGREGATES: Mapping[str, AggregateFunction] = {
@@ -96,6 +96,12 @@ def read_select(text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindo
     query = reader.query(reader.parse(text))
     reader.check_all_used()
     return query
+
+
+def read_fragment(text: str, begin: int, end: int, values: Mapping[int, Any]) -> Expression:
+    """One condition inside of a statement, from offset to offset.  values: parameters, for which `text` has zeros."""
+    reader = _SelectReader(text, values, {}, text)
+    return reader.fragment(begin, end)
 
 
 class _SelectReader:
@@ -303,12 +309,15 @@ class _SelectReader:
             self._own_used.add(start)
             if own.where is None:
                 return own, None
-            begin, end = own.where
-            inside = "".join(sign if sign == "\n" else " " for sign in self._whole[:begin]) + self._whole[begin:end]
-            if not inside.strip():
-                raise Fault("needed a condition after WHERE; got none", begin)
-            return own, self.expression(self.parse(inside, exp.Condition))
+            return own, self.fragment(*own.where)
         return None, None
+
+    def fragment(self, begin: int, end: int) -> Expression:
+        """The condition in a part of the whole statement."""
+        inside = "".join(sign if sign == "\n" else " " for sign in self._whole[:begin]) + self._whole[begin:end]
+        if not inside.strip():
+            raise Fault("needed a condition after WHERE; got none", begin)
+        return self.expression(self.parse(inside, exp.Condition))
 
     def expression(self, node: Any) -> Expression:
         """One expression, with the columns and aggregates in it."""

@@ -39,12 +39,16 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class CreateRelation:
-    """CREATE [OR REPLACE] RELATION name FROM source [WHERE condition]: stored rows, valid at all times."""
+    """CREATE [OR REPLACE] RELATION name FROM source [WHERE condition]: stored rows, valid at all times.
+
+    source, registered: as of CreateStream.
+    """
 
     name: str
     source: str
     where: str | None = None
     replace: bool = False
+    registered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _token(raw: sqlglot.Token, text: str) -> Token:
 def _check_nesting(tokens: list[Token]) -> None:
     """Refuses what could overflow a parser's stack."""
     depth = prefixes = 0
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         kind = token.kind
         after = following.kind if following else ""
         depth += (token.word in ("(", "[")) - (token.word in (")", "]")) + (kind == "CASE") - (kind == "END")
