@@ -82,6 +82,10 @@ class ErrorTargetMissed(NileError, ArithmeticError):
     """A query asked for an error that its budget could not buy, and said to refuse then."""
 
 
+class SumOverflow(NileError, OverflowError):
+    """An exact sum of whole numbers that 64 bits cannot hold."""
+
+
 class CostWarning(UserWarning):
     """An answer that cost, or would cost, more than plain exact execution.  A warning, not an error."""
 

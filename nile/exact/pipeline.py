@@ -1,23 +1,25 @@
 """Continuous queries over windowed streams and stored relations, right at every instant.
 
-A plan (`nile.exact.algebra`) becomes a pipeline; tuples are pushed, signed changes come out.  At every instant T the
-changes so far add up to the snapshot query over what the windows hold at T.
-Source: negative tuples, Definition 1 and sections 3 and 4.
+A plan (`nile.exact.algebra`) becomes operators; tuples are pushed, signed changes come out.  At every instant T the
+changes so far add up to the snapshot query over what the windows hold at T; what one instant changes and changes
+back is not told.  An instant is worked on once all its tuples are known, so no output depends on how the input was
+cut into batches.  Source: negative tuples, Definition 1 and sections 3 and 4.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from nile.exact.algebra import Plan, Scan, walk
+from nile.exact.algebra import Plan
+from nile.exact.expire import NEVER, joined
 from nile.exact.pipeline_arrow import Array, pa
+from nile.exact.pipeline_build import Reader, build
 from nile.exact.pipeline_check import check
-from nile.exact.pipeline_plain import batch, instants, key, rows_of, snapshot
+from nile.exact.schedule import EARLIEST, Clock, Delta, Operator, Stateful
 from summaries.errors import ConfigError, TimestampOrderError, UnknownStream
 
 __all__ = ["Changes", "Emit", "Pipeline", "Scheduling", "check"]
@@ -25,10 +27,14 @@ __all__ = ["Changes", "Emit", "Pipeline", "Scheduling", "check"]
 Scheduling = Literal["nta", "tpa", "ita"]
 Emit = Literal["append", "changes", "snapshot"]
 
+_MOST = 1 << 16  # events of a step
+_FIRST = 1 << 12
+_PAIRS = 1 << 20  # pairs of a step, beyond which steps get shorter
+
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed: ts int64 [n] ns, not falling; sign int8 [n], +1 comes and -1 goes; rows: RecordBatch [n]."""
+    """What changed: ts int64 [n] ns, not falling; sign int8 [n], +1 comes and -1 goes; rows RecordBatch [n]."""
 
     ts: Array
     sign: Array
@@ -38,27 +44,52 @@ class Changes:
         return int(self.ts.shape[0])
 
 
+class _Window(Stateful):
+    """The window of the output: where no negative tuples come, what expires leaves it here."""
+
+    def __init__(self, clock: Clock, below: Operator) -> None:
+        super().__init__(clock, [below], below.schema)
+
+    def apply(self, deltas: list[Delta]) -> Delta:
+        return Delta(deltas[0].ts, np.sign(deltas[0].sign), deltas[0].rows)
+
+    def contents(self) -> Any:
+        return self.inputs[0].contents()
+
+    @property
+    def own(self) -> int:
+        return 0
+
+
 class Pipeline:
     """A plan at work.
 
-    scheduling: `nta`, `tpa` or `ita`; emit: `append` (every row that ever came), `changes` (signed) or `snapshot`
-    (the state at the end, once).  Raises ConfigError and KeyTypeError for what is wrong with the plan.
+    scheduling: `nta` (negative tuples), `tpa` (time probing) or `ita` (input triggered: late); emit: `append` (every
+    row that ever came), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
+    the row of a group without keys, come at the first instant there is: of a tuple, or of `advance`.
+    Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
     def __init__(self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes") -> None:
-        check(plan)
         for where, given, known in (("scheduling", scheduling, Scheduling), ("emit", emit, Emit)):
             if given not in get_args(known):
                 raise ConfigError(f"{where}: needed one of {', '.join(get_args(known))}; got {given!r}; take one")
+        check(plan)
         self.plan = plan
-        self.emit = emit
         self.scheduling = scheduling
-        self._tuples: dict[str, list[tuple[int, Any]]] = {s.name: [] for s in walk(plan) if isinstance(s, Scan)}
-        self._schemas = {s.name: s.schema for s in walk(plan) if isinstance(s, Scan)}
-        self._now = dict.fromkeys(self._tuples, np.iinfo(np.int64).min)
-        self._done: int | None = None
-        self._state: Counter[Any] = Counter()
-        self._rows: dict[Any, Any] = {}
+        self.emit = emit
+        self._clock = Clock(scheduling)
+        reader = Reader(come=emit != "snapshot", go=emit == "changes", keep=emit == "snapshot")
+        self._root, self._built = build(plan, self._clock, reader)
+        if emit == "changes" and scheduling != "nta":
+            self._root = _Window(self._clock, self._root)
+        self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
+        self._passed = dict(self._last)  # no tuple of this time or before will come
+        self._done = EARLIEST
+        self._advanced = EARLIEST
+        self._finished = False
+        self._events = _FIRST
+        self._counts = {"tuples": 0, "changes": 0, "steps": 0}
 
     @property
     def schema(self) -> Any:
@@ -66,86 +97,157 @@ class Pipeline:
         return self.plan.schema
 
     def push(self, name: str, ts: Array, rows: Any) -> list[Changes]:
-        """Tuples of one stream in the order of their times; returns what is certain by now.
+        """Tuples of one stream (ts int64 [n] ns, not falling; rows [n]); returns what is certain by now.
 
-        Nothing of an instant is emitted before every other stream has passed it, or `advance` says so.
-        Raises UnknownStream, TimestampOrderError.
+        Nothing of an instant is emitted before every stream has passed it, or `advance` says so.
+        Raises UnknownStream, TimestampOrderError; ConfigError after `finish` or `close`.
         """
-        if name not in self._tuples:
-            raise UnknownStream(f"push: needed one of {', '.join(self._tuples)}; got {name!r}; name one of these")
-        times = np.asarray(ts, np.int64)
+        if name not in self._last:
+            known = ", ".join(sorted(self._last)) or "none: the plan reads no stream"
+            raise UnknownStream(f"push: needed one of {known}; got {name!r}; name one of these")
+        times = np.ascontiguousarray(ts, np.int64)
+        if times.shape[0] != rows.num_rows:
+            raise ConfigError(
+                f"stream {name!r}: needed a time for each row; got {times.shape[0]} and {rows.num_rows}; match them"
+            )
         if times.shape[0]:
-            if (np.diff(times) < 0).any() or times[0] < self._now[name]:
-                raise TimestampOrderError(f"stream {name!r}: needed times that do not fall; sort it, or set lateness=")
-            held = rows.select(self._schemas[name].names)
-            self._tuples[name] += zip(times.tolist(), rows_of(held), strict=True)
-            self._now[name] = int(times[-1])
-        return self._emit(min(self._now.values()) - 1)
+            self._ordered(name, times)
+            for each in self._built.arrivals:
+                if each.scan.name == name:
+                    each.push(times, rows)
+            self._last[name] = int(times[-1])
+            self._passed[name] = max(self._passed[name], self._last[name] - 1, EARLIEST)
+            self._counts["tuples"] += times.shape[0]
+        return self._ready()
 
     def advance(self, now: int) -> list[Changes]:
-        """No tuple of time `now` or before will come any more; returns what follows of that."""
-        for name in self._now:
-            self._now[name] = max(self._now[name], now + 1)
-        return self._emit(now)
+        """No tuple of time `now` or before will come any more, of any stream; returns what follows of that."""
+        self._advanced = max(self._advanced, int(now))
+        for name in self._passed:
+            self._passed[name] = max(self._passed[name], int(now))
+        return self._work(self._advanced, certain=True)
+
+    def close(self, name: str) -> list[Changes]:
+        """No tuple of this stream will come any more; returns what follows of that."""
+        if name not in self._last:
+            raise UnknownStream(
+                f"close: needed one of {', '.join(sorted(self._last))}; got {name!r}; name one of these"
+            )
+        self._passed[name] = NEVER
+        return self._ready()
 
     def finish(self, at: int | None = None) -> list[Changes]:
-        """No tuple will come any more: the rest of the changes, up to `at` (None: the last tuple's time)."""
-        ends = [held[-1][0] for held in self._tuples.values() if held]
-        last = max([*ends, *([] if at is None else [at])], default=0)
-        out = self.advance(last) if ends or at is not None else self._emit(last, [last])
+        """No tuple will come any more: the rest of the changes up to `at` (None: the last tuple's time).
+
+        With emit='snapshot' the state then, as rows of sign +1.
+        """
+        last = max([self._advanced, *self._last.values()])
+        last = last if at is None else max(last, int(at))
+        last = 0 if last == EARLIEST else last
+        self._passed = dict.fromkeys(self._passed, NEVER)
+        out = self._work(last, certain=True)
+        self._finished = True
         if self.emit == "snapshot":
-            table = self.snapshot().combine_chunks()
-            whole = pa.RecordBatch.from_arrays(
-                [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in table.columns], schema=self.schema
-            )
-            n = whole.num_rows
-            return [Changes(np.full(n, last, np.int64), np.ones(n, np.int8), whole)]
+            rows = self._root.contents()
+            self._counts["changes"] += rows.num_rows
+            return [Changes(np.full(rows.num_rows, last, np.int64), np.ones(rows.num_rows, np.int8), rows)]
         return out
 
     def run(self, sources: Mapping[str, Iterable[tuple[Array, Any]]], at: int | None = None) -> Iterator[Changes]:
         """Push what iterators of (ts, rows) give, the stream that lies furthest back first, and finish."""
         ahead = {name: iter(source) for name, source in sources.items()}
+        for name in set(self._last) - set(ahead):
+            yield from self.close(name)
         while ahead:
-            name = min(ahead, key=lambda each: self._now[each])
+            name = min(ahead, key=lambda each: self._passed.get(each, EARLIEST))
             try:
                 ts, rows = next(ahead[name])
             except StopIteration:
                 del ahead[name]
+                yield from self.close(name)
                 continue
             yield from self.push(name, ts, rows)
         yield from self.finish(at)
 
     def snapshot(self) -> Any:
-        """The rows that hold now: a Table."""
-        rows = [self._rows[each] for each, n in self._state.items() for _ in range(n)]
-        return pa.Table.from_batches([batch(rows, self.schema)], self.schema)
+        """The rows that hold at the last instant worked on: a Table.
+
+        Raises ConfigError where nothing keeps them: a plan without an operator that has state, unless emit is
+        `snapshot`.
+        """
+        return pa.Table.from_batches([self._root.contents()], self.schema)
 
     @property
     def memory(self) -> int:
-        """Bytes of state."""
-        return sum(len(held) for held in self._tuples.values()) * 64
+        """Bytes of all operators' state and of tuples that wait."""
+        return self._root.memory
 
     @property
     def costs(self) -> dict[str, int]:
-        """How much was done."""
-        return {"tuples": sum(len(held) for held in self._tuples.values())}
+        """Tuples pushed, negative tuples made by W-Expire, pairs joined, changes emitted, steps taken."""
+        negative = sum(each.negative for each in self._built.streams)
+        return {**self._counts, "negative": negative, "pairs": self._pairs()}
 
-    def _emit(self, until: int, times: list[int] | None = None) -> list[Changes]:
-        times = instants(self.plan, self._tuples) if times is None else times
-        ready = [at for at in times if (self._done is None or at > self._done) and at <= until]
-        out: list[tuple[int, int, Any]] = []
-        for at in ready:
-            rows = snapshot(self.plan, self._tuples, at)
-            state = Counter(map(key, rows))
-            self._rows.update((key(row), row) for row in rows)
-            for gone, n in (self._state - state).items():
-                out += [(at, -1, self._rows[gone])] * n
-            for new, n in (state - self._state).items():
-                out += [(at, 1, self._rows[new])] * n
-            self._state, self._done = state, at
-        if self.emit == "snapshot" or not out:
+    def _ordered(self, name: str, times: Array) -> None:
+        if self._finished or self._passed[name] == NEVER:
+            raise ConfigError(
+                f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
+            )
+        floor = max(self._last[name], self._passed[name] + 1) if self._passed[name] > EARLIEST else EARLIEST
+        falls = np.flatnonzero(np.diff(times) < 0)
+        if times[0] < floor or falls.shape[0]:
+            at = 0 if times[0] < floor else int(falls[0]) + 1
+            before = floor if at == 0 else int(times[at - 1])
+            raise TimestampOrderError(
+                f"stream {name!r}: needed times that do not fall; got {int(times[at])} after {before} (row {at} of the "
+                "batch); sort the source, or declare a lateness"
+            )
+
+    def _ready(self) -> list[Changes]:
+        """Work on the instants that every stream has passed."""
+        return self._work(min(min(self._passed.values()), max([self._advanced, *self._last.values()])), certain=False)
+
+    def _work(self, to: int, *, certain: bool) -> list[Changes]:
+        """Up to and at `to`; certain: that instant exists even where no tuple has it."""
+        if self._clock.origin is None:
+            first = [at for each in self._built.arrivals if (at := each.nth(0)) is not None]
+            origin = min([*first, *([to] if certain else [])], default=None)
+            if origin is None or origin > to:
+                return []
+            self._clock.origin = origin
+        if to <= self._done:
             return []
-        out = [each for each in out if self.emit == "changes" or each[1] > 0]
-        signs = np.array([each[1] for each in out], np.int8)
-        ts = np.array([each[0] for each in out], np.int64)
-        return [Changes(ts, signs, batch([each[2] for each in out], self.schema))]
+        out = []
+        while self._done < to:
+            now = min([to, *(at for at in self._marks() if at is not None)])
+            pairs = self._pairs()
+            delta = self._root.step(now)
+            made = self._pairs() - pairs
+            self._events = max(64, self._events // 2) if made > _PAIRS else min(_MOST, 2 * self._events)
+            self._done = now
+            self._counts["steps"] += 1
+            if (changes := self._changes(delta)) is not None:
+                out.append(changes)
+        return out
+
+    def _marks(self) -> Iterator[int | None]:
+        """Instants by which each stream has as many events as a step should have."""
+        for arrivals in self._built.arrivals:
+            yield arrivals.nth(self._events - 1)
+        for stream in self._built.streams:
+            yield stream.next_leaving(self._events - 1)
+
+    def _pairs(self) -> int:
+        return sum(each.pairs for each in self._built.joins)
+
+    def _changes(self, delta: Delta) -> Changes | None:
+        if self.emit == "snapshot":
+            return None
+        if self.emit == "append" and (delta.sign < 0).any():
+            come = delta.sign > 0
+            delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
+        if not len(delta):
+            return None
+        self._counts["changes"] += len(delta)
+        rows = joined([delta.rows], self.schema)
+        return Changes(delta.ts, delta.sign, rows)

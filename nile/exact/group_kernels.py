@@ -1,0 +1,101 @@
+"""Groups: which of them each instant touches, and the order in which their rows go and come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def touch_groups(
+    ts: Array,
+    sign: Array,
+    codes: Array,
+    counts: Array,
+    births: Array,
+    born: int,
+    mark: Array,
+    touch: Array,
+    touch_ts: Array,
+    touch_code: Array,
+    before: Array,
+    after: Array,
+    first: Array,
+    last: Array,
+) -> tuple[int, int]:
+    """Number the pairs (instant, group) that the tuples touch, in the order they do: how many, and born.
+
+    ts, codes: int64 [n], sign: int8 [n]; counts, births: int64 [groups], rows of each and the number of the tuple
+    that made it appear; mark: int64 [groups], -1 between calls; touch: int64 [n], the pair of each tuple; touch_*,
+    before, after (rows of the group), first, last (tuples): int64 [n], by pair.
+    """
+    pairs = 0
+    i = 0
+    while i < ts.shape[0]:
+        now = ts[i]
+        begin = pairs
+        while i < ts.shape[0] and ts[i] == now:
+            code = codes[i]
+            at = mark[code]
+            if at < 0:
+                at = pairs
+                mark[code] = at
+                touch_ts[at] = now
+                touch_code[at] = code
+                before[at] = counts[code]
+                first[at] = i
+                if counts[code] == 0:
+                    births[code] = born
+                pairs += 1
+            touch[i] = at
+            last[at] = i
+            counts[code] += 1 if sign[i] > 0 else -1
+            born += 1
+            i += 1
+        for k in range(begin, pairs):
+            after[k] = counts[touch_code[k]]
+            mark[touch_code[k]] = -1
+    return pairs, born
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def old_and_new(touch_ts: Array, goes: Array, comes: Array, out: Array, out_sign: Array) -> int:
+    """out[k]: the pair (instant, group) of output k; of one instant the rows that go stand before those that come."""
+    written = 0
+    i = 0
+    while i < touch_ts.shape[0]:
+        end = i
+        while end < touch_ts.shape[0] and touch_ts[end] == touch_ts[i]:
+            end += 1
+        for k in range(i, end):
+            if goes[k]:
+                out[written] = k
+                out_sign[written] = -1
+                written += 1
+        for k in range(i, end):
+            if comes[k]:
+                out[written] = k
+                out_sign[written] = 1
+                written += 1
+        i = end
+    return written
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def apply_counts(
+    sign: Array, codes: Array, valid: Array, touch: Array, first: Array, last: Array, now: Array, old: Array, new: Array
+) -> None:
+    """Count the valid rows: now int64 [groups]; old, new: int64 [pairs], before and after each pair's tuples."""
+    for i in range(sign.shape[0]):
+        code = codes[i]
+        t = touch[i]
+        if i == first[t]:
+            old[t] = now[code]
+        if valid[i]:
+            now[code] += 1 if sign[i] > 0 else -1
+        if i == last[t]:
+            new[t] = now[code]

@@ -1,0 +1,165 @@
+"""W-Join of two signed inputs: symmetric, each side's rows counted in a table and listed by key.
+
+Whatever either input sends, tuples, negative tuples or invalid ones, is looked up by value; so the join serves
+windows, relations and the results of other operators alike.  Cost: O(1) a tuple and O(1) a pair; memory: a row for
+each different tuple that holds on either side.  Source: negative tuples, sections 4.5 and 4.6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.exact import pipeline_arrow
+from nile.exact.algebra import Join
+from nile.exact.expire import joined
+from nile.exact.pipeline_arrow import Array, pa
+from nile.exact.pipeline_leaf import selected
+from nile.exact.schedule import Clock, Delta, Operator, Stateful, empty, interleaved, until_of
+from nile.exact.states import RowTable, grown
+from nile.exact.states_types import common
+
+__all__ = ["Joining"]
+
+kernels: Any = pipeline_arrow.Late("nile.exact.pipeline_join_kernels")
+
+
+class _Side:
+    """One input's rows: how often each holds, and the list of its key that it is in."""
+
+    def __init__(self, schema: Any, keys: list[int], kinds: list[Any], *, timed: bool) -> None:
+        self.timed = timed
+        self.table = RowTable(schema.types, exact=True, extra=1 if timed else 0)
+        self.at = keys
+        self.kinds = kinds
+        self.counts = np.zeros(1, np.int64)
+        self.births = np.zeros(1, np.int64)
+        self.links = np.full((1, 2), -1, np.int64)
+        self.heads = np.full(1, -1, np.int64)
+        self.keys = np.zeros(1, np.int64)
+
+    def words(self, delta: Delta) -> Array:
+        """Words of whole rows; where tuples carry the time until which they hold, that is part of the row."""
+        words = self.table.encode(delta.rows.columns)
+        if self.timed:
+            words[:, -1] = until_of(delta)
+        return words
+
+    def key_columns(self, delta: Delta) -> list[Any]:
+        return [delta.rows.column(i).cast(kind) for i, kind in zip(self.at, self.kinds, strict=True)]
+
+    def grow(self, keys: int) -> None:
+        room = self.table.room
+        self.counts, self.births = grown(self.counts, room), grown(self.births, room)
+        self.links, self.heads = grown(self.links, room, -1), grown(self.heads, keys, -1)
+        self.keys = grown(self.keys, room)
+
+    @property
+    def memory(self) -> int:
+        arrays = (self.counts, self.births, self.links, self.heads, self.keys)
+        return self.table.memory + sum(each.nbytes for each in arrays)
+
+
+class Joining(Stateful):
+    """A join at work.  come, go: whether anyone reads the pairs that come, and those that go."""
+
+    def __init__(
+        self, clock: Clock, plan: Join, left: Operator, right: Operator, *, come: bool = True, go: bool = True
+    ) -> None:
+        super().__init__(clock, [left, right], plan.schema)
+        self.plan = plan
+        self.come, self.go = come, go
+        self.pairs = 0
+        kinds = [common(left.schema.field(a).type, right.schema.field(b).type) for a, b in plan.on]
+        timed = not clock.negative
+        self._sides = [
+            _Side(each.schema, [each.schema.get_field_index(on[i]) for on in plan.on], kinds, timed=timed)
+            for i, each in enumerate((left, right))
+        ]
+        self._keys = RowTable(kinds) if kinds else None
+        self._born = 0
+
+    def apply(self, deltas: list[Delta]) -> Delta:
+        order = interleaved(deltas[0], deltas[1], by_sign=self.clock.scheduling != "ita")
+        if not order.shape[0]:
+            return empty(self.schema)
+        n = len(deltas[0])
+        keys = self._codes_of_keys(deltas)
+        rows = np.concatenate([s.table.codes(s.words(d)) for s, d in zip(self._sides, deltas, strict=True)])
+        order = order[keys[order] >= 0]  # null keys never join
+        side = (order >= n).astype(np.int8)
+        ts, sign = (np.concatenate(each)[order] for each in zip(*((d.ts, d.sign) for d in deltas), strict=True))
+        until = np.concatenate([until_of(d) for d in deltas])[order] if not self.clock.negative else None
+        for each in self._sides:
+            each.grow(1 if self._keys is None else self._keys.room)
+        left, right = self._sides
+        left.keys[rows[:n]], right.keys[rows[n:]] = keys[:n], keys[n:]
+        at, out_left, out_right, self._born = kernels.apply_join(
+            side, sign, rows[order], keys[order], self._born,
+            left.counts, left.births, left.links, left.heads,
+            right.counts, right.births, right.links, right.heads, self.come, self.go,
+        )  # fmt: skip
+        out = self._told(ts[at], np.sign(sign[at]), out_left, out_right, None if until is None else until[at])
+        self._forget(rows, n, keys)
+        return out
+
+    def _codes_of_keys(self, deltas: list[Delta]) -> Array:
+        """The code of each row's key, the left's then the right's; -1 where a part of it is null."""
+        if self._keys is None:
+            return np.zeros(sum(len(each) for each in deltas), np.int64)
+        words = np.concatenate(
+            [self._keys.encode(side.key_columns(d)) for side, d in zip(self._sides, deltas, strict=True)]
+        )
+        whole = ~self._keys.encoder.nulls(words)
+        codes = np.full(words.shape[0], -1, np.int64)
+        codes[whole] = self._keys.codes(words if whole.all() else words[whole])
+        return codes
+
+    def _told(self, ts: Array, sign: Array, left: Array, right: Array, until: Array | None) -> Delta:
+        self.pairs += ts.shape[0]
+        if not ts.shape[0]:
+            return empty(self.schema)
+        rows = self._rows(left, right)
+        if until is not None:  # a pair holds as long as both its sides do
+            a, b = (side.table.kept[codes, -1] for side, codes in zip(self._sides, (left, right), strict=True))
+            until = np.minimum(a, b)
+        if self.plan.test is not None:
+            yes = selected(rows, self.plan.test)
+            if not yes.all():
+                rows = rows.filter(pa.array(yes))
+                ts, sign = ts[yes], sign[yes]
+                until = None if until is None else until[yes]
+        return Delta(ts, sign, rows, until)
+
+    def _rows(self, left: Array, right: Array) -> Any:
+        columns = [*self._sides[0].table.columns(left), *self._sides[1].table.columns(right)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _forget(self, rows: Array, n: int, keys: Array) -> None:
+        """Release rows that no longer hold, and keys that no row has."""
+        for side, own in zip(self._sides, (rows[:n], rows[n:]), strict=True):
+            side.table.release(own[side.counts[own] == 0])
+        if self._keys is not None:
+            whole = keys[keys >= 0]
+            left, right = (side.heads for side in self._sides)
+            self._keys.release(whole[(left[whole] < 0) & (right[whole] < 0)])
+
+    def contents(self) -> Any:
+        """The pairs that hold now, by the age of the left row."""
+        left, right = self._sides
+        live = left.table.live()
+        live = live[np.argsort(left.births[live], kind="stable")]
+        if not live.shape[0] or not len(right.table):
+            return joined([], self.schema)
+        rows = self._rows(
+            *kernels.all_pairs(live, left.keys[live], left.counts, right.counts, right.links, right.heads)
+        )
+        if self.plan.test is None or not rows.num_rows:
+            return rows
+        return rows.filter(pa.array(selected(rows, self.plan.test)))
+
+    @property
+    def own(self) -> int:
+        keys = 0 if self._keys is None else self._keys.memory
+        return keys + sum(side.memory for side in self._sides)

@@ -1,0 +1,142 @@
+"""Rows as words in a hash table that gives each different row a small number, and the merging of signed inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# meta of a table: int64 [4]
+USED = 0  # codes ever given, free ones included
+FREE = 1  # length of the stack of free codes
+TOMB = 2  # unused
+LIVE = 3  # codes in use
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def hashed(words: Array, row: int) -> int:
+    """A 64-bit hash of one row of words (multiply and shift, each word in turn); never negative."""
+    h = np.uint64(0x9E3779B97F4A7C15)
+    for c in range(words.shape[1]):
+        h ^= np.uint64(words[row, c])
+        h *= np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(32)
+        h *= np.uint64(0xC4CEB9FE1A85EC53)
+        h ^= h >> np.uint64(29)
+    return int(h >> np.uint64(1))
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def intern_words(
+    words: Array, start: int, codes: Array, index: Array, kept: Array, hashes: Array, free: Array, meta: Array
+) -> int:
+    """codes[i]: the code of row i of words, a new one for a new row; returns the first row that found no room.
+
+    words, kept: int64 [n, w], [capacity, w]; index: int64 [power of two], code + 1 or 0; hashes: int64 [capacity];
+    free: int64 [capacity], a stack; meta: as above.  Room ends when kept is full or the index more than half full.
+    """
+    mask = index.shape[0] - 1
+    room = index.shape[0] // 2
+    for i in range(start, words.shape[0]):
+        h = hashed(words, i)
+        at = h & mask
+        code = -1
+        while index[at] != 0:
+            seen = index[at] - 1
+            if hashes[seen] == h:
+                same = True
+                for c in range(words.shape[1]):
+                    if kept[seen, c] != words[i, c]:
+                        same = False
+                        break
+                if same:
+                    code = seen
+                    break
+            at = (at + 1) & mask
+        if code < 0:
+            if meta[LIVE] >= room or (meta[FREE] == 0 and meta[USED] == kept.shape[0]):
+                return i
+            if meta[FREE] > 0:
+                meta[FREE] -= 1
+                code = free[meta[FREE]]
+            else:
+                code = meta[USED]
+                meta[USED] += 1
+            meta[LIVE] += 1
+            for c in range(words.shape[1]):
+                kept[code, c] = words[i, c]
+            hashes[code] = h
+            index[at] = code + 1
+        codes[i] = code
+    return len(words)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def build_index(index: Array, kept: Array, hashes: Array, used: int, again: bool) -> None:
+    """Fill an empty index with the codes below `used` that are in use (hash >= 0); again: hash their words anew."""
+    mask = index.shape[0] - 1
+    for code in range(used):
+        if hashes[code] < 0:
+            continue
+        if again:
+            hashes[code] = hashed(kept, code)
+        at = hashes[code] & mask
+        while index[at] != 0:
+            at = (at + 1) & mask
+        index[at] = code + 1
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: Array) -> None:
+    """Forget `codes` (repeats allowed).  Linear probing, shifted back."""
+    mask = index.shape[0] - 1
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        if hashes[code] < 0:
+            continue
+        at = hashes[code] & mask
+        while index[at] != code + 1:
+            at = (at + 1) & mask
+        hashes[code] = -1
+        free[meta[FREE]] = code
+        meta[FREE] += 1
+        meta[LIVE] -= 1
+        hole = at
+        while True:
+            at = (at + 1) & mask
+            if index[at] == 0:
+                break
+            home = hashes[index[at] - 1] & mask
+            if ((at - home) & mask) >= ((at - hole) & mask):
+                index[hole] = index[at]
+                hole = at
+        index[hole] = 0
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def merge_order(a_ts: Array, a_sign: Array, b_ts: Array, b_sign: Array, by_sign: bool, order: Array) -> None:
+    """order[k]: which entry of a then b is k-th by time, then (by_sign) what goes first, then a before b."""
+    n = a_ts.shape[0]
+    m = b_ts.shape[0]
+    i = 0
+    j = 0
+    for k in range(n + m):
+        if j == m:
+            first = True
+        elif i == n:
+            first = False
+        elif a_ts[i] != b_ts[j]:
+            first = a_ts[i] < b_ts[j]
+        elif by_sign:
+            first = a_sign[i] < 0 or b_sign[j] > 0
+        else:
+            first = True
+        if first:
+            order[k] = i
+            i += 1
+        else:
+            order[k] = n + j
+            j += 1

@@ -1,0 +1,54 @@
+"""At every instant the changes add up to the snapshot query over the windows (Definition 1)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pipeline_cases import case, changes, difference
+
+from nile.exact.pipeline import Changes
+
+NORMAL, LONG = 300, 6000
+
+
+def wrong(scheduling: str, seeds: range) -> dict[int, str]:
+    found = {}
+    for seed in seeds:
+        one = case(seed)
+        if text := difference(one, changes(one, scheduling, seed)[0]):
+            found[seed] = text
+    return found
+
+
+@pytest.mark.parametrize("scheduling", ["nta", "tpa"])
+def test_changes_add_up_to_the_snapshot_query_at_every_instant(scheduling: str) -> None:
+    assert wrong(scheduling, range(NORMAL)) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheduling", ["nta", "tpa"])
+def test_changes_add_up_to_the_snapshot_query_at_every_instant_of_many_more_plans(scheduling: str) -> None:
+    assert wrong(scheduling, range(NORMAL, NORMAL + LONG)) == {}
+
+
+def as_bytes(out: list[Changes]) -> bytes:
+    sink = pa.BufferOutputStream()
+    if not out:
+        return b""
+    table = pa.concat_tables(
+        pa.Table.from_batches([each.rows])
+        .append_column("_ts", pa.array(each.ts))
+        .append_column("_s", pa.array(each.sign))
+        for each in out
+    ).combine_chunks()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("scheduling", ["nta", "tpa"])
+def test_any_cut_of_the_input_gives_the_same_bytes(scheduling: str) -> None:
+    for seed in range(60):
+        one = case(seed)
+        first, second = (as_bytes(changes(one, scheduling, cut)[0]) for cut in (seed, seed + 1))
+        assert first == second, seed
