@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from nile.sql.binding import is_native, kind_of
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.expression_binder import ExpressionBinder, Grouping, typed
+from nile.sql.folding import fold
 from nile.sql.parsed import (
     Block,
     Derived,
@@ -25,7 +26,7 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.places import Fault, listed, nearest
+from nile.sql.places import Fault, NotYetFault, listed, nearest
 from nile.sql.plan import (
     Distinct,
     Field,
@@ -43,8 +44,9 @@ from nile.sql.plan import (
     Stream,
     StreamWindow,
 )
+from nile.sql.pushing import recognised
 from nile.sql.scope import Scope, ScopeSource, find, unique
-from nile.sql.tree import Cast, Column, Compare, Constant, Node, conjunction, conjuncts
+from nile.sql.tree import Cast, Column, Constant, Node, conjunction, conjuncts
 
 __all__ = ["BoundBlock", "QueryBinder"]
 
@@ -69,9 +71,22 @@ class QueryBinder:
         self._window = window
         self.streams = 0
         self.own_windows = 0
+        self.windowed = window is not None
+        self._depth = 0
 
     def bind(self, query: Written) -> BoundBlock:
         """The plan of a query; its root's columns are called as the user sees them."""
+        if self._depth and (query.order or query.limit is not None or query.offset):
+            raise NotYetFault(
+                "ORDER BY and LIMIT inside of a query are not there yet; write them at the end of the statement",
+                query.start,
+            )
+        self._depth += 1
+        bound = self._bind(query)
+        self._depth -= 1
+        return bound
+
+    def _bind(self, query: Written) -> BoundBlock:
         return self._block(query) if isinstance(query, Block) else self._operation(query)
 
     def _operation(self, query: Operation) -> BoundBlock:
@@ -102,6 +117,7 @@ class QueryBinder:
         having = self._having(block, items, scope, grouping)
         keys = self._order_nodes(block, items, bound, scope, grouping)
         if grouping is not None:
+            grouping.complete()
             plan = Group(plan, grouping.keys, tuple(grouping.aggregates))
             if having is not None:
                 plan = Filter(plan, having)
@@ -125,6 +141,8 @@ class QueryBinder:
         conditions: list[Node] = []
         for joined in block.sources:
             source = self._source(joined.source)
+            if "." in source.alias or not source.alias:
+                raise Fault(f"needed an alias without a dot; got '{source.alias}'", joined.source.start)
             if any(source.alias.lower() == other.alias.lower() for other in sources):
                 raise Fault(
                     f"needed another name for each stream; got '{source.alias}' twice; write "
@@ -147,7 +165,7 @@ class QueryBinder:
             rest = []
             owner = {field.name: at for at, source in enumerate(sources) for field in source.columns.values()}
             for condition in conditions:
-                pair = _equality(condition, owner)
+                pair = recognised(condition, owner)
                 if pair is None:
                     rest.append(condition)
                 elif pair not in equal and pair[::-1] not in equal:
@@ -161,7 +179,7 @@ class QueryBinder:
         if isinstance(source, Derived):
             return self._derived(source)
         entry = self._entry(source)
-        alias = source.alias or source.name
+        alias = source.alias or entry.name
         columns = {
             field.name: Field(f"{alias}.{field.name}", field.type)
             for field in entry.schema
@@ -182,6 +200,7 @@ class QueryBinder:
         if source.own is not None:
             window = source.own.window
             self.own_windows += 1
+            self.windowed = self.windowed or window is not None
             if source.where is not None:
                 scope = Scope((ScopeSource(alias, Relation(entry.name, alias, fields), columns, entry.name),))
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
@@ -373,16 +392,6 @@ def _using(reference: Reference, before: Scope, source: ScopeSource, equal: list
     return {name: left}
 
 
-def _equality(condition: Node, owner: dict[str, int]) -> tuple[str, str] | None:
-    """The columns of two sources that a condition says are equal; None: it says something else."""
-    if not isinstance(condition, Compare) or condition.operator != "=":
-        return None
-    left, right = condition.left, condition.right
-    if not isinstance(left, Column) or not isinstance(right, Column) or left.kind != right.kind:
-        return None
-    return (left.name, right.name) if owner[left.name] != owner[right.name] else None
-
-
 def _output_scope(plan: Plan) -> Scope:
     return Scope((ScopeSource("", plan, {field.name: field for field in plan.fields}),))
 
@@ -404,15 +413,16 @@ def _alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
 
 
 def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
+    """The plan with some whole numbers as numbers."""
     if not any(which):
         return plan
+    nodes = [item.node for item in plan.items] if isinstance(plan, Project) else list(map(_column, plan.fields))
+    below = plan.input if isinstance(plan, Project) else plan
     items = []
-    for field, widen in zip(plan.fields, which, strict=True):
-        node: Node = _column(field)
-        if widen:
-            node = Cast(node, "number")
-        items.append(Item(typed(field.name, node, plan), node))
-    return Project(plan, tuple(items))
+    for field, node, widen in zip(plan.fields, nodes, which, strict=True):
+        value = fold(Cast(node, "number")) if widen else node
+        items.append(Item(typed(field.name, value, below) if widen else field, value))
+    return Project(below, tuple(items))
 
 
 def _sort_key(node: Node, ordered: Ordered) -> SortKey:

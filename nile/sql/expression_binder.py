@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.sql.binding import Binder, is_native, kind_of
 from nile.sql.expression_text import aggregate_text, expression_text
+from nile.sql.folding import fold
 from nile.sql.parsed import Aggregate, Expression
 from nile.sql.places import Fault
 from nile.sql.plan import AggregateFunction, AggregateItem, Field, Item, Plan
@@ -77,6 +78,11 @@ class Grouping:
         self.aggregates.append(AggregateItem(field, written.function, argument, written.distinct, written.fraction))
         return _item_column(self.aggregates[-1])
 
+    def complete(self) -> None:
+        """A group without keys or aggregates counts, since it has to have something."""
+        if not self._keys and not self.aggregates:
+            self.aggregates.append(AggregateItem(Field("count(*)", pa.int64()), "count", None))
+
     def _type(self, function: AggregateFunction, argument: Node | None) -> pa.DataType:
         if function == "count" or argument is None:
             return pa.int64()
@@ -125,7 +131,7 @@ class ExpressionBinder(Binder):
                 self._expression.aggregates[0].start,
             )
         try:
-            node: Node = work()
+            node: Node = fold(work())
             if self._grouping is not None:
                 return self._above(node)
             return node
@@ -162,7 +168,7 @@ class ExpressionBinder(Binder):
 
     def _aggregate(self, written: Aggregate) -> Column:
         assert self._grouping is not None
-        argument = None if written.argument is None else self.bind(written.argument)
+        argument = None if written.argument is None else fold(self.bind(written.argument))
         if argument is not None:
             kind: Kind = argument.kind
             needs = written.function in _OF_NUMBERS

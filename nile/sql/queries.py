@@ -46,7 +46,7 @@ def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Map
     return Query(
         plan,
         window=clauses.window,
-        windowed=clauses.window is not None or bool(clauses.pairs) or binder.own_windows > 0,
+        windowed=binder.windowed or bool(clauses.pairs),
         preference=_preference(clauses, bound),
         budget=clauses.budget,
         error=clauses.error,

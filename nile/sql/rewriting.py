@@ -2,20 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+from nile.durations import MAX_DURATION
 from nile.sql.catalog import Catalog
-from nile.sql.plan import Query
+from nile.sql.plan import Constraint, Join, Plan, Query, Stream, inputs_of, with_inputs
+from nile.sql.pruning import prune
+from nile.sql.pushing import merge_projections, push_selections
+from nile.sql.tree import columns_of
 
 __all__ = ["REWRITES", "rewrite"]
 
-Rewrite = Callable[[Query, Catalog], Query]
+_MOST_ROUNDS = 8
 
-REWRITES: tuple[Rewrite, ...] = ()
+Rewrite = Callable[[Query, Catalog], Query]
 
 
 def rewrite(query: Query, catalog: Catalog) -> Query:
-    """The query after all REWRITES, in order.  Pure."""
-    for step in REWRITES:
-        query = step(query, catalog)
+    """The query after all REWRITES, in order, until they change nothing.  Pure."""
+    for _ in range(_MOST_ROUNDS):
+        before = query
+        for step in REWRITES:
+            query = step(query, catalog)
+        if query == before:
+            break
     return query
+
+
+def push_down(query: Query, _: Catalog) -> Query:
+    """Selections to the streams that they are about, before their windows; the rest to the joins."""
+    return replace(query, plan=push_selections(query.plan))
+
+
+def merge(query: Query, _: Catalog) -> Query:
+    """Projections of projections into one."""
+    return replace(query, plan=merge_projections(query.plan))
+
+
+def prune_columns(query: Query, _: Catalog) -> Query:
+    """Streams read only the columns that are needed, a preference's among them."""
+    terms = () if query.preference is None else query.preference.terms
+    return replace(query, plan=prune(query.plan, {term.column for term in terms}))
+
+
+def complete_windows(query: Query, _: Catalog) -> Query:
+    """Every two streams of a join with pairwise windows get one, along the shortest path of those given.
+
+    Source: window joins (TR 02-010), section 5.2: a graph of windows that is connected is made complete.
+    """
+    return replace(query, plan=_completed(query.plan))
+
+
+def _completed(plan: Plan) -> Plan:
+    plan = with_inputs(plan, [_completed(each) for each in inputs_of(plan)])
+    if not isinstance(plan, Join) or not plan.constraints:
+        return plan
+    given = plan.constraints[: plan.given]
+    count = len(plan.inputs)
+    far: list[list[int | None]] = [[None if a != b else 0 for b in range(count)] for a in range(count)]
+    for each in given:
+        far[each.left][each.right] = each.window
+        if not plan.directed:
+            far[each.right][each.left] = each.window
+    for middle in range(count):
+        for a in range(count):
+            for b in range(count):
+                first, second, now = far[a][middle], far[middle][b], far[a][b]
+                if first is not None and second is not None and (now is None or first + second < now):
+                    far[a][b] = min(first + second, MAX_DURATION)
+    known = {frozenset((each.left, each.right)) for each in given}
+    added = []
+    for a in range(count):
+        for b in range(count):
+            window = far[a][b]
+            if window is not None and a != b and frozenset((a, b)) not in known:
+                known.add(frozenset((a, b)))
+                added.append(Constraint(a, b, window))
+    return replace(plan, constraints=(*given, *added))
+
+
+def pick_summaries(query: Query, catalog: Catalog) -> Query:
+    """For each stream of a query with a preference the summary that serves it, as (alias, summary).
+
+    It is on a column that the preference names, else one that is joined, else one that is selected by.
+    """
+    if query.preference is None or not catalog.summaries:
+        return query
+    wanted = [term.column for term in query.preference.terms]
+    wanted += [name for join in _joins(query.plan) for pair in join.equal for name in pair]
+    picked = []
+    for stream in _streams(query.plan):
+        columns = [*wanted, *(columns_of(stream.where) if stream.where is not None else ())]
+        for column in columns:
+            names = [
+                summary.name
+                for summary in catalog.summaries.values()
+                if summary.stream == stream.name and f"{stream.alias}.{summary.column}" == column
+            ]
+            if names:
+                picked.append((stream.alias, names[0]))
+                break
+    return replace(query, summaries=tuple(picked))
+
+
+def _streams(plan: Plan) -> Iterator[Stream]:
+    if isinstance(plan, Stream):
+        yield plan
+    for each in inputs_of(plan):
+        yield from _streams(each)
+
+
+def _joins(plan: Plan) -> Iterator[Join]:
+    if isinstance(plan, Join):
+        yield plan
+    for each in inputs_of(plan):
+        yield from _joins(each)
+
+
+REWRITES: tuple[Rewrite, ...] = (merge, push_down, prune_columns, complete_windows, pick_summaries)

@@ -1,0 +1,158 @@
+"""Selections moved towards the streams, and projections that only rename taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nile.sql.binding import is_native, kind_of
+from nile.sql.plan import (
+    Distinct,
+    Field,
+    Filter,
+    Group,
+    Item,
+    Join,
+    Plan,
+    Project,
+    Relation,
+    Rows,
+    SetOperation,
+    Stream,
+    inputs_of,
+    with_inputs,
+)
+from nile.sql.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
+
+__all__ = ["merge_projections", "push_selections", "recognised"]
+
+
+def push_selections(plan: Plan) -> Plan:
+    """Every condition as far down as it means the same.
+
+    A condition on one stream's columns becomes the stream's `where`, except under ROWS windows, which count before
+    they select; one on several inputs of a join becomes an equality or the join's condition.
+    """
+    plan = with_inputs(plan, [push_selections(each) for each in inputs_of(plan)])
+    if isinstance(plan, Filter):
+        return _pushed(plan.input, conjuncts(plan.condition))
+    return plan
+
+
+def _pushed(plan: Plan, conditions: Sequence[Node]) -> Plan:
+    """`plan`, whose rows must meet the conditions."""
+    conditions = [each for each in conditions if each != Constant(True, "boolean")]
+    if not conditions:
+        return plan
+    match plan:
+        case Filter():
+            return _pushed(plan.input, [*conjuncts(plan.condition), *conditions])
+        case Stream() if not isinstance(plan.window, Rows):
+            return replace(plan, where=conjunction([*conjuncts(plan.where), *conditions]))
+        case Relation():
+            return replace(plan, where=conjunction([*conjuncts(plan.where), *conditions]))
+        case Join():
+            return _into_join(plan, conditions)
+        case Distinct() | SetOperation():
+            free = [each for each in conditions if _may_enter(plan, each)]
+            return _filtered(_below(plan, free), [each for each in conditions if each not in free])
+        case Project():
+            return _through(plan, {item.name: item.node for item in plan.items}, conditions)
+        case Group() if plan.by:
+            return _through(plan, {item.name: item.node for item in plan.by}, conditions)
+    return _filtered(plan, conditions)
+
+
+def _may_enter(plan: Plan, condition: Node) -> bool:
+    """Whether a condition on the rows of a query can go below its projection: whether that only renames."""
+    match plan:
+        case Distinct():
+            return _may_enter(plan.input, condition)
+        case SetOperation():
+            right = _on_the_right(plan, condition)
+            return _may_enter(plan.left, condition) and _may_enter(plan.right, right)
+        case Project():
+            renamed = {item.name for item in plan.items if isinstance(item.node, Column)}
+            names = columns_of(condition)
+            return bool(names) and all(name in renamed for name in names)
+    return False
+
+
+def _below(plan: Distinct | SetOperation, conditions: Sequence[Node]) -> Plan:
+    if isinstance(plan, Distinct):
+        return replace(plan, input=_pushed(plan.input, conditions))
+    right = [_on_the_right(plan, each) for each in conditions]
+    return replace(plan, left=_pushed(plan.left, conditions), right=_pushed(plan.right, right))
+
+
+def _on_the_right(plan: SetOperation, condition: Node) -> Node:
+    """A condition on the rows of a set operation in the names of its right side."""
+    names = {a.name: _column(b) for a, b in zip(plan.left.fields, plan.right.fields, strict=True)}
+    return rename(condition, lambda column: names[column.name])
+
+
+def _filtered(plan: Plan, conditions: Sequence[Node]) -> Plan:
+    condition = conjunction(conditions)
+    return plan if condition is None else Filter(plan, condition)
+
+
+def _through(plan: Project | Group, below: Mapping[str, Node], conditions: Sequence[Node]) -> Plan:
+    """Conditions on columns that are only called differently below go below."""
+    renamed = {name: node for name, node in below.items() if isinstance(node, Column)}
+    free = [each for each in conditions if columns_of(each) and all(name in renamed for name in columns_of(each))]
+    bound = [each for each in conditions if each not in free]
+    if free:
+        inner = [rename(each, lambda column: renamed[column.name]) for each in free]
+        plan = replace(plan, input=_pushed(plan.input, inner))
+    return _filtered(plan, bound)
+
+
+def _into_join(plan: Join, conditions: Sequence[Node]) -> Join:
+    owner = {field.name: at for at, each in enumerate(plan.inputs) for field in each.fields}
+    inputs, equal = list(plan.inputs), list(plan.equal)
+    rest = list(conjuncts(plan.condition))
+    for condition in conditions:
+        owners = {owner[name] for name in columns_of(condition)}
+        pair = recognised(condition, owner)
+        if len(owners) == 1:
+            (at,) = owners
+            inputs[at] = _pushed(inputs[at], [condition])
+        elif pair is None:
+            rest.append(condition)
+        elif pair not in equal and pair[::-1] not in equal:
+            equal.append(pair)
+    return replace(plan, inputs=tuple(inputs), equal=tuple(equal), condition=conjunction(rest))
+
+
+def recognised(condition: Node, owner: Mapping[str, int]) -> tuple[str, str] | None:
+    """The columns of two inputs that a condition says are equal; None: it says something else.
+
+    owner: which input each column is of.  A whole number beside a double is no key, as they compare as doubles.
+    """
+    if not isinstance(condition, Compare) or condition.operator != "=":
+        return None
+    left, right = condition.left, condition.right
+    if not isinstance(left, Column) or not isinstance(right, Column) or left.kind != right.kind:
+        return None
+    return (left.name, right.name) if owner[left.name] != owner[right.name] else None
+
+
+def merge_projections(plan: Plan) -> Plan:
+    """A projection of a projection is one, where either of them only renames."""
+    plan = with_inputs(plan, [merge_projections(each) for each in inputs_of(plan)])
+    if not isinstance(plan, Project) or not isinstance(plan.input, Project):
+        return plan
+    upper, lower = plan, plan.input
+    if not (_only_renames(upper) or _only_renames(lower)):
+        return plan
+    below = {item.name: item.node for item in lower.items}
+    items = tuple(Item(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items)
+    return Project(lower.input, items)
+
+
+def _only_renames(plan: Project) -> bool:
+    return all(isinstance(item.node, Column | Constant) for item in plan.items)
+
+
+def _column(field: Field) -> Column:
+    return Column(field.name, kind_of(field.type), is_native(field.type))

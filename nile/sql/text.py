@@ -1,0 +1,318 @@
+"""A statement as canonical Nile SQL: read again, it comes to the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nile.durations import format_duration
+from nile.sql.expression_text import aggregate_text, expression_text, identifier, text_literal
+from nile.sql.plan import (
+    Distinct,
+    Filter,
+    Group,
+    Item,
+    Join,
+    Limit,
+    Plan,
+    Project,
+    Query,
+    Relation,
+    Rows,
+    SetOperation,
+    Sort,
+    SortKey,
+    Stream,
+    StreamWindow,
+)
+from nile.sql.statements import (
+    CreateRelation,
+    CreateStream,
+    CreateSummary,
+    Describe,
+    Drop,
+    Explain,
+    Select,
+    Show,
+    Statement,
+)
+from nile.sql.tree import Column, Constant, Node, columns_of, conjuncts
+
+__all__ = ["query_text", "statement_text"]
+
+_BUDGETS = {
+    "fraction": "",
+    "share": " SHARE",
+    "seconds": " SECONDS",
+    "seconds_per_tuple": " SECONDS PER TUPLE",
+    "outputs": " OUTPUTS",
+}
+
+
+def statement_text(statement: Statement) -> str:
+    """The statement on one line.  Read again with the same catalog it is an equal statement."""
+    match statement:
+        case Select():
+            return query_text(statement.query)
+        case Explain():
+            return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{query_text(statement.query)}"
+        case CreateStream() | CreateRelation():
+            return _create(statement)
+        case CreateSummary():
+            return _create_summary(statement)
+        case Drop():
+            exists = "IF EXISTS " if statement.if_exists else ""
+            return f"DROP {statement.kind.upper()} {exists}{identifier(statement.name)}"
+        case Show():
+            return f"SHOW {statement.what.upper()}"
+        case Describe():
+            return f"DESCRIBE {identifier(statement.name)}"
+
+
+def _create(statement: CreateStream | CreateRelation) -> str:
+    kind = "STREAM" if isinstance(statement, CreateStream) else "RELATION"
+    source = identifier(statement.source) if statement.registered else text_literal(statement.source)
+    parts = [f"CREATE {'OR REPLACE ' if statement.replace else ''}{kind} {identifier(statement.name)} FROM {source}"]
+    if isinstance(statement, CreateStream):
+        if statement.time is not None:
+            parts.append(f"TIMESTAMP BY {identifier(statement.time)}")
+        if statement.lateness is not None:
+            parts.append(f"LATENESS {_duration(statement.lateness)}")
+    if statement.where is not None:
+        parts.append(f"WHERE {statement.where}")
+    return " ".join(parts)
+
+
+def _create_summary(statement: CreateSummary) -> str:
+    text = (
+        f"CREATE {'OR REPLACE ' if statement.replace else ''}SUMMARY {identifier(statement.name)} "
+        f"ON {identifier(statement.stream)} ({identifier(statement.column)}) "
+        f"WITH GRANULARITY {_duration(statement.granularity)} AND COLLAPSE ({statement.rate}, {statement.depth})"
+    )
+    options = [f"{name} = {_option(value)}" for name, value in statement.options]
+    return f"{text} USING {', '.join(options)}" if options else text
+
+
+def _option(value: str | float | int | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return text_literal(value) if isinstance(value, str) else repr(value)
+
+
+def _duration(ns: int) -> str:
+    return f"'{format_duration(ns)}'"
+
+
+def query_text(query: Query) -> str:
+    """The query on one line, Nile's clauses behind SQL's."""
+    writer = _Writer(query.window)
+    parts = [writer.top(query.plan)]
+    preference = query.preference
+    if preference is not None:
+        terms = [writer.term(term.column, term.by) for term in preference.terms]
+        parts.append(" ".join(["WITH PREFERENCE", preference.kind, ", ".join(terms)]).rstrip())
+        if preference.fade != 1.0:
+            parts.append(f"FADE FACTOR {preference.fade!r}")
+    if query.window is not None:
+        parts.append(f"WINDOW {_duration(query.window)}")
+    parts += writer.windows
+    if query.budget is not None:
+        unit, amount = query.budget
+        parts.append(f"BUDGET {int(amount) if unit == 'outputs' else repr(amount)}{_BUDGETS[unit]}")
+    if query.error is not None:
+        error, confidence, otherwise = query.error
+        parts.append(f"ERROR {error!r} CONFIDENCE {confidence!r} ELSE {otherwise.upper()}")
+    return " ".join(parts)
+
+
+@dataclass(slots=True)
+class _From:
+    """What is collected of a FROM: its items, the conditions on them, and how their columns are written."""
+
+    items: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    aliases: list[str] = field(default_factory=list)
+
+    def shown(self, name: str) -> str:
+        return self.names[name]
+
+    def text(self, node: Node) -> str:
+        return expression_text(node, self.shown)
+
+
+class _Writer:
+    """Writes the plan of one query.  window: that of the statement, which streams do not repeat."""
+
+    def __init__(self, window: StreamWindow) -> None:
+        self._window = window
+        self._columns: dict[str, str] = {}
+        self.windows: list[str] = []
+
+    def term(self, column: str, by: str) -> str:
+        written = self._columns[column]
+        return f"COUNT({written})" + (f" * {written}" if by == "value" else "")
+
+    def top(self, plan: Plan) -> str:
+        """The whole query, with ORDER BY and LIMIT, and under its join the windows of pairs."""
+        outputs: Sequence[Item] | None = None
+        limit: Limit | None = None
+        keys: Sequence[SortKey] = ()
+        if isinstance(plan, Project) and isinstance(plan.input, Limit | Sort):
+            outputs, plan = plan.items, plan.input
+        if isinstance(plan, Limit):
+            limit, plan = plan, plan.input
+        if isinstance(plan, Sort):
+            keys, plan = plan.keys, plan.input
+        text, order = self._query(plan, keys, None if outputs is None else len(outputs))
+        if order:
+            text += f" ORDER BY {', '.join(order)}"
+        if limit is not None and limit.count is not None:
+            text += f" LIMIT {limit.count}"
+        if limit is not None and limit.offset:
+            text += f" OFFSET {limit.offset}"
+        return text
+
+    def _query(
+        self, plan: Plan, keys: Sequence[SortKey] = (), shown: int | None = None, prefix: int = 0
+    ) -> tuple[str, list[str]]:
+        """The plan as a SELECT or set operation, and its ORDER BY.
+
+        shown: how many of its columns are returned; prefix: how much of their names is an alias outside.
+        """
+        if isinstance(plan, SetOperation):
+            word = plan.kind.upper() + (" ALL" if plan.all else "")
+            sides = [self._query(each)[0] for each in (plan.left, plan.right)]
+            names = {each.name: identifier(each.name) for each in plan.fields}
+            return f"({sides[0]}) {word} ({sides[1]})", [_key(key, names) for key in keys]
+        distinct = isinstance(plan, Distinct)
+        if isinstance(plan, Distinct):
+            plan = plan.input
+        if not isinstance(plan, Project):
+            # Only a query's own outputs are called as the user sees them.
+            plan = Project(plan, tuple(Item(each, Column(each.name)) for each in plan.fields))
+        below: Plan = plan.input
+        having: tuple[Node, ...] = ()
+        if isinstance(below, Filter) and isinstance(below.input, Group):
+            having, below = conjuncts(below.condition), below.input
+        group = below if isinstance(below, Group) else None
+        source = self._from(below.input if isinstance(below, Group) else below)
+        names = dict(source.names)
+        if group is not None:
+            names |= {item.name: _constant(source.text(item.node), item.node) for item in group.by}
+            for each in group.aggregates:
+                names[each.name] = aggregate_text(
+                    each.function, each.argument, each.distinct, each.fraction, source.shown
+                )
+
+        def text(node: Node) -> str:
+            return expression_text(node, lambda name: names[name])
+
+        visible = plan.items if shown is None else plan.items[:shown]
+        items = [f"{text(item.node)} AS {identifier(item.name[prefix:])}" for item in visible]
+        parts = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)}", f"FROM {', '.join(source.items)}"]
+        if source.conditions:
+            parts.append(f"WHERE {' AND '.join(source.conditions)}")
+        if group is not None:
+            parts += _grouped(group, names, plan, having)
+        if having:
+            parts.append("HAVING " + " AND ".join(_closed(text(each), each) for each in having))
+        hidden = {item.name: _constant(text(item.node), item.node) for item in plan.items}
+        hidden |= {item.name: identifier(item.name) for item in visible}
+        return " ".join(parts), [_key(key, hidden) for key in keys]
+
+    def _from(self, plan: Plan) -> _From:
+        source = _From()
+        above: tuple[Node, ...] = ()
+        if isinstance(plan, Filter) and isinstance(plan.input, Join):
+            above, plan = conjuncts(plan.condition), plan.input
+        if not isinstance(plan, Join):
+            self._source(plan, source)
+            return source
+        for each in plan.inputs:
+            self._source(each, source)
+        source.conditions += [f"{source.names[a]} = {source.names[b]}" for a, b in plan.equal]
+        source.conditions += [_closed(source.text(each), each) for each in (*conjuncts(plan.condition), *above)]
+        if plan.constraints:
+            word = "DWINDOW" if plan.directed else "WINDOW"
+            pairs = [
+                f"({source.aliases[each.left]}, {source.aliases[each.right]}) = {_duration(each.window)}"
+                for each in plan.constraints[: plan.given]
+            ]
+            self.windows.append(f"{word} {f' AND {word} '.join(pairs)}")
+        return source
+
+    def _source(self, plan: Plan, source: _From) -> None:
+        """One item of a FROM and the conditions on it."""
+        above: list[Node] = []
+        while isinstance(plan, Filter):
+            above = [*conjuncts(plan.condition), *above]
+            plan = plan.input
+        if isinstance(plan, Stream | Relation):
+            alias, item, inside = plan.alias, self._table(plan), plan.where
+            names = {each.name: each.name[len(alias) + 1 :] for each in plan.fields}
+            if isinstance(plan, Stream) and isinstance(plan.window, Rows):
+                inside = None
+        else:
+            alias, item = self._derived(plan)
+            cut = len(alias) + 1 if isinstance(plan, Project) else 0
+            names = {each.name: each.name[cut:] for each in plan.fields}
+            inside = None
+        written = {name: f"{identifier(alias)}.{identifier(short)}" for name, short in names.items()}
+        source.names |= written
+        self._columns |= written
+        source.aliases.append(identifier(alias))
+        source.items.append(item)
+        source.conditions += [_closed(source.text(each), each) for each in (*conjuncts(inside), *above)]
+
+    def _table(self, plan: Stream | Relation) -> str:
+        parts = [identifier(plan.name)]
+        if plan.alias != plan.name:
+            parts.append(f"AS {identifier(plan.alias)}")
+        if isinstance(plan, Stream) and (isinstance(plan.window, Rows) or plan.window != self._window):
+            # Under windows of pairs, and where nothing was said, a stream has none.
+            parts.append(self._window_of(plan))
+        return " ".join(parts)
+
+    def _window_of(self, plan: Stream) -> str:
+        if isinstance(plan.window, Rows):
+            if plan.where is None:
+                return f"[ROWS {plan.window.count}]"
+            own = {each.name: identifier(each.name[len(plan.alias) + 1 :]) for each in plan.fields}
+            return f"[ROWS {plan.window.count} WHERE {expression_text(plan.where, lambda name: own[name])}]"
+        return "[RANGE UNBOUNDED]" if plan.window is None else f"[RANGE {_duration(plan.window)}]"
+
+    def _derived(self, plan: Plan) -> tuple[str, str]:
+        """The alias and the text of a query in FROM."""
+        if not isinstance(plan, Project):
+            return "_t", f"({self._query(plan)[0]}) AS _t"
+        alias = plan.fields[0].name.partition(".")[0]
+        below = plan.input
+        if isinstance(below, Distinct | SetOperation):
+            renamed = [f"{alias}.{each.name}" for each in below.fields]
+            if renamed == [item.name for item in plan.items] and all(isinstance(i.node, Column) for i in plan.items):
+                return alias, f"({self._query(below)[0]}) AS {identifier(alias)}"
+        return alias, f"({self._query(plan, prefix=len(alias) + 1)[0]}) AS {identifier(alias)}"
+
+
+def _grouped(group: Group, names: dict[str, str], plan: Project, having: Sequence[Node]) -> list[str]:
+    if group.by:
+        return [f"GROUP BY {', '.join(names[item.name] for item in group.by)}"]
+    used = {name for node in (*(item.node for item in plan.items), *having) for name in columns_of(node)}
+    # Nothing that is returned tells that there is one group: HAVING does.
+    return [] if used or having else ["HAVING TRUE"]
+
+
+def _constant(text: str, node: Node) -> str:
+    """A key; a whole number alone would be a position."""
+    return f"CAST({text} AS BIGINT)" if isinstance(node, Constant) and node.kind == "integer" else text
+
+
+def _closed(text: str, node: Node) -> str:
+    """A condition as one of an AND."""
+    return f"({text})" if getattr(node, "operator", "") == "OR" else text
+
+
+def _key(key: SortKey, names: dict[str, str]) -> str:
+    text = expression_text(key.node, lambda name: names[name])
+    return f"{text}{' DESC' if key.descending else ''}{'' if key.nulls_last else ' NULLS FIRST'}"
