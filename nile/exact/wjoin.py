@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.chain_stream import ChainStream
+from nile.exact.chain_stream_count import CountStream
 from nile.exact.window_graph import WindowGraph
 from nile.exact.wjoin_walk import Condition, WalkJoin
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
@@ -119,12 +120,12 @@ class WindowJoinPlan:
 class WindowJoin:
     """A running window join.  Costs: see the algorithm; `memory` and `costs` tell what was spent.
 
-    plan: what is joined; completed: combinations so far.
+    plan: what is joined.
     """
 
     def __init__(self, plan: WindowJoinPlan) -> None:
         self.plan = plan
-        self.completed = 0
+        self._completed = 0
         self._engine = _engine(plan)
         self._now = int(np.iinfo(np.int64).min)
         self._pending: deque[Array] = deque()
@@ -178,6 +179,11 @@ class WindowJoin:
             self._engine.advance(self._now)
 
     @property
+    def completed(self) -> int:
+        """Combinations so far."""
+        return self._engine.completed if isinstance(self._engine, CountStream) else self._completed
+
+    @property
     def memory(self) -> int:
         """Bytes of the operator's state, beyond its input and output."""
         return self._engine.memory
@@ -211,7 +217,7 @@ class WindowJoin:
                         f"{passes.dtype} {list(passes.shape)}; return an array such as a[ordinals[:, 0]] < 5"
                     )
                 kept = block[passes]
-            self.completed += kept.shape[0]
+            self._completed += kept.shape[0]
             if kept.shape[0] and self.plan.output == "combinations":
                 yield kept
 
@@ -291,10 +297,12 @@ def window_join(
     return WindowJoinPlan(named, condition, algorithm or "", strategy or "", predicate, output, cleanup).start()
 
 
-def _engine(plan: WindowJoinPlan) -> ChainStream | WalkJoin:
+def _engine(plan: WindowJoinPlan) -> ChainStream | CountStream | WalkJoin:
     algorithm, strategy = plan.chosen
     if algorithm == "chain" and plan.graph.streams == 2:
-        return ChainStream(plan.graph.widest)  # a directed pair too: either order is within the window
+        only_count = plan.output == "count" and plan.predicate is None
+        window = plan.graph.widest  # of a directed pair too: either order is within it
+        return CountStream(window) if only_count else ChainStream(window)
     return WalkJoin(plan.graph, plan.on, algorithm, strategy, plan.cleanup)
 
 

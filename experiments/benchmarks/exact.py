@@ -1,0 +1,249 @@
+"""How fast the exact window join is, beside DuckDB and Spark in their best formulations, and beside its own family."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmarks.exact_streams import (
+    SECOND,
+    Streams,
+    best_of,
+    duckdb_queries,
+    duckdb_session,
+    spark_join,
+    streams,
+)
+from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from nile.exact.chain_stream_count import count_whole
+from nile.exact.window_graph import WindowGraph
+from nile.exact.wjoin import ALGORITHMS, WindowJoin, window_join
+from nile.spark.session import spark_session
+from summaries.errors import ConfigError, JavaMissing, SparkFailed
+from summaries.lazy import lazy
+
+__all__ = ["exact_batch", "exact_count", "exact_curve", "exact_family", "exact_pairs", "joined_table"]
+
+Array = np.ndarray[Any, Any]
+pa = lazy("pyarrow")
+
+TUPLES = 1_000_000  # of each stream
+SEED = 1
+DUCKDB_PAIRS, DUCKDB_COUNT, DUCKDB_BATCH = 2.0, 3.0, 5.0
+SPARK_PAIRS = 15.0
+MOST_BYTES = 5_000_000
+LENGTHS = (100_000, 1_000_000, 10_000_000)
+BATCH = 4_096
+
+PAIRS_TITLE = "2-way window join, streaming, the whole output as an Arrow table"
+COUNT_TITLE = "2-way window join, the count alone, streaming"
+BATCH_TITLE = "2-way window join, the count alone, over whole arrays"
+CURVE_TITLE = "2-way window join: cost a tuple and memory as streams grow"
+FAMILY_TITLE = "the W-join family: comparisons and cost a tuple"
+
+
+def _running(work: Streams, **options: Any) -> WindowJoin:
+    return window_join(WindowGraph.uniform(len(work.ts), work.window), "equal", **options)
+
+
+def joined_table(join: WindowJoin, work: Streams) -> Any:
+    """The whole join as an Arrow table of ordinals; columns of blocks become chunks without a copy."""
+    blocks = list(join.run(work.ts, work.codes))
+    names = [f"ordinal_{k}" for k in range(len(work.ts))]
+    chunks = [[pa.array(block[:, k]) for block in blocks] for k in range(len(names))]
+    return pa.table({name: pa.chunked_array(each, pa.int64()) for name, each in zip(names, chunks, strict=True)})
+
+
+def _pushed(join: WindowJoin, work: Streams) -> int:
+    """Push all tuples in batches in total order; returns how many combinations they completed."""
+    which = np.repeat(np.arange(len(work.ts), dtype=np.int8), [each.shape[0] for each in work.ts])
+    ts, codes = np.concatenate(work.ts), np.concatenate(work.codes)
+    order = np.argsort(ts, kind="stable")
+    for begin in range(0, order.shape[0], BATCH):
+        some = order[begin : begin + BATCH]
+        join.push(which[some], ts[some], codes[some])
+        for _ in join.outputs():
+            pass
+    return join.completed
+
+
+def _same(name: str, ours: int, theirs: int) -> None:
+    if ours != theirs:
+        raise ConfigError(
+            f"bench {name}: needed the same number of pairs from all; got {ours} and {theirs}; report this as a bug"
+        )
+
+
+def _note(work: Streams, pairs: int, form: str) -> list[str]:
+    return [
+        f"{work.ts[0].shape[0]:,} tuples a stream, {work.window // SECOND} s window, {pairs:,} pairs "
+        f"({pairs / work.tuples:.2f} a tuple); wall time; medians of rounds that alternate",
+        f"DuckDB with all threads, the fastest of its formulations here: {form}",
+    ]
+
+
+@benchmark("exact-pairs", PAIRS_TITLE)
+def exact_pairs() -> Result:
+    """Our operator and DuckDB hand over int64 ordinals as Arrow; Spark writes its pairs to a sink that drops them."""
+    work = streams(TUPLES, SEED)
+    connection = duckdb_session(work)
+    queries = duckdb_queries("L.o AS l, R.o AS r", work.window)
+    ways = {name: _fetch(connection, query) for name, query in queries.items()}
+    form = best_of(ways)
+    join = _running(work)
+    pairs = joined_table(join, work).num_rows
+    _same("exact-pairs", pairs, ways[form]().num_rows)
+    theirs = "DuckDB, to an Arrow table"
+    contestants = [
+        Contestant("nile: chain, to an Arrow table", lambda: joined_table(_running(work), work)),
+        Contestant(theirs, ways[form]),
+    ]
+    bars = [Bar(theirs, DUCKDB_PAIRS)]
+    notes = _note(work, pairs, form)
+    try:
+        run = spark_join(spark_session("nile bench"), work)
+    except (JavaMissing, SparkFailed) as error:
+        notes.append(f"Spark does not run here, so no ratio to it: {error}")
+    else:
+        name = "Spark, bucketed shuffle hash join, warm, cached input, output dropped"
+        contestants.append(Contestant(name, run))
+        bars.append(Bar(name, SPARK_PAIRS))
+    result = race(
+        "exact-pairs", PAIRS_TITLE, contestants, work=work.tuples, unit="tuples", bars=bars, notes=notes, rounds=5,
+        clock=time.perf_counter_ns,
+    )  # fmt: skip
+    said = "reached" if join.memory <= MOST_BYTES else "NOT reached"
+    return replace(
+        result,
+        figures={"operator state": f"{join.memory:,} bytes; bar {MOST_BYTES:,}: {said}"},
+        rows=({"state_bytes": join.memory, "bar": MOST_BYTES},),
+    )
+
+
+def _fetch(connection: Any, query: str) -> Callable[[], Any]:
+    return lambda: connection.sql(query).to_arrow_table()
+
+
+def _count(connection: Any, query: str) -> Callable[[], int]:
+    return lambda: int(connection.execute(query).fetchone()[0])
+
+
+def _race_counts(name: str, title: str, label: str, ours: Callable[[Streams], int], bar: float) -> Result:
+    work = streams(TUPLES, SEED)
+    connection = duckdb_session(work)
+    ways = {each: _count(connection, query) for each, query in duckdb_queries("count(*)", work.window).items()}
+    form = best_of(dict(ways))
+    pairs = ours(work)
+    _same(name, pairs, ways[form]())
+    theirs = "DuckDB, count(*)"
+    contestants = [Contestant(label, lambda: ours(work)), Contestant(theirs, ways[form])]
+    return race(
+        name, title, contestants, work=work.tuples, unit="tuples", bars=[Bar(theirs, bar)],
+        notes=_note(work, pairs, form), clock=time.perf_counter_ns,
+    )  # fmt: skip
+
+
+@benchmark("exact-count", COUNT_TITLE)
+def exact_count() -> Result:
+    """The operator counts as tuples arrive and keeps the window's content; DuckDB counts the same pairs."""
+
+    memory = 0
+
+    def ours(work: Streams) -> int:
+        nonlocal memory
+        join = _running(work, output="count")
+        for _ in join.run(work.ts, work.codes):
+            pass
+        memory = join.memory
+        return join.completed
+
+    result = _race_counts("exact-count", COUNT_TITLE, "nile: chain, streaming count", ours, DUCKDB_COUNT)
+    return replace(result, figures={"operator state": f"{memory:,} bytes"})
+
+
+@benchmark("exact-batch", BATCH_TITLE)
+def exact_batch() -> Result:
+    """One pass over whole arrays that need not complete pairs in their order."""
+
+    def ours(work: Streams) -> int:
+        return count_whole((work.ts[0], work.ts[1]), (work.codes[0], work.codes[1]), work.window)
+
+    return _race_counts("exact-batch", BATCH_TITLE, "nile: count over whole arrays", ours, DUCKDB_BATCH)
+
+
+@benchmark("exact-curve", CURVE_TITLE)
+def exact_curve() -> Result:
+    """The same rates for longer: cost a tuple follows the window's content, and so does memory."""
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, object] = {}
+    for length in LENGTHS:
+        work = streams(length // 2, SEED)
+        for label, options in (("pairs", {}), ("count", {"output": "count"})):
+            costs: list[float] = []
+            for _ in range(5):
+                join = _running(work, **options)
+                begin = time.perf_counter_ns()
+                for _ in join.run(work.ts, work.codes):
+                    pass
+                costs.append((time.perf_counter_ns() - begin) / work.tuples)
+            row = {
+                "output": label,
+                "tuples": work.tuples,
+                "ns_a_tuple": median(costs),
+                "state_bytes": join.memory,
+                "pairs_a_tuple": join.completed / work.tuples,
+            }
+            rows.append(row)
+            figures[f"{label}, {work.tuples:,} tuples"] = (
+                f"{row['ns_a_tuple']:.1f} ns a tuple, {join.memory:,} bytes, {row['pairs_a_tuple']:.2f} pairs a tuple"
+            )
+    return Result("exact-curve", CURVE_TITLE, "tuples", LENGTHS[-1], (), (), figures=figures, rows=tuple(rows))
+
+
+FAMILY: dict[str, dict[str, Any]] = {
+    "2-way, equal rates": {"count": 2, "rates": (100.0, 100.0)},
+    "3-way, equal rates": {"count": 3, "rates": (30.0, 30.0, 30.0)},
+    "3-way, rates 100 : 100 : 1": {"count": 3, "rates": (100.0, 100.0, 1.0)},
+}
+
+
+@benchmark("exact-family", FAMILY_TITLE)
+def exact_family() -> Result:
+    """Every algorithm on the same streams (10 s window, 1,000 items), pushed in batches of 4,096 in total order."""
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, object] = {}
+    for case, options in FAMILY.items():
+        work = streams(20_000, SEED, window=10 * SECOND, keys=1_000, **options)
+        end = int(work.ts[0][-1])  # the slow stream would go on for hours
+        cut = [int(np.searchsorted(each, end, "right")) for each in work.ts]
+        work = Streams(
+            tuple(each[:n] for each, n in zip(work.ts, cut, strict=True)),
+            tuple(each[:n] for each, n in zip(work.codes, cut, strict=True)),
+            work.window,
+        )
+        for algorithm in ALGORITHMS:
+            costs: list[float] = []
+            for _ in range(5):
+                join = _running(work, algorithm=algorithm)
+                begin = time.perf_counter_ns()
+                completed = _pushed(join, work)
+                costs.append((time.perf_counter_ns() - begin) / work.tuples)
+            row = {
+                "case": case,
+                "algorithm": algorithm,
+                "ns_a_tuple": median(costs),
+                "comparisons_a_tuple": join.costs["comparisons"] / work.tuples,
+                "state_bytes": join.memory,
+                "completed": completed,
+            }
+            rows.append(row)
+            figures[f"{case}, {algorithm}"] = (
+                f"{row['ns_a_tuple']:.0f} ns and {row['comparisons_a_tuple']:.1f} comparisons a tuple, "
+                f"{join.memory:,} bytes"
+            )
+    return Result("exact-family", FAMILY_TITLE, "tuples", 60_000, (), (), figures=figures, rows=tuple(rows))

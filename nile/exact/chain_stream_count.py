@@ -1,0 +1,135 @@
+"""The number of pairs two streams complete in a window, without the pairs: streaming, and over whole arrays."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CountStream", "count_whole"]
+
+Array = np.ndarray[Any, Any]
+_LEAST_CAPACITY = 256
+_DENSE = 4  # codes up to this many times the tuples need no encoding first
+
+
+def _kernels() -> Any:
+    return importlib.import_module("nile.exact.chain_stream_count_kernels")
+
+
+def count_whole(ts: tuple[Array, Array], codes: tuple[Array, Array], window: int) -> int:
+    """Pairs of equal keys with |ts1 - ts2| <= window ns of two whole streams.
+
+    ts: int64 [m] ns, not decreasing; codes: int64 [m], below 0 null.  O(tuples), and 4 bytes a distinct code; codes
+    that are far from dense are encoded first, by sorting.
+    """
+    largest = max((int(each.max()) for each in codes if each.shape[0]), default=-1)
+    if largest >= _DENSE * sum(each.shape[0] for each in codes) + _LEAST_CAPACITY:
+        both = np.concatenate(codes)
+        values, dense = np.unique(both, return_inverse=True)
+        dense = np.where(both < 0, -1, dense)
+        left, right = np.split(dense, [codes[0].shape[0]])
+        largest = values.shape[0]
+    else:
+        left, right = codes
+    return int(_kernels().count_whole(ts[0], left, ts[1], right, window, np.zeros(largest + 1, np.int32)))
+
+
+class CountStream:
+    """Counts pairs of equal keys with |ts1 - ts2| <= window ns as tuples arrive; keeps none.
+
+    Memory: 16 bytes a tuple of the window at its fullest, and 16 a slot of a table four times as long.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._place = np.zeros((2, 3), np.int64)
+        self._totals = np.zeros(2, np.int64)
+        self.moved = 0
+        self._allocate(_LEAST_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        self._times = tuple(np.zeros(capacity, np.int64) for _ in range(2))
+        self._slots = tuple(np.zeros(capacity, np.int64) for _ in range(2))
+        self._table = np.zeros((8 * capacity, 2), np.int64)  # half of it is room for keys that come and go
+        self._table[:, 0] = -1
+        self._shift = np.uint64(64 - (4 * capacity).bit_length())
+
+    def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Count a batch of both streams, merged in total order; yields nothing."""
+        kernels = _kernels()
+        self._place[:, kernels.DONE] = 0
+        why = kernels.CROWDED
+        while why != kernels.FINISHED:
+            why = kernels.count_pairs(
+                ts[0], codes[0], ts[1], codes[1], self._window, self._table, self._shift, *self._times, *self._slots,
+                self._place, self._totals,
+            )  # fmt: skip
+            if why != kernels.FINISHED:
+                self._resize(self._times[0].shape[0] * (2 if why == kernels.GROW else 1))
+        if ts[0].shape[0] + ts[1].shape[0]:
+            self.advance(max(int(each[-1]) for each in ts if each.shape[0]))
+        return iter(())
+
+    def push(self, stream: Array | int, ts: Array, codes: Array) -> Iterator[Array]:
+        """Count a batch in total order; stream: of all its tuples, or int8 [m]; yields nothing."""
+        if isinstance(stream, int):
+            return self.merged((ts, ts[:0]) if stream == 0 else (ts[:0], ts), (codes, codes))
+        sides = [stream == side for side in range(2)]
+        return self.merged((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]))
+
+    def advance(self, now: int) -> None:
+        """Let go of what no tuple at `now` or later can join."""
+        since = max(now - self._window, int(np.iinfo(np.int64).min))
+        for side in range(2):
+            _kernels().expire(self._table, self._times[side], self._slots[side], self._place, side, since)
+        capacity = self._times[0].shape[0]
+        fullest = int((self._place[:, 0] - self._place[:, 1]).max())
+        if capacity > _LEAST_CAPACITY and 8 * fullest < capacity:
+            self._resize(max(_LEAST_CAPACITY, capacity // 4))
+
+    @property
+    def completed(self) -> int:
+        """Pairs so far."""
+        return int(self._totals[0])
+
+    @property
+    def seen(self) -> Array:
+        """Tuples seen of each stream: int64 [2]."""
+        seen: Array = self._place[:, 0]
+        return seen
+
+    @property
+    def held(self) -> int:
+        """Tuples kept."""
+        return int((self._place[:, 0] - self._place[:, 1]).sum())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of rings and table."""
+        return sum(a.nbytes for a in (*self._times, *self._slots, self._table))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Operations so far."""
+        seen = int(self._place[:, 0].sum())
+        return {
+            "comparisons": 0,
+            "probes": seen,
+            "updates": 2 * seen - self.held,
+            "dropped": seen - self.held,
+            "moved": self.moved,
+        }
+
+    def _resize(self, capacity: int) -> None:
+        table, times, slots = self._table, self._times, self._slots
+        self._allocate(capacity)
+        self._totals[1] = 0
+        for side in range(2):
+            _kernels().lay_out(
+                table, times[side], slots[side], self._table, self._shift, self._times[side], self._slots[side],
+                self._place, side, self._totals,
+            )  # fmt: skip
+        self.moved += self.held

@@ -1,0 +1,195 @@
+"""How many pairs of two streams join, without the pairs: as they arrive, or over whole arrays.
+
+Streaming, a table holds for every key of the window how many tuples of either stream it has; an arrival adds one and
+reads the other, and a tuple that leaves takes one back from the slot it remembers.  Slots of keys that left stay until
+the table is laid out anew, so no probe is ever cut short.
+Over whole arrays a pair need not wait for its later tuple: one pass over the left stream slides both ends of
+[ts - w, ts + w] over the right one.
+Cost.  O(1) a tuple, whatever the number of pairs.  Imports nothing of the lower floors on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Columns of place, one row a stream
+SEEN, FIRST, DONE = range(3)
+# Entries of totals
+PAIRS, USED = range(2)
+# Why a kernel stops
+FINISHED, CROWDED, GROW = range(3)
+
+_LEAST = np.iinfo(np.int64).min
+_MOST = np.iinfo(np.int64).max
+_RIGHT = 1 << 32  # counts of both streams share a word: left below, right above
+_LEFT_OF = _RIGHT - 1
+
+
+def _kernel(function: Function) -> Function:
+    """Kernels borrow their arrays, as no kernel here makes any."""
+    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
+    return compiled
+
+
+def _inlined(function: Function) -> Function:
+    compiled: Function = numba.njit(
+        cache=True, nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
+        forceinline=True,
+    )(function)  # fmt: skip
+    return compiled
+
+
+@_inlined
+def _slot(table: Array, code: int, shift: Any, totals: Array) -> Any:
+    """The slot of a key, taken if it had none."""
+    mask = np.int64(table.shape[0] - 1)
+    at = np.int64((np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
+    while table[at, 0] != code:
+        if table[at, 0] < 0:
+            table[at, 0] = code
+            totals[USED] += 1
+            break
+        at = (at + 1) & mask
+    return at
+
+
+@_kernel
+def count_pairs(
+    left_ts: Array,
+    left_code: Array,
+    right_ts: Array,
+    right_code: Array,
+    window: int,
+    table: Array,
+    shift: Any,
+    left_times: Array,
+    right_times: Array,
+    left_slots: Array,
+    right_slots: Array,
+    place: Array,
+    totals: Array,
+) -> int:
+    """Add to totals[PAIRS] what a batch of both streams completes, in total order; returns why it stopped.
+
+    *_ts: int64 ns; *_code: int64, below 0 never joins; table: int64 [slots, 2], (key or -1, counts); shift: uint64,
+    64 less the bits of a slot; *_times: int64 [capacity]; *_slots: int64 [capacity], -1 of a null key; place: int64
+    [2, 3].
+    """
+    n, m = left_ts.shape[0], right_ts.shape[0]
+    i, j = place[0, DONE], place[1, DONE]
+    left_base, right_base = place[0, SEEN] - i, place[1, SEEN] - j
+    left_first, right_first = place[0, FIRST], place[1, FIRST]
+    mask = np.int64(left_times.shape[0] - 1)
+    most = np.int64(table.shape[0] // 2)
+    pairs = totals[PAIRS]
+    why = FINISHED
+    while i < n or j < m:
+        if totals[USED] >= most:
+            why = CROWDED
+            break
+        is_left = j == m or (i < n and left_ts[i] <= right_ts[j])
+        ts = left_ts[i] if is_left else right_ts[j]
+        since = ts - window if ts >= _LEAST + window else _LEAST
+        while left_first < left_base + i and left_times[left_first & mask] < since:
+            slot = left_slots[left_first & mask]
+            if slot >= 0:
+                table[slot, 1] -= 1
+            left_first += 1
+        while right_first < right_base + j and right_times[right_first & mask] < since:
+            slot = right_slots[right_first & mask]
+            if slot >= 0:
+                table[slot, 1] -= _RIGHT
+            right_first += 1
+        if is_left:
+            own = left_base + i
+            if own - left_first > mask:
+                why = GROW
+                break
+            slot = np.int64(-1)
+            if left_code[i] >= 0:
+                slot = _slot(table, left_code[i], shift, totals)
+                pairs += table[slot, 1] >> 32
+                table[slot, 1] += 1
+            left_times[own & mask] = ts
+            left_slots[own & mask] = slot
+            i += 1
+        else:
+            own = right_base + j
+            if own - right_first > mask:
+                why = GROW
+                break
+            slot = np.int64(-1)
+            if right_code[j] >= 0:
+                slot = _slot(table, right_code[j], shift, totals)
+                pairs += table[slot, 1] & _LEFT_OF
+                table[slot, 1] += _RIGHT
+            right_times[own & mask] = ts
+            right_slots[own & mask] = slot
+            j += 1
+    place[0, SEEN], place[1, SEEN] = left_base + i, right_base + j
+    place[0, FIRST], place[1, FIRST] = left_first, right_first
+    place[0, DONE], place[1, DONE] = i, j
+    totals[PAIRS] = pairs
+    return why
+
+
+@_kernel
+def expire(table: Array, times: Array, slots: Array, place: Array, side: int, since: int) -> None:
+    """Let go of the tuples of one stream older than `since`."""
+    mask = np.int64(times.shape[0] - 1)
+    first = place[side, FIRST]
+    while first < place[side, SEEN] and times[first & mask] < since:
+        slot = slots[first & mask]
+        if slot >= 0:
+            table[slot, 1] -= _RIGHT if side == 1 else 1
+        first += 1
+    place[side, FIRST] = first
+
+
+@_kernel
+def lay_out(
+    table: Array, times: Array, slots: Array, new_table: Array, shift: Any, new_times: Array, new_slots: Array,
+    place: Array, side: int, totals: Array,
+) -> None:  # fmt: skip
+    """Put what is kept of one stream into a ring of another capacity and a table that has only keys of the window."""
+    mask = np.int64(times.shape[0] - 1)
+    new_mask = np.int64(new_times.shape[0] - 1)
+    for p in range(place[side, FIRST], place[side, SEEN]):
+        slot = slots[p & mask]
+        if slot >= 0:
+            slot = _slot(new_table, table[slot, 0], shift, totals)
+            new_table[slot, 1] += _RIGHT if side == 1 else 1
+        new_times[p & new_mask] = times[p & mask]
+        new_slots[p & new_mask] = slot
+
+
+@_kernel
+def count_whole(
+    left_ts: Array, left_code: Array, right_ts: Array, right_code: Array, window: int, counts: Array
+) -> Any:
+    """Pairs of two whole streams, whose codes are below counts.shape[0] (int32, all 0)."""
+    m = right_ts.shape[0]
+    low, high = 0, 0
+    pairs = np.int64(0)
+    for i in range(left_ts.shape[0]):
+        ts = left_ts[i]
+        until = ts + window if ts <= _MOST - window else _MOST
+        since = ts - window if ts >= _LEAST + window else _LEAST
+        while high < m and right_ts[high] <= until:
+            if right_code[high] >= 0:
+                counts[right_code[high]] += 1
+            high += 1
+        while low < high and right_ts[low] < since:
+            if right_code[low] >= 0:
+                counts[right_code[low]] -= 1
+            low += 1
+        if left_code[i] >= 0:
+            pairs += counts[left_code[i]]
+    return pairs
