@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
 from nile.streams.csv import CsvSource
 from nile.streams.files import existing_path
+from nile.streams.frames import FrameSource, frame_of
+from nile.streams.many import ManySource, files_of, is_glob
 from nile.streams.parquet import ParquetSource
 from nile.streams.raw import RawBatch
 from summaries.errors import SourceError
@@ -31,13 +33,17 @@ class Source(Protocol):
 def open_source(data: Any, *, name: str) -> Source:
     """`data` as a source; `name` is what messages call it.
 
-    A path to a .parquet or .csv file or to a directory that Spark wrote; an Arrow table, record batch or
-    reader; anything with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such;
-    a function without arguments that returns any of these; or a Source. Opening reads only what tells the
-    columns. Raises SourceMissing or SourceError.
+    A path to a .parquet or .csv file or to a directory that Spark wrote, or a glob of such files; an Arrow
+    table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with
+    `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such; a function without
+    arguments that returns any of these; or a Source. Opening reads only what tells the columns.
+    Raises SourceMissing or SourceError.
     """
     if isinstance(data, (str, Path)):
         return _open_path(data, name)
+    frame = frame_of(data)
+    if frame is not None:
+        return FrameSource(frame, name=name)
     if isinstance(data, Mapping) or _has_columns(data):
         return ArrowSource(data, name=name)
     if hasattr(data, "batches") and isinstance(data, Source) and not isinstance(data, type):
@@ -67,6 +73,13 @@ def _open_path(path: str | Path, name: str) -> Source:
     text = str(path)
     if "://" in text:
         raise SourceError(f"{name}: needed a local file, got '{text}'; copy it here first")
+    if is_glob(text):
+        files = files_of(text, name=name)
+        return (
+            _open_path(files[0], name)
+            if len(files) == 1
+            else ManySource([_open_path(file, file) for file in files], name=name)
+        )
     found = existing_path(text, "Parquet or CSV file")
     suffix = found.suffix.lower()
     if found.is_dir() or suffix in (".parquet", ".pq"):

@@ -1,0 +1,194 @@
+"""Reading what a plan's leaves name: streams in event-time order through the stream manager, and stored relations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from nile.execution.values import filtered
+from nile.sql.plan import Field, Plan, Relation, Stream, inputs_of
+from nile.streams.accounting import Accounting
+from nile.streams.cells import misfit_reason
+from nile.streams.manager import StreamManager
+from nile.streams.order import plain
+from nile.streams.source import Source
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from nile.sql.expressions import Condition
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+__all__ = ["Home", "Leaf", "Reading", "leaves_of"]
+
+Array = np.ndarray[Any, Any]
+_ROWS = 65_536
+
+
+class Home(Protocol):
+    """What is asked of a database."""
+
+    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
+        """A fresh manager over a stream."""
+
+    def relation(self, name: str) -> tuple[Source, Condition | None]:
+        """The source of a stored relation, and which of its rows belong to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What a leaf gave.  ts: int64 [n] ns (None of a relation); batch: its columns as the plan names them, [n].
+
+    last: the latest event time read, also of tuples that the leaf's own condition left out; None without any.
+    """
+
+    ts: Array | None
+    batch: pa.RecordBatch
+    last: int | None = None
+
+
+class Reading:
+    """The leaves of one run of a plan.  A stream that is named twice is read once, unless it is passed through.
+
+    accounting: of each alias, in = applied + late + shed + rejected, as far as it was read.
+    """
+
+    def __init__(self, home: Home, plan: Plan) -> None:
+        self._home = home
+        self._needed: dict[str, list[str]] = {}
+        for leaf in leaves_of(plan):
+            names = self._needed.setdefault(leaf.name, [])
+            names.extend(name for name in self._columns(leaf) if name not in names)
+        self._whole: dict[str, tuple[Array | None, pa.RecordBatch, Accounting]] = {}
+        self.accounting: dict[str, Accounting] = {}
+
+    def stream_batches(self, leaf: Stream, rows: int = _ROWS) -> Iterator[tuple[Array, pa.RecordBatch, Array]]:
+        """A stream passed through: (ts of the tuples, their columns, ts of all tuples read), nothing kept."""
+        columns = self._columns(leaf)
+        manager = self._home.manager(leaf.name, leaf.time, columns)
+        for batch in manager.batches(rows):
+            self.accounting[leaf.alias] = manager.accounting
+            assert batch.carried is not None
+            ts, named = _selected(leaf, batch.ts, _named(leaf, batch.carried))
+            yield ts, named, batch.ts
+        self.accounting[leaf.alias] = manager.accounting
+
+    def relation_batches(self, leaf: Relation, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
+        """A stored relation passed through, nothing kept."""
+        for batch, accounting in self._relation(leaf.name, self._columns(leaf), rows):
+            self.accounting[leaf.alias] = accounting
+            yield _selected(leaf, None, _named(leaf, batch))[1]
+
+    def whole(self, leaf: Stream | Relation) -> Leaf:
+        """A leaf, all of it.  Memory: its columns."""
+        if leaf.name not in self._whole:
+            self._whole[leaf.name] = self._load_stream(leaf) if isinstance(leaf, Stream) else self._load_relation(leaf)
+        ts, batch, accounting = self._whole[leaf.name]
+        self.accounting[leaf.alias] = accounting
+        last = None if ts is None or not ts.shape[0] else int(ts[-1])
+        ts, named = _selected(leaf, ts, _named(leaf, batch))
+        return Leaf(ts, named, last)
+
+    def _columns(self, leaf: Stream | Relation) -> tuple[str, ...]:
+        """The source's columns that a leaf reads; one at least, since a batch without columns has no length."""
+        names = tuple(dict.fromkeys(_own(leaf, field) for field in leaf.fields))
+        if names:
+            return names
+        return (leaf.time if isinstance(leaf, Stream) else self._home.relation(leaf.name)[0].schema.names[0],)
+
+    def _load_stream(self, leaf: Stream) -> tuple[Array, pa.RecordBatch, Accounting]:
+        columns = tuple(self._needed[leaf.name])
+        manager = self._home.manager(leaf.name, leaf.time, columns)
+        times, carried = [], []
+        for batch in manager.batches(_ROWS):
+            times.append(batch.ts)
+            carried.append(batch.carried)
+        ts = np.concatenate(times) if times else np.zeros(0, np.int64)
+        return ts, _together(carried, manager.source.schema, columns), manager.accounting
+
+    def _load_relation(self, leaf: Relation) -> tuple[None, pa.RecordBatch, Accounting]:
+        columns = tuple(self._needed[leaf.name])
+        source, _ = self._home.relation(leaf.name)
+        accounting = Accounting()
+        batches = []
+        for batch, counted in self._relation(leaf.name, columns, _ROWS):
+            batches.append(batch)
+            accounting = counted
+        return None, _together(batches, source.schema, columns), accounting
+
+    def _relation(self, name: str, columns: tuple[str, ...], rows: int) -> Iterator[tuple[pa.RecordBatch, Accounting]]:
+        """Rows that belong to the relation; those that are no rows, or have a cell that does not fit, are rejected."""
+        source, where = self._home.relation(name)
+        accounting = Accounting()
+        asked = tuple(dict.fromkeys((*columns, *(where.columns if where else ()))))
+        for raw in source.batches(asked, rows):
+            batch = raw.batch
+            keep = np.ones(batch.num_rows, bool)
+            for bad in raw.malformed:
+                accounting.reject({bad.reason: 1})
+            for column, misfit in raw.misfits.items():
+                reason = misfit_reason(column, batch.schema.field(column).type)
+                fresh = int((misfit & keep).sum())
+                if fresh:
+                    accounting.reject({reason: fresh})
+                keep &= ~misfit
+            if where is not None:
+                keep &= pc.fill_null(where.mask(batch), False).to_numpy(zero_copy_only=False)
+            if not keep.all():
+                batch = batch.filter(pa.array(keep))
+            accounting.apply(batch.num_rows)
+            arrays = [plain(batch.column(batch.schema.get_field_index(column))) for column in columns]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), accounting
+
+
+def leaves_of(plan: Plan) -> list[Stream | Relation]:
+    """The streams and relations below a node, from left to right."""
+    if isinstance(plan, Stream | Relation):
+        return [plan]
+    return [leaf for each in inputs_of(plan) for leaf in leaves_of(each)]
+
+
+def _own(leaf: Stream | Relation, field: Field) -> str:
+    return field.name.removeprefix(f"{leaf.alias}.")
+
+
+def _named(leaf: Stream | Relation, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a leaf as the plan calls them."""
+    if not leaf.fields:
+        return batch.rename_columns([f"{leaf.alias}.{name}" for name in batch.schema.names])
+    arrays = []
+    for field in leaf.fields:
+        array = batch.column(batch.schema.get_field_index(_own(leaf, field)))
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in leaf.fields])
+
+
+def _selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
+    """The rows that the leaf's own condition leaves."""
+    if leaf.where is None or batch.num_rows == 0:
+        return ts, batch
+    if ts is None:
+        return None, filtered(leaf.where, batch)
+    numbered = batch.append_column("\0ts", pa.array(ts))
+    kept = filtered(leaf.where, numbered)
+    if kept.num_rows == batch.num_rows:
+        return ts, batch
+    left = kept.column(kept.num_columns - 1).to_numpy(zero_copy_only=True)
+    return left, kept.select(list(range(batch.num_columns)))
+
+
+def _together(batches: list[Any], schema: pa.Schema, columns: tuple[str, ...]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    if batches:
+        return pa.concat_batches(batches)
+    fields = [schema.field(name) for name in columns]
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
+    return pa.RecordBatch.from_arrays([pa.array([], kind) for kind in kinds], names=list(columns))

@@ -1,0 +1,71 @@
+"""Bound expressions as callables over Arrow batches: what a plan's conditions and columns become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nile.sql.evaluate import evaluate_mask, evaluate_value
+from nile.sql.plan import Field, Item
+from nile.sql.tree import Column, Logic, Node
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+__all__ = ["all_of", "filtered", "maker", "schema_of", "tester", "value_of"]
+
+
+def schema_of(fields: Sequence[Field]) -> pa.Schema:
+    """The fields of a plan's node as an Arrow schema."""
+    return pa.schema([pa.field(field.name, field.type) for field in fields])
+
+
+def tester(condition: Node) -> Callable[[pa.RecordBatch], pa.BooleanArray]:
+    """A condition as a mask over a batch: true, false or null."""
+    return lambda batch: evaluate_mask(condition, batch)
+
+
+def maker(items: Sequence[Item]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """A projection over a batch.  A plain column passes through untouched, in its own Arrow type."""
+    schema = schema_of([item.field for item in items])
+
+    def make(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([value_of(item, batch) for item in items], schema=schema)
+
+    return make
+
+
+def value_of(item: Item, batch: pa.RecordBatch) -> pa.Array:
+    """One expression over a batch, in the type of its field."""
+    if isinstance(item.node, Column):
+        array = batch.column(batch.schema.get_field_index(item.node.name))
+    elif batch.num_rows == 0:
+        return pa.array([], item.field.type)
+    else:
+        array = evaluate_value(item.node, batch)
+    if array.type == item.field.type:
+        return array
+    if array.null_count == len(array):  # NULL has no type of its own
+        return pa.nulls(len(array), item.field.type)
+    return pc.cast(array, item.field.type, safe=False)
+
+
+def filtered(condition: Node, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows for which the condition is true; the batch itself where it is true of all."""
+    if batch.num_rows == 0:
+        return batch
+    mask = evaluate_mask(condition, batch)
+    return batch if mask.true_count == len(mask) else batch.filter(mask)
+
+
+def all_of(*conditions: Node | None) -> Node | None:
+    """Conditions that must all be true, as one."""
+    given = [condition for condition in conditions if condition is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    return Logic("AND", tuple(given))

@@ -1,0 +1,80 @@
+"""Several files as one source, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nile.streams.order import plain
+from nile.streams.raw import RawBatch, check_columns
+from summaries.errors import SourceError, SourceMissing
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ManySource", "files_of", "is_glob"]
+
+_MOST_FILES = 100_000
+
+
+def is_glob(path: str) -> bool:
+    """Whether `path` names files by a pattern and is no file itself."""
+    return any(letter in path for letter in "*?[") and not Path(path).expanduser().exists()
+
+
+def files_of(pattern: str, *, name: str) -> list[str]:
+    """The files a pattern names, in the order of their names.  Raises SourceMissing when there is none."""
+    found = sorted(glob(str(Path(pattern).expanduser()), recursive=True))
+    files = [path for path in found if Path(path).is_file()]
+    if not files:
+        raise SourceMissing(f"{name}: needed files like '{pattern}', there is none; check the pattern")
+    if len(files) > _MOST_FILES:
+        raise SourceError(
+            f"{name}: needed at most {_MOST_FILES:,} files; '{pattern}' names {len(files):,}; narrow the pattern"
+        )
+    return files
+
+
+class ManySource:
+    """Sources of the same columns, read one after another.  Replayable when they are."""
+
+    def __init__(self, sources: Sequence[Any], *, name: str) -> None:
+        """Raises SourceError when their columns differ."""
+        self.name = name
+        self._sources = tuple(sources)
+        self.schema: pa.Schema = _undictionaried(self._sources[0].schema)
+        for source in self._sources[1:]:
+            if _undictionaried(source.schema) != self.schema:
+                raise SourceError(
+                    f"{name}: needed the same columns in all files; those of {source.name} differ from those of "
+                    f"{self._sources[0].name}; name only files that are alike"
+                )
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+        """The rows, only `columns`, at most `rows` a batch; rows are numbered through all files."""
+        check_columns(self.schema, columns, where=self.name)
+        before = 0
+        for source in self._sources:
+            last = 0
+            for raw in source.batches(columns, rows):
+                last = max(last, *map(int, raw.rows[-1:]), *(bad.row for bad in raw.malformed), 0)
+                arrays = [plain(array) for array in raw.batch.columns]
+                batch = pa.RecordBatch.from_arrays(arrays, names=raw.batch.schema.names)
+                malformed = [replace(bad, row=bad.row + before) for bad in raw.malformed]
+                yield replace(raw, batch=batch, rows=raw.rows + before, malformed=malformed)
+            before += last
+
+
+def _undictionaried(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+            for field in schema
+        ]
+    )
