@@ -127,6 +127,12 @@ class Answer(Tabular):
         key = self._join.data.left.codes[found.left].astype(np.int64)
         return Members((self._joined.left, self._joined.right), (found.left, found.right), key, found.weight)
 
+    def found_members(self) -> Iterator[tuple[tuple[Array, Array], Array]]:
+        """((left ordinals, right ordinals), weights) of the pairs as they are found, range records expanded."""
+        for part in self.outputs():
+            pairs = self._join.expand(part)
+            yield (pairs.left, pairs.right), pairs.weight
+
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
         """Aggregates over the pairs found: over the key and what else was carried (`JoinQuery.run(carry=...)`).
 

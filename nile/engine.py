@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -11,20 +9,22 @@ from typing import TYPE_CHECKING, Any, overload
 
 from nile.aggregate_loading import Columns, load_columns
 from nile.aggregate_query import AggregateQuery, aggregate_query
-from nile.aggregate_scope import conjuncts, contradiction
 from nile.durations import parse_duration
+from nile.execution.options import Options
+from nile.execution.registry import Registry
+from nile.execution.result import Result
+from nile.execution.statements import run_statement
 from nile.joining import Loaded, load_stream
 from nile.multiway import MultiwayQuery, several_streams, split_alias
 from nile.query import JoinQuery
 from nile.selecting import read_predicates
 from nile.selection import SelectionQuery
-from nile.sql.expressions import parse_condition
+from nile.sql.reading_statements import read_statement
 from nile.standing import StandingQueries, standing_queries
-from nile.streams.manager import StreamManager, StreamSpec
-from nile.streams.source import Source, open_source
+from nile.streams.manager import StreamManager
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
-from summaries.errors import ConfigError, UnknownColumn, UnknownStream
+from summaries.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,21 +32,18 @@ if TYPE_CHECKING:
 __all__ = ["Database", "connect"]
 
 
-class _Registered:
-    """A stream as it was registered: where its tuples come from and what orders them."""
-
-    def __init__(self, source: Source, time: str, lateness: int | None, where: Any) -> None:
-        self.source = source
-        self.time = time
-        self.lateness = lateness
-        self.where = where
-
-
 class Database:
-    """Streams by name.  Use as a context manager or call `close`; both are optional."""
+    """Streams, stored relations and summaries by name.  Use as a context manager or call `close`; both are optional.
+
+    >>> import nile
+    >>> with nile.connect() as db:
+    ...     _ = db.register("sales", {"ts": [0.0, 60.0], "item": ["tea", "cup"]}, time="ts")
+    ...     db.sql("SELECT item FROM sales WHERE item <> ?", ["cup"]).fetchall()
+    [('tea',)]
+    """
 
     def __init__(self) -> None:
-        self._streams: dict[str, _Registered] = {}
+        self._names = Registry()
 
     def __enter__(self) -> Database:
         return self
@@ -57,53 +54,61 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<nile.Database: {', '.join(self._streams) or 'no streams'}>"
+        return f"<nile.Database: {', '.join(self._names.entries) or 'no streams'}>"
 
     def close(self) -> None:
-        """Forget all streams.  Answers already given keep what they need."""
-        self._streams.clear()
+        """Forget all streams and end standing queries.  Answers already given keep what they need."""
+        self._names.clear()
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The names registered."""
-        return tuple(self._streams)
+        """The names of the streams registered."""
+        return tuple(name for name, entry in self._names.entries.items() if entry.is_stream)
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The names of the stored relations registered."""
+        return tuple(name for name, entry in self._names.entries.items() if not entry.is_stream)
 
     def register(
         self,
         name: str,
         source: Any,
         *,
-        time: str,
+        time: str | None = None,
         where: str | None = None,
         lateness: str | float | timedelta | None = None,
     ) -> Database:
-        """Make a stream known as `name` (again: replaces it).
+        """Make a stream known as `name` (again: replaces it), or a stored relation.
 
-        source: a Parquet or CSV path, an Arrow table or reader, anything with `__arrow_c_stream__`, an iterable
-        of record batches, or a callable that returns one.  time: its event-time column.  where: a condition in
-        SQL that selects its tuples.  lateness: how far out of order a tuple may be and still be put in order;
-        later ones are counted and kept apart; None: any disorder is an error.  Opens the source, reads nothing
-        but its schema.  Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError,
-        UnknownColumn, ExpressionError, ConfigError.
+        source: a path to a Parquet or CSV file or a glob of them, a pandas, Polars (lazy too) or Spark DataFrame, a
+        pyarrow table, reader or dataset, a DuckDB relation, anything with `__arrow_c_stream__`, an iterable of record
+        batches, or a callable that returns one of these.  time: its event-time column; None: a stored relation, whose
+        rows hold at all times (a column of a time type is not taken for one unasked).  where: a condition in SQL that
+        selects its tuples.  lateness: how far out of order a tuple may be and still be put in order; later ones are
+        counted and kept apart; None: any disorder is an error.  Opens the source, reads nothing but its schema.
+        Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
+        ExpressionError, ConfigError.
         """
-        if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
-        opened = open_source(source, name=name)
-        _check_column(opened, time, name)
-        condition = None
-        if where is not None:
-            condition = parse_condition(where, where=f"stream '{name}', where")
-            condition.check(opened.schema, where=f"stream '{name}', where")
-            impossible = contradiction(conjuncts([condition]), opened.schema)
-            if impossible:
-                warnings.warn(
-                    f"stream '{name}', where: needed a condition that some tuple can satisfy; got {where!r}: "
-                    f"{impossible}; check its bounds",
-                    stacklevel=2,
-                )
-        late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
-        self._streams[name] = _Registered(opened, time, late, condition)
+        self._names.register(name, source, time=time, where=where, lateness=lateness)
         return self
+
+    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> Result:
+        """Run one statement of Nile SQL.
+
+        CREATE, DROP, SHOW and DESCRIBE act at once; a SELECT gives a Result that runs when it is read.  params: for ?
+        or $name.  options: see `nile.execution.options.Options`: budget, emit, algorithm, scheduling, windows, output,
+        method, guide, costs, seed, outlier_cap, replay and more.  Raises SqlError with line and column, NotYet,
+        ConfigError, BudgetError, and what reading raises once the result is read.
+
+        >>> import nile
+        >>> db = nile.connect()
+        >>> _ = db.register("sales", {"ts": [0.0, 60.0, 90.0], "item": ["tea", "cup", "tea"]}, time="ts")
+        >>> db.sql("SELECT item, count(*) AS n FROM sales GROUP BY item").fetchall()
+        [('tea', 2), ('cup', 1)]
+        """
+        statement = read_statement(text, self._names, params=params)
+        return run_statement(self._names, statement, Options.of(options))
 
     @overload
     def join(
@@ -149,9 +154,9 @@ class Database:
                 f"join on: needed one column or one for each of {len(names)} streams; got {on!r}; "
                 f"write on='key' or on=({', '.join(repr(chr(97 + k)) for k in range(len(names)))})"
             )
-        schemas = [self._stream(name).source.schema for name, _ in names]
+        schemas = [self._names.stream(name).source.schema for name, _ in names]
         for (name, _), column in zip(names, keys, strict=True):
-            _check_column(self._stream(name).source, column, name)
+            self._names.check_column(name, column)
         if len(names) == 2 and where is None:
             query = JoinQuery(database=self, left=names[0][0], right=names[1][0], on=(keys[0], keys[1]))
         else:
@@ -181,9 +186,8 @@ class Database:
         window: how long a selected tuple stays valid; None: a filter.  Raises UnknownStream, UnknownColumn,
         ExpressionError, ConfigError.
         """
-        source = self._stream(stream).source
-        _check_column(source, on, stream)
-        read = read_predicates(predicates, source.schema, stream=stream)
+        self._names.check_column(stream, on)
+        read = read_predicates(predicates, self.schema(stream), stream=stream)
         query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
         return query if window is None else query.within(window)
 
@@ -210,11 +214,11 @@ class Database:
 
     def schema(self, name: str) -> pa.Schema:
         """The columns of a registered stream.  Raises UnknownStream."""
-        return self._stream(name).source.schema
+        return self._names.schema(name)
 
     def time_column(self, name: str) -> str:
         """The event-time column of a registered stream.  Raises UnknownStream."""
-        return self._stream(name).time
+        return self._names.time_column(name)
 
     def load_columns(self, name: str, columns: tuple[str, ...], *, key: str | None = None) -> Columns:
         """Several columns of a stream, in order.  key: of a join that numbers its tuples alike; None: no join."""
@@ -222,18 +226,7 @@ class Database:
 
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""
-        stream = self._stream(name)
-        return StreamManager(
-            StreamSpec(
-                name=name,
-                source=stream.source,
-                time=stream.time,
-                key=key,
-                where=stream.where,
-                lateness=stream.lateness,
-                carry=carry,
-            )
-        )
+        return self._names.manager(name, key, carry)
 
     def load(self, name: str, key: str) -> Loaded:
         """Read a stream to its end, in order."""
@@ -249,23 +242,6 @@ class Database:
         for batch in self.manager(name, on).batches():
             summary.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
         return summary
-
-    def _stream(self, name: str) -> _Registered:
-        try:
-            return self._streams[name]
-        except KeyError:
-            close = difflib.get_close_matches(str(name), self._streams, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else "register it first"
-            known = ", ".join(self._streams) or "none"
-            raise UnknownStream(f"stream {name!r} is not registered (registered: {known}); {hint}") from None
-
-
-def _check_column(source: Source, column: str, name: str) -> None:
-    names = source.schema.names
-    if column not in names:
-        close = difflib.get_close_matches(str(column), names, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"its columns are {', '.join(names)}"
-        raise UnknownColumn(f"stream '{name}': needed a column it has; got {column!r}; {hint}")
 
 
 def connect() -> Database:

@@ -111,6 +111,14 @@ class MultiwayAnswer(Tabular):
         ordinal = tuple(data.ordinal[found[:, k]] for k in range(data.streams))
         return Members(self._joined.streams, ordinal, data.key[found[:, 0]].astype(np.int64), weight)
 
+    def found_members(self) -> Iterator[tuple[tuple[Array, ...], Array]]:
+        """(ordinals of each stream's members, weights) of the combinations as they are found, records expanded."""
+        data = self._join.data
+        for part in self.outputs():
+            whole = self._join.expand(part)
+            assert whole.members is not None
+            yield tuple(data.ordinal[whole.members[:, k]] for k in range(data.streams)), whole.weight
+
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
         """Aggregates over what was found: over the key and what the condition or the aggregates carried.
 

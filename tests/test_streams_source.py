@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -44,6 +45,8 @@ REPLAYABLE: dict[str, Callable[[], Any]] = {
     "dict of columns": lambda: {"ts": [1, 2, 3, 4], "key": ["a", "b", None, "d"]},
     "pandas": lambda: TABLE.to_pandas(),
     "polars": lambda: pl.from_arrow(TABLE),
+    "polars, not computed yet": lambda: pl.from_arrow(TABLE).lazy(),  # type: ignore[union-attr]
+    "dataset": lambda: ds.dataset(TABLE),
     "duckdb": lambda: duckdb.sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, NULL), (4, 'd')) AS t(ts, key)"),
     "list of batches": lambda: TABLE.to_batches(max_chunksize=1),
     "list of DataFrames": lambda: [TABLE.slice(0, 2).to_pandas(), pl.from_arrow(TABLE.slice(2, 2))],
@@ -117,7 +120,6 @@ def test_pandas_gives_its_missing_values_as_nulls() -> None:
         (5, "got int"),
         (None, "got NoneType"),
         (b"ts,key", "got bytes"),
-        (pl.LazyFrame({"ts": [1]}), "got LazyFrame; collect it first"),
         ([], "the iterable is empty"),
         (iter(()), "the iterable is empty"),
         ([5], "item 1: needed a record batch, a table, a DataFrame or a dict of columns; got int"),

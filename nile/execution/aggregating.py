@@ -44,7 +44,7 @@ def aggregated(item: AggregateItem, values: pa.Array | None, codes: Array, count
         case "count":
             return _typed(sizes, None, item)
         case "min" | "max" | "quantile" | "median":
-            return _ordered(item, values, codes, count, sizes)
+            return _ordered(item, values, codes, sizes)
         case "sum" if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
             return _whole_sum(item, values, codes, count, sizes)
         case _:
@@ -106,7 +106,7 @@ def _sum(values: Array) -> float:
         return float(values.sum())
 
 
-def _ordered(item: AggregateItem, values: pa.Array, codes: Array, count: int, sizes: Array) -> pa.Array:
+def _ordered(item: AggregateItem, values: pa.Array, codes: Array, sizes: Array) -> pa.Array:
     """min, max, median and quantile: values sorted inside their groups, NaN last."""
     pairs = pa.record_batch([pa.array(codes), values], names=["group", "value"])
     keys = [("group", "ascending"), ("value", "ascending")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.execution.values import filtered
+from nile.execution.values import filtered, schema_of
 from nile.sql.plan import Field, Plan, Relation, Stream, inputs_of
 from nile.streams.accounting import Accounting
 from nile.streams.cells import misfit_reason
@@ -35,7 +35,9 @@ _ROWS = 65_536
 class Home(Protocol):
     """What is asked of a database."""
 
-    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
+    def manager(
+        self, name: str, key: str, carry: tuple[str, ...] = (), where: Condition | None = None
+    ) -> StreamManager:
         """A fresh manager over a stream."""
 
     def relation(self, name: str) -> tuple[Source, Condition | None]:
@@ -85,6 +87,15 @@ class Reading:
         for batch, accounting in self._relation(leaf.name, self._columns(leaf), rows):
             self.accounting[leaf.alias] = accounting
             yield _selected(leaf, None, _named(leaf, batch))[1]
+
+    def schema(self, leaf: Stream | Relation) -> pa.Schema:
+        """The columns that a leaf gives, named and typed as in the plan."""
+        if leaf.fields:
+            return schema_of(leaf.fields)
+        (name,) = self._columns(leaf)
+        source = self._home.manager(leaf.name, name).source if isinstance(leaf, Stream) else None
+        kind = (source or self._home.relation(leaf.name)[0]).schema.field(name).type
+        return pa.schema([(f"{leaf.alias}.{name}", kind.value_type if pa.types.is_dictionary(kind) else kind)])
 
     def whole(self, leaf: Stream | Relation) -> Leaf:
         """A leaf, all of it.  Memory: its columns."""

@@ -22,7 +22,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["groups", "join_codes", "row_codes"]
+__all__ = ["groups", "join_codes", "ranks", "row_codes"]
 
 Array = np.ndarray[Any, Any]
 _MOST_CODES = 2**62
@@ -53,7 +53,7 @@ def row_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
 def join_codes(pairs: Sequence[tuple[pa.Array, pa.Array]], left: int, right: int) -> tuple[Array, Array]:
     """Codes of the keys of two sides, several columns together, -1 where one is null: int64 [left], [right].
 
-    Without pairs every key is the same.  Raises KeyTypeError for columns that never compare.
+    Codes are below left + right; without pairs every key is the same, 0.  Raises KeyTypeError.
     """
     codes = np.zeros(left, np.int64), np.zeros(right, np.int64)
     size = 1
@@ -68,7 +68,29 @@ def join_codes(pairs: Sequence[tuple[pa.Array, pa.Array]], left: int, right: int
             np.where(null[1], -1, codes[1] * distinct + own_right),
         )
         size *= distinct
+    if len(pairs) > 1:
+        together, _ = _dense(np.concatenate(codes))
+        codes = together[:left], together[left:]
     return codes
+
+
+def ranks(column: pa.Array) -> Array:
+    """Each value's place in the order of values: int64 [n], nulls -1, NaN last, equal values alike."""
+    if not len(column) or column.null_count == len(column):
+        return np.full(len(column), -1, np.int64)
+    valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    present = column.filter(pa.array(valid))
+    if pa.types.is_floating(column.type):
+        _, inverse = np.unique(present.to_numpy(zero_copy_only=False), return_inverse=True)
+    else:
+        encoded = present.dictionary_encode()
+        order = pc.array_sort_indices(encoded.dictionary).to_numpy(zero_copy_only=False)
+        rank = np.empty(order.shape[0], np.int64)
+        rank[order] = np.arange(order.shape[0])
+        inverse = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    out = np.full(len(column), -1, np.int64)
+    out[valid] = inverse.reshape(-1)
+    return out
 
 
 def groups(codes: Array, count: int) -> tuple[Array, Array]:

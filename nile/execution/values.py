@@ -17,7 +17,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["all_of", "filtered", "maker", "schema_of", "tester", "value_of"]
+__all__ = ["all_of", "column_of", "filtered", "maker", "schema_of", "tester", "value_of"]
 
 
 def schema_of(fields: Sequence[Field]) -> pa.Schema:
@@ -40,14 +40,16 @@ def maker(items: Sequence[Item]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     return make
 
 
+def column_of(node: Node, batch: pa.RecordBatch) -> pa.Array:
+    """An expression over a batch, in the type that it comes in."""
+    if isinstance(node, Column):
+        return batch.column(batch.schema.get_field_index(node.name))
+    return evaluate_value(node, batch)
+
+
 def value_of(item: Item, batch: pa.RecordBatch) -> pa.Array:
     """One expression over a batch, in the type of its field."""
-    if isinstance(item.node, Column):
-        array = batch.column(batch.schema.get_field_index(item.node.name))
-    elif batch.num_rows == 0:
-        return pa.array([], item.field.type)
-    else:
-        array = evaluate_value(item.node, batch)
+    array = column_of(item.node, batch)
     if array.type == item.field.type:
         return array
     if array.null_count == len(array):  # NULL has no type of its own

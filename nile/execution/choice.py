@@ -1,0 +1,132 @@
+"""The planner's choice for an exact query: which way it runs, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nile.execution.options import Options
+from nile.sql.plan import (
+    Filter,
+    Join,
+    Limit,
+    Plan,
+    Project,
+    Query,
+    Relation,
+    Rows,
+    Sort,
+    Stream,
+    StreamWindow,
+    inputs_of,
+)
+from summaries.errors import ConfigError
+
+__all__ = ["Choice", "body_of", "choose", "is_chain", "walk"]
+
+Way = Literal["pass", "whole", "join", "pipeline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How an exact query runs.
+
+    way: `pass` (batches go through, nothing is kept), `whole` (the snapshot, column by column), `join` (all pairs at
+    once, as they complete) or `pipeline` (signed changes, tuple by tuple).  emit: what comes out.  algorithm: of a
+    window join; scheduling: of a pipeline.  reasons: for EXPLAIN, one line each.
+    """
+
+    way: Way
+    emit: str
+    algorithm: str
+    scheduling: str
+    reasons: tuple[str, ...]
+
+
+def choose(query: Query, options: Options) -> Choice:
+    """The way for a query.  Raises ConfigError for options that it cannot use."""
+    body = body_of(query.plan)
+    nodes = list(walk(body))
+    emit, why = _emit(query, nodes, options)
+    reasons = [f"emit {emit}: {why}"]
+    if body is not query.plan and emit != "snapshot":
+        raise ConfigError(
+            f"ORDER BY, LIMIT: needed a query that returns a snapshot; got emit={emit!r}, whose rows come one after "
+            "another; say emit='snapshot', or leave them out"
+        )
+    windows = {leaf.window for leaf in nodes if isinstance(leaf, Stream)}
+    bounded = any(window is not None for window in windows) or any(isinstance(n, Join) and n.constraints for n in nodes)
+    algorithm, how = _algorithm(nodes, options)
+    scheduling, when = _scheduling(windows, options)
+    named = options.scheduling is not None or options.algorithm not in (None, "chain")
+    passes = is_chain(body) and (query.plan is body or (isinstance(query.plan, Limit) and query.plan.input is body))
+    if passes and not named and (emit == "append" or (emit == "snapshot" and not bounded)):
+        way: Way = "pass"
+        reasons.append("one input, nothing to keep: its batches pass through")
+    elif emit == "snapshot" and not named:
+        way = "whole"
+        reasons.append("a snapshot: what the windows hold at its instant, worked out at once, column by column")
+    elif emit == "append" and not named and _is_flat_join(body):
+        way = "join"
+        reasons.append(how)
+    else:
+        way = "pipeline"
+        reasons.append(when)
+        if any(isinstance(node, Join) for node in nodes):
+            reasons.append(how)
+    return Choice(way, emit, algorithm, scheduling, tuple(reasons))
+
+
+def walk(plan: Plan) -> list[Plan]:
+    """A node and all below it, the node first."""
+    return [plan, *(node for each in inputs_of(plan) for node in walk(each))]
+
+
+def body_of(plan: Plan) -> Plan:
+    """A plan without the ORDER BY and LIMIT at its top."""
+    while isinstance(plan, Sort | Limit):
+        plan = plan.input
+    return plan
+
+
+def is_chain(plan: Plan) -> bool:
+    """Selections and projections over one leaf."""
+    while isinstance(plan, Filter | Project):
+        plan = plan.input
+    return isinstance(plan, Stream | Relation)
+
+
+def _is_flat_join(plan: Plan) -> bool:
+    """Selections and projections over one join of chains, none of them in a window of rows."""
+    while isinstance(plan, Filter | Project):
+        plan = plan.input
+    if not isinstance(plan, Join) or not all(is_chain(each) for each in plan.inputs):
+        return False
+    return not any(isinstance(leaf, Stream) and isinstance(leaf.window, Rows) for leaf in walk(plan))
+
+
+def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
+    if options.emit is not None:
+        return options.emit, "as asked"
+    if not query.windowed:
+        return "snapshot", "a query without WINDOW, over all that is kept"
+    if all(isinstance(node, Stream | Relation | Filter | Project | Join) for node in nodes):
+        return "append", "selections, projections and joins only add"
+    return "changes", "a windowed query whose rows may be taken back"
+
+
+def _algorithm(nodes: list[Plan], options: Options) -> tuple[str, str]:
+    if options.algorithm is not None:
+        return options.algorithm, f"window join {options.algorithm}: as asked"
+    joins = [node for node in nodes if isinstance(node, Join)]
+    if all(node.equal for node in joins):
+        return "chain", "window join chain: equal keys are hashed, and each tuple probes as it arrives (forward)"
+    return "few-nested", "window join by time alone: no equal keys to hash, each tuple probes as it arrives (forward)"
+
+
+def _scheduling(windows: set[StreamWindow], options: Options) -> tuple[str, str]:
+    if options.scheduling is not None:
+        return options.scheduling, f"scheduling {options.scheduling}: as asked"
+    sizes = len(windows - {None})
+    one = "one window size, for which the paper finds tpa enough" if sizes < 2 else f"{sizes} window sizes"
+    return "nta", f"scheduling nta: {one}; ours takes negative tuples in batches, the fastest we have in either case"

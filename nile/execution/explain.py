@@ -1,0 +1,264 @@
+"""EXPLAIN: the plan as an indented tree, a node a line, with what was expected and, once run, what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nile.durations import format_duration
+from nile.execution.choice import Choice
+from nile.execution.relational import Path
+from nile.sql.expression_text import aggregate_text, expression_text, identifier
+from nile.sql.plan import (
+    Distinct,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Plan,
+    Preference,
+    Project,
+    Query,
+    Relation,
+    Rows,
+    SetOperation,
+    Sort,
+    Stream,
+    StreamWindow,
+    inputs_of,
+)
+from nile.sql.tree import Between, Column, Compare, In, Like, Logic, Node, Not
+
+if TYPE_CHECKING:
+    from nile.execution.approximate import Prepared
+    from nile.execution.statements import Engine
+
+__all__ = ["expected_rows", "explain_approximate", "explain_exact", "node_text"]
+
+_KEEPS = {"=": 0.1, "<>": 0.9}
+_RANGE = 1 / 3
+_DISTINCT_SHARE = 0.1
+
+
+def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str:
+    """The tree of an exact query, and why it runs as it does.  run: what happened, or None."""
+    lines = _tree(engine, query.plan, (), None if run is None else run.counts)
+    scheduled = f", scheduling {choice.scheduling}" if choice.way == "pipeline" else ""
+    lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
+    lines += [f"  {reason}" for reason in choice.reasons]
+    if run is not None:
+        lines.append(f"memory beside the output: {run.memory:,} bytes")
+        if run.costs:
+            lines.append("cost: " + ", ".join(f"{name} {count:,}" for name, count in run.costs.items()))
+        lines += _accounts(run.accounting)
+    return "\n".join(lines)
+
+
+def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
+    """The tree of an approximate query, and its operator."""
+    lines = _tree(None, query.plan, (), None)
+    if query.preference is not None:
+        lines.append(preference_text(query.preference))
+    if query.budget is not None:
+        lines.append(f"budget: {query.budget[1]:g} {query.budget[0]}")
+    if query.error is not None:
+        lines.append(f"error {query.error[0]:g} at confidence {query.error[1]:g}, otherwise {query.error[2]}")
+    lines += [f"summary {name} of {stream}" for stream, name in query.summaries]
+    lines += prepared.operator.explain().split("\n")
+    if run is None or run.answer is None:
+        return "\n".join(lines)
+    budget = run.budget
+    lines.append(f"asked {budget.asked:g} {budget.unit}, spent {budget.spent:.6g} ({budget.fraction:.6g} of the exact)")
+    figures = getattr(getattr(run.answer, "answer", run.answer), "figures", None)
+    told = [
+        f"{name} {getattr(figures, name):,}"
+        for name in ("arrivals", "admitted", "outputs", "regions", "pruned", "zones")
+        if isinstance(getattr(figures, name, None), int)
+    ]
+    if told:
+        lines.append("actual: " + ", ".join(told))
+    cost = [
+        f"{name.replace('_', ' ')} {getattr(figures, name):,.0f}"
+        for name in ("spent", "exact_cost")
+        if isinstance(getattr(figures, name, None), float)
+    ]
+    if cost:
+        lines.append("cost: " + ", ".join(cost))
+    lines.append(f"coverage {run.coverage:.6g}; memory {run.memory:,} bytes")
+    return "\n".join(lines + _accounts(run.accounting))
+
+
+def _accounts(accounting: Any) -> list[str]:
+    return [
+        f"{alias}: {one.tuples_in:,} in = {one.applied:,} applied + {one.late:,} late + {one.shed:,} shed + "
+        f"{one.rejected:,} rejected"
+        for alias, one in accounting.items()
+    ]
+
+
+def _tree(engine: Engine | None, plan: Plan, path: Path, counts: dict[Path, int] | None) -> list[str]:
+    line = "  " * len(path) + node_text(plan)
+    told = []
+    expected = None if engine is None else expected_rows(engine, plan)
+    if expected is not None:
+        told.append(f"about {expected:,.0f}")
+    if counts is not None and path in counts:
+        told.append(f"actual {counts[path]:,}")
+    lines = [line + (f"  [{', '.join(told)}]" if told else "")]
+    for at, each in enumerate(inputs_of(plan)):
+        lines += _tree(engine, each, (*path, at), counts)
+    return lines
+
+
+def node_text(plan: Plan) -> str:
+    """One node in words."""
+    match plan:
+        case Stream():
+            name = plan.name if plan.name == plan.alias else f"{plan.name} as {plan.alias}"
+            where = "" if plan.where is None else f", where {_shown(plan.where)}"
+            return f"stream {name} by {plan.time}, {window_text(plan.window)}{where}"
+        case Relation():
+            name = plan.name if plan.name == plan.alias else f"{plan.name} as {plan.alias}"
+            where = "" if plan.where is None else f", where {_shown(plan.where)}"
+            return f"stored relation {name}{where}"
+        case Filter():
+            return f"select {_shown(plan.condition)}"
+        case Project():
+            return "project " + ", ".join(_named(_shown(item.node), item.name) for item in plan.items)
+        case Join():
+            return _join_text(plan)
+        case Distinct():
+            return "distinct"
+        case SetOperation():
+            return plan.kind + (" all" if plan.all else "")
+        case Group():
+            by = ", ".join(_shown(item.node) for item in plan.by)
+            told = ", ".join(
+                aggregate_text(each.function, each.argument, each.distinct, each.fraction, _name)
+                for each in plan.aggregates
+            )
+            return f"group{' by ' + by if by else ''}: {told or 'no aggregate'}"
+        case Sort():
+            keys = [_shown(key.node) + (" desc" if key.descending else "") for key in plan.keys]
+            return "order by " + ", ".join(keys)
+        case Limit():
+            count = "all" if plan.count is None else str(plan.count)
+            return f"limit {count}" + (f" after {plan.offset}" if plan.offset else "")
+
+
+def _join_text(plan: Join) -> str:
+    parts = [f"{a} = {b}" for a, b in plan.equal]
+    if plan.condition is not None:
+        parts.append(_shown(plan.condition))
+    names = [_leaf_name(each) for each in plan.inputs]
+    given = plan.constraints[: plan.given] if plan.given else plan.constraints
+    windows = [f"({names[c.left]}, {names[c.right]}) {format_duration(c.window)}" for c in given]
+    followed = len(plan.constraints) - len(given)
+    if windows:
+        word = "dwindow " if plan.directed else "window "
+        parts.append(word + " and ".join(windows) + (f", {followed} more follow" if followed else ""))
+    return f"join of {len(plan.inputs)}" + (": " + "; ".join(parts) if parts else ": every combination")
+
+
+def _leaf_name(plan: Plan) -> str:
+    while not isinstance(plan, Stream | Relation):
+        below = inputs_of(plan)
+        plan = below[0]
+    return plan.alias
+
+
+def window_text(window: StreamWindow) -> str:
+    """A stream's window in words."""
+    if window is None:
+        return "all that is kept"
+    return f"last {window.count} rows" if isinstance(window, Rows) else f"window {format_duration(window)}"
+
+
+def preference_text(preference: Preference) -> str:
+    """A preference in words."""
+    terms = ", ".join(f"count({t.column})" + (f" * {t.column}" if t.by == "value" else "") for t in preference.terms)
+    fade = "" if preference.fade == 1.0 else f", fade {preference.fade:g}"
+    return f"preference {preference.kind}{' by ' + terms if terms else ''}{fade}"
+
+
+def _name(column: str) -> str:
+    return ".".join(identifier(part) for part in column.split("."))
+
+
+def _shown(node: Node) -> str:
+    return expression_text(node, _name)
+
+
+def _named(text: str, name: str) -> str:
+    return text if text == identifier(name) or text.endswith(f".{identifier(name)}") else f"{text} as {name}"
+
+
+def expected_rows(engine: Engine, plan: Plan) -> float | None:
+    """Rows a node gives, by rule of thumb; None where a source does not say how many it has.
+
+    A source's own count; = keeps a tenth, <> nine tenths, other comparisons a third; keys of a join and groups are
+    a tenth as many as rows (at least one); windows are taken to hold everything.
+    """
+    match plan:
+        case Stream() | Relation():
+            rows = engine.rows(plan.name)
+            return None if rows is None else rows * (1.0 if plan.where is None else _share(plan.where))
+        case SetOperation():
+            left, right = expected_rows(engine, plan.left), expected_rows(engine, plan.right)
+            if left is None or right is None:
+                return None
+            return left + right if plan.kind == "union" else min(left, right) if plan.kind == "intersect" else left
+        case Join():
+            return _expected_join(engine, plan)
+        case Limit():
+            below = expected_rows(engine, plan.input)
+            return below if plan.count is None else plan.count if below is None else min(below, plan.count)
+        case _:
+            below = expected_rows(engine, plan.input)
+            return None if below is None else _through(plan, below)
+
+
+def _through(plan: Plan, below: float) -> float:
+    match plan:
+        case Filter():
+            return below * _share(plan.condition)
+        case Group() if not plan.by:
+            return 1.0
+        case Group() | Distinct():
+            return max(1.0, below * _DISTINCT_SHARE)
+        case _:
+            return below
+
+
+def _expected_join(engine: Engine, plan: Join) -> float | None:
+    rows = 1.0
+    largest = 0.0
+    for each in plan.inputs:
+        below = expected_rows(engine, each)
+        if below is None:
+            return None
+        rows *= below
+        largest = max(largest, below)
+    for _ in range(min(len(plan.equal), len(plan.inputs) - 1)):
+        rows /= max(1.0, largest * _DISTINCT_SHARE)
+    return rows if plan.condition is None else rows * _share(plan.condition)
+
+
+def _share(node: Node) -> float:
+    """What share of rows a condition keeps, by rule of thumb."""
+    match node:
+        case Compare():
+            return _KEEPS.get(node.operator, _RANGE)
+        case Logic():
+            shares = [_share(item) for item in node.items]
+            kept = 1.0
+            for share in shares:
+                kept *= share if node.operator == "AND" else 1.0 - share
+            return kept if node.operator == "AND" else 1.0 - kept
+        case Not():
+            return 1.0 - _share(node.item)
+        case In():
+            return min(1.0, 0.1 * len(node.choices))
+        case Between() | Like() | Column():
+            return _RANGE
+        case _:
+            return 1.0

@@ -1,0 +1,87 @@
+"""How a statement is to be run: what `Database.sql` takes beside the text."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from preferences.budget import Budget
+from summaries.errors import ConfigError
+
+__all__ = ["ALGORITHMS", "EMITS", "SCHEDULINGS", "Options"]
+
+EMITS = ("append", "changes", "snapshot")
+SCHEDULINGS = ("ita", "tpa", "nta")
+ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripple", "xjoin")
+_EXACT = ("emit", "algorithm", "scheduling", "windows")
+_APPROXIMATE = ("method", "guide", "output", "outlier_cap", "replay", "replay_mean", "speed", "by")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be said beside a statement; None: chosen for it, and EXPLAIN says why.
+
+    Of exact queries: emit, one of EMITS; scheduling, one of SCHEDULINGS; algorithm, one of ALGORITHMS; windows, how
+    a window graph is enforced.  Of approximate ones: budget (a Budget or a fraction; the statement's own otherwise),
+    method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap, replay with replay_mean and speed, by (what a
+    selection's preference weighs: "share", "value"), and using: fields of a summary or of a plan.
+    Raises ConfigError.
+    """
+
+    budget: Budget | float | None = None
+    emit: str | None = None
+    algorithm: str | None = None
+    scheduling: str | None = None
+    windows: str | None = None
+    output: str | None = None
+    method: str | None = None
+    guide: str | None = None
+    costs: str | None = None
+    seed: int | None = None
+    outlier_cap: int | None = None
+    replay: str | None = None
+    replay_mean: Any = None
+    speed: float | None = None
+    by: str | None = None
+    confidence: float | None = None
+    using: tuple[tuple[str, Any], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        known = {"emit": EMITS, "scheduling": SCHEDULINGS, "algorithm": ALGORITHMS}
+        for name, values in known.items():
+            given = getattr(self, name)
+            if given is not None and given not in values:
+                near = difflib.get_close_matches(str(given), values, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else "name one of these"
+                raise ConfigError(f"{name}: needed one of {', '.join(values)}; got {given!r}; {hint}")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            object.__setattr__(self, "budget", Budget(self.budget))
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Options:
+        """From keyword arguments; what is no option of its own goes to `using`."""
+        own = {each.name for each in fields(cls)} - {"using"}
+        rest = tuple((name, value) for name, value in given.items() if name not in own)
+        return cls(**{name: value for name, value in given.items() if name in own}, using=rest)
+
+    def check_exact(self) -> None:
+        """Raises ConfigError for what only an approximate query can use."""
+        given = [name for name in _APPROXIMATE if getattr(self, name) is not None]
+        given += [name for name, _ in self.using]
+        if given:
+            known = [each.name for each in fields(self) if each.name != "using"]
+            near = difflib.get_close_matches(given[0], known, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near and near[0] != given[0] else "say WITH PREFERENCE, or leave it out"
+            )
+            raise ConfigError(f"{given[0]}: needed a query WITH PREFERENCE, BUDGET or ERROR; got an exact one; {hint}")
+
+    def check_approximate(self) -> None:
+        """Raises ConfigError for what only an exact query can use."""
+        given = [name for name in _EXACT if getattr(self, name) is not None]
+        if given:
+            raise ConfigError(
+                f"{given[0]}: needed an exact query; got one WITH PREFERENCE, BUDGET or ERROR, which appends what it "
+                "finds; leave the preference out"
+            )

@@ -1,0 +1,184 @@
+"""What a database knows by name: streams, stored relations, summaries."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nile.aggregate_scope import conjuncts, contradiction
+from nile.durations import parse_duration
+from nile.sql.catalog import Entry
+from nile.sql.expressions import Condition, parse_condition
+from nile.sql.statements import CreateSummary
+from nile.sql.tree import Logic, columns_of
+from nile.streams.manager import StreamManager, StreamSpec
+from nile.streams.source import Source, open_source
+from nile.streams.times import check_time_type
+from summaries.errors import ConfigError, UnknownColumn, UnknownStream
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Registered", "Registry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A stream (or, without time, a stored relation) as it was registered.  lateness: ns or None."""
+
+    source: Source
+    time: str | None
+    lateness: int | None
+    where: Condition | None
+
+    def entry(self, name: str) -> Entry:
+        """What the binder sees of it: dictionaries are an encoding, not a type."""
+        plain = [
+            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+            for field in self.source.schema
+        ]
+        return Entry(name, pa.schema(plain), self.time)
+
+
+class Registry:
+    """Names and what they stand for; the binder's catalog and the executor's home."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Registered] = {}
+        self._entries: dict[str, Entry] = {}
+        self._summaries: dict[str, CreateSummary] = {}
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """All streams and stored relations by name."""
+        return self._entries
+
+    @property
+    def summaries(self) -> Mapping[str, CreateSummary]:
+        """All summaries by name."""
+        return self._summaries
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._held.clear()
+        self._entries.clear()
+        self._summaries.clear()
+
+    def register(self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any) -> None:
+        """See `nile.engine.Database.register`."""
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
+        opened = open_source(source, name=name)
+        if time is None and lateness is not None:
+            raise ConfigError(
+                f"stored relation '{name}': needed no lateness, it has no order; got {lateness!r}; name time="
+            )
+        if time is not None:
+            _check_column(opened.schema, time, name)
+            check_time_type(opened.schema.field(time).type, where=f"stream '{name}', time column '{time}'")
+        condition = None
+        if where is not None:
+            place = f"stream '{name}', where"
+            condition = parse_condition(where, where=place)
+            condition.check(opened.schema, where=place)
+            impossible = contradiction(conjuncts([condition]), opened.schema)
+            if impossible:
+                warnings.warn(
+                    f"{place}: needed a condition that some tuple can satisfy; got {where!r}: {impossible}; "
+                    "check its bounds",
+                    stacklevel=3,
+                )
+        late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
+        self._held[name] = Registered(opened, time, late, condition)
+        self._entries[name] = self._held[name].entry(name)
+
+    def unregister(self, name: str) -> None:
+        """Forget a stream or relation, and the summaries of it."""
+        del self._held[name], self._entries[name]
+        self._summaries = {key: made for key, made in self._summaries.items() if made.stream != name}
+
+    def adopt(self, name: str) -> tuple[Source, str | None]:
+        """A registered source, to be registered under a further name, and the text of its condition."""
+        held = self._held[name]
+        return held.source, None if held.where is None else held.where.text
+
+    def keep_summary(self, summary: CreateSummary) -> None:
+        """Make a summary known."""
+        self._summaries[summary.name] = summary
+
+    def forget_summary(self, name: str) -> None:
+        """Forget one."""
+        del self._summaries[name]
+
+    def rows(self, name: str) -> int | None:
+        """How many rows a source has, where it says so without reading."""
+        held = self._held.get(name)
+        count: int | None = None if held is None else getattr(held.source, "rows", None)
+        return count
+
+    def stream(self, name: str) -> Registered:
+        """A registered stream.  Raises UnknownStream."""
+        held = self._held.get(name)
+        if held is not None and held.time is not None:
+            return held
+        if held is not None:
+            raise UnknownStream(f"stream {name!r} is a stored relation, registered without time=; name its time column")
+        close = difflib.get_close_matches(str(name), self._held, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else "register it first"
+        known = ", ".join(self._held) or "none"
+        raise UnknownStream(f"stream {name!r} is not registered (registered: {known}); {hint}")
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a stream.  Raises UnknownStream."""
+        return self.stream(name).source.schema
+
+    def time_column(self, name: str) -> str:
+        """The event-time column of a stream.  Raises UnknownStream."""
+        time = self.stream(name).time
+        assert time is not None
+        return time
+
+    def check_column(self, name: str, column: str) -> None:
+        """Raises UnknownStream, UnknownColumn."""
+        _check_column(self.schema(name), column, name)
+
+    def manager(
+        self, name: str, key: str, carry: tuple[str, ...] = (), where: Condition | None = None
+    ) -> StreamManager:
+        """A fresh manager over a stream; where: a further condition."""
+        held = self.stream(name)
+        both = held.where
+        if where is not None:
+            both = where if both is None else _and(both, where)
+        return StreamManager(
+            StreamSpec(
+                name=name, source=held.source, time=self.time_column(name), key=key, where=both, lateness=held.lateness,
+                carry=carry,
+            )
+        )  # fmt: skip
+
+    def relation(self, name: str) -> tuple[Source, Condition | None]:
+        """The source of a stored relation, and which of its rows belong to it.  Raises UnknownStream."""
+        held = self._held.get(name)
+        if held is None:
+            raise UnknownStream(f"relation {name!r} is not registered any more; register it again")
+        return held.source, held.where
+
+
+def _and(one: Condition, other: Condition) -> Condition:
+    tree = Logic("AND", (one.tree, other.tree))
+    return Condition(f"({one.text}) AND ({other.text})", columns_of(tree), tree)
+
+
+def _check_column(schema: pa.Schema, column: str, name: str) -> None:
+    names = schema.names
+    if column not in names:
+        close = difflib.get_close_matches(str(column), names, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"its columns are {', '.join(names)}"
+        raise UnknownColumn(f"stream '{name}': needed a column it has; got {column!r}; {hint}")
