@@ -51,10 +51,34 @@ def rows_of(table: Any) -> list[Row]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+_MEMO: dict[tuple[Any, str], Any] = {}
+"""What tests and projections said of single rows: they depend on nothing else."""
+
+
+def forget() -> None:
+    """Forget what callables of another case said."""
+    _MEMO.clear()
+
+
+def each_row(rows: list[Row], schema: Any, function: Any, read: Any) -> list[Any]:
+    """function of each row, asked once for rows that look the same."""
+    names = [(function, repr(row)) for row in rows]
+    new = dict(zip(names, rows, strict=True))
+    new = {name: row for name, row in new.items() if name not in _MEMO}
+    if new:
+        _MEMO.update(zip(new, read(function(batch(list(new.values()), schema))), strict=True))
+    return [_MEMO[name] for name in names]
+
+
 def tested(rows: list[Row], schema: Any, test: Any) -> list[Row]:
-    if not rows or test is None:
+    if test is None:
         return rows
-    return [row for row, yes in zip(rows, test(batch(rows, schema)).to_pylist(), strict=True) if yes]
+    yes = each_row(rows, schema, test, lambda found: found.to_pylist())
+    return [row for row, keep in zip(rows, yes, strict=True) if keep]
+
+
+def made(rows: list[Row], plan: Project) -> list[Row]:
+    return each_row(rows, plan.input.schema, plan.make, rows_of)
 
 
 def snapshot(plan: Plan, tuples: Tuples, now: int) -> list[Row]:
@@ -72,8 +96,7 @@ def snapshot(plan: Plan, tuples: Tuples, now: int) -> list[Row]:
         case Select():
             return tested(snapshot(plan.input, tuples, now), plan.schema, plan.test)
         case Project():
-            below = snapshot(plan.input, tuples, now)
-            return rows_of(plan.make(batch(below, plan.input.schema))) if below else []
+            return made(snapshot(plan.input, tuples, now), plan)
         case Join():
             left, right = snapshot(plan.left, tuples, now), snapshot(plan.right, tuples, now)
             at = [(plan.left.schema.names.index(a), plan.right.schema.names.index(b)) for a, b in plan.on]
@@ -104,7 +127,7 @@ def timed(plan: Plan, tuples: Tuples, now: int) -> list[tuple[int, Row]]:
             return [each for each in below if tested([each[1]], plan.schema, plan.test)]
         case Project():
             below = timed(plan.input, tuples, now)
-            return [(ts, rows_of(plan.make(batch([row], plan.input.schema)))[0]) for ts, row in below]
+            return [(ts, made([row], plan)[0]) for ts, row in below]
         case _:
             raise TypeError(plan)
 
@@ -112,10 +135,13 @@ def timed(plan: Plan, tuples: Tuples, now: int) -> list[tuple[int, Row]]:
 def graph(plan: GraphJoin, tuples: Tuples, now: int) -> list[Row]:
     out = []
     at = [each.schema.names.index(name) for each, name in zip(plan.inputs, plan.on or (), strict=plan.on is not None)]
-    for members in product(*(timed(each, tuples, now) for each in plan.inputs)):
+    sides = [timed(each, tuples, now) for each in plan.inputs]
+    farthest = sum(w for _, _, w in plan.constraints)
+    sides = [[each for each in side if each[0] >= now - farthest] for side in sides]
+    for members in product(*sides):
         if plan.on is not None:
-            keys = [canon(row[i]) for (_, row), i in zip(members, at, strict=True)]
-            if None in keys or len(set(keys)) > 1:
+            keys = {canon(row[i]) for (_, row), i in zip(members, at, strict=True)}
+            if None in keys or len(keys) > 1:
                 continue
         times = [(members[i][0], members[j][0]) for i, j, _ in plan.constraints]
         if not all(min(a, b) >= now - w for (a, b), (_, _, w) in zip(times, plan.constraints, strict=True)):

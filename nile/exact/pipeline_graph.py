@@ -32,7 +32,11 @@ _SLACK = 4096
 
 
 class GraphJoining:
-    """A window join at work.  go, keep: whether anyone reads what goes, or the contents at the end."""
+    """A window join at work.  go, keep: whether anyone reads what goes, or the contents at the end.
+
+    Where some pairs have no window or a longer one, a combination may be over when its last tuple completes it: it
+    satisfies every window, so it is an output (`append`), but it holds at no instant, so it is no change.
+    """
 
     def __init__(self, clock: Clock, plan: GraphJoin, *, go: bool = True, keep: bool = False) -> None:
         self.clock = clock
@@ -94,6 +98,9 @@ class GraphJoining:
             self._order, self.plan.directed, self._ts, self._before, self._held_keys, self._heads.T, self._key_counts,
             self._oldest, self._newest,
         )  # fmt: skip
+        if self._go or self._keep:  # over by the time it is complete: it holds at no instant
+            holds = until > ts[order][at]
+            at, members, until = at[holds], members[holds], until[holds]
         self.pairs += at.shape[0]
         come = self._combinations(ts[order][at], members, until)
         self._forget(keys)

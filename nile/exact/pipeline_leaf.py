@@ -16,7 +16,7 @@ from nile.exact.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.expire import NEVER, Calendar, after, joined, never
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.schedule import EARLIEST, Clock, Delta, empty, merged
-from summaries.errors import ConfigError
+from summaries.errors import ConfigError, UnknownColumn
 
 __all__ = ["Arrivals", "Relation", "Stream", "chain_of", "conformed", "selected"]
 
@@ -32,10 +32,14 @@ def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
 
 
 def conformed(rows: Any, schema: Any) -> Any:
-    """The rows with exactly the columns of the schema, in its order and types."""
+    """The rows with exactly the columns of the schema, in its order and types.  Raises UnknownColumn."""
     names = rows.schema.names
     columns = []
     for field in schema:
+        if field.name not in names:
+            raise UnknownColumn(
+                f"rows: needed a column {field.name!r}; got {', '.join(names)}; give every column of the schema"
+            )
         column = rows.column(names.index(field.name))
         columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
