@@ -68,6 +68,29 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
 
 
 @main.command()
+@click.argument("statements", nargs=-1, metavar="[STATEMENT]...")
+@click.option(
+    "--file",
+    "files",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    help="Run the statements of a file first.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json", "markdown"]), help="How rows are shown.")
+def sql(statements: tuple[str, ...], files: tuple[Path, ...], form: str | None) -> None:
+    """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop.
+
+    \b
+    nile sql "CREATE STREAM s FROM 'sales.parquet' TIMESTAMP BY ts" \\
+             "SELECT item_id, count(*) FROM s GROUP BY item_id"
+    """
+    from nile.shell.terminal import run_shell
+
+    scripts = (*(file.read_text(encoding="utf-8-sig") for file in files), *statements)
+    sys.exit(run_shell(statements=scripts, form=form))
+
+
+@main.command()
 def doctor() -> None:
     """Say what this machine lacks, and how to mend it."""
     from nile.doctor import checks

@@ -1,0 +1,138 @@
+"""The shell's state and what a line does to it, apart from any terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from nile.shell.commands import HELP, command
+from nile.shell.show import first_rows, render
+from nile.sql.tokens import split_statements
+from summaries.errors import ConfigError, NileError
+
+if TYPE_CHECKING:
+    from nile.engine import Database
+    from nile.execution.result import Result
+
+__all__ = ["Shell"]
+
+_LIMIT = 40
+
+
+class Shell:
+    """Statements end with ';' and may take several lines; lines that begin with '.' are commands of the shell.
+
+    out, err: where tables and messages go.  form: one of `nile.shell.show.FORMATS`.  limit: most rows of a table
+    that are shown (None: all); CSV, JSON and Markdown show all.  width: of tables, in characters.
+    """
+
+    def __init__(
+        self, database: Database, out: TextIO, err: TextIO, *, form: str = "table", limit: int | None = _LIMIT,
+        width: int = 80,
+    ) -> None:  # fmt: skip
+        self.database = database
+        self.form = form
+        self.limit = limit
+        self.width = width
+        self.timer = False
+        self.done = False
+        self._out = out
+        self._err = err
+        self._waiting = ""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a statement has begun and not ended."""
+        return bool(self._waiting.strip())
+
+    def say(self, text: str) -> None:
+        """A line for whoever reads the shell."""
+        self._out.write(text + "\n")
+
+    def line(self, text: str) -> bool:
+        """Take one line of input.  False when something in it failed: the message is on `err`, the shell goes on."""
+        if not self.waiting and text.strip().startswith("."):
+            return self._guarded(lambda: command(self, text.strip()))
+        if not self.waiting and text.strip().lower().rstrip(";") in ("quit", "exit"):
+            self.done = True
+            return True
+        if not self.waiting and text.strip().lower().rstrip(";") == "help":
+            self.say(HELP)
+            return True
+        self._waiting += text + "\n"
+        if not _ended(self._waiting):
+            return True
+        statements, self._waiting = self._waiting, ""
+        return self.script(statements)
+
+    def finish(self) -> bool:
+        """Run what the input's end left without a ';'."""
+        statements, self._waiting = self._waiting, ""
+        return self.script(statements)
+
+    def forget(self) -> None:
+        """Drop the statement that has begun (Ctrl-C)."""
+        self._waiting = ""
+
+    def script(self, text: str) -> bool:
+        """Run statements one after another up to the first that fails."""
+
+        def run() -> None:
+            for statement in split_statements(text):
+                self.statement(statement)
+
+        return self._guarded(run)
+
+    def statement(self, text: str) -> None:
+        """Run one statement and show what it returns.  Raises NileError."""
+        began = time.perf_counter()
+        result = self.database.sql(text)
+        self._show(result)
+        if self.timer:
+            self.say(f"Time: {time.perf_counter() - began:.3f} s")
+        self._out.flush()
+
+    def _show(self, result: Result) -> None:
+        if result.message is not None:
+            self.say(result.message)
+            return
+        bounded = self.limit if self.form == "table" else None
+        rows, more = first_rows(result.batches(), bounded)
+        schema = result.schema
+        self._out.write(render(schema.names, [str(kind) for kind in schema.types], rows, self.form, width=self.width))
+        if self.form == "table":
+            count = f"first {len(rows):,} rows; .limit shows more" if more else _rows(len(rows))
+            worth = result.worth()
+            self.say(f"({count})" if worth is None else f"({count}; {worth})")
+
+    def _guarded(self, run: object) -> bool:
+        assert callable(run)
+        try:
+            run()
+        except NileError as error:
+            self._out.flush()
+            self._err.write(f"{error}\n")
+            self._err.flush()
+            return False
+        except KeyboardInterrupt:
+            self._err.write("stopped\n")
+            return False
+        return True
+
+    def set_limit(self, text: str) -> None:
+        """`.limit N|all`.  Raises ConfigError."""
+        if text == "all":
+            self.limit = None
+        elif text.isascii() and text.isdigit() and int(text) > 0:
+            self.limit = int(text)
+        else:
+            raise ConfigError(f".limit: needed a whole number above 0, or all; got {text!r}; write .limit 100")
+
+
+def _ended(text: str) -> bool:
+    """Whether nothing but white space and comments follows the last ';' (one in quotes is none)."""
+    return split_statements(text + "\nx")[-1] == "x"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"

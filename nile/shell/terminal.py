@@ -1,0 +1,170 @@
+"""The shell on a terminal: prompt, history, completion.  Elsewhere: statements from standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from nile import __version__
+from nile.engine import Database, connect
+from nile.shell.commands import COMMANDS
+from nile.shell.session import Shell
+
+_readline: ModuleType | None
+try:
+    import readline as _readline
+except ImportError:  # Windows
+    _readline = None
+
+__all__ = ["history_file", "run_shell"]
+
+_PROMPT = "nile> "
+_MORE = "  ... "
+_KEYWORDS = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "BY",
+    "HAVING",
+    "DISTINCT",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "ORDER",
+    "LIMIT",
+    "WITH",
+    "PREFERENCE",
+    "desc",
+    "asc",
+    "weighted",
+    "FADE",
+    "FACTOR",
+    "WINDOW",
+    "DWINDOW",
+    "BUDGET",
+    "ERROR",
+    "CONFIDENCE",
+    "CREATE",
+    "STREAM",
+    "RELATION",
+    "SUMMARY",
+    "TIMESTAMP",
+    "LATENESS",
+    "GRANULARITY",
+    "COLLAPSE",
+    "USING",
+    "SHOW",
+    "TABLES",
+    "STREAMS",
+    "SUMMARIES",
+    "DESCRIBE",
+    "DROP",
+    "EXPLAIN",
+    "ANALYZE",
+    "AND",
+    "OR",
+    "NOT",
+    "BETWEEN",
+    "LIKE",
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "median",
+]
+_HISTORY_LINES = 10_000
+
+
+def history_file() -> Path:
+    """Where the shell's history is kept: NILE_HISTORY, else the user's state folder."""
+    named = os.environ.get("NILE_HISTORY")
+    if named:
+        return Path(named)
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "nile" / "history"
+
+
+def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None) -> int:
+    """Run `statements`, or what standard input says, over a new database in memory.
+
+    Returns the exit status: 0, or 2 after a statement that failed.
+
+    On a terminal the shell goes on after an error; statements from elsewhere end at the first.
+    """
+    interactive = not statements and sys.stdin.isatty()
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    shell = Shell(connect(), sys.stdout, sys.stderr, form=form or "table", width=width)
+    if interactive:
+        with _history() as module:
+            _complete(module, shell)
+            _converse(shell)
+        return 0
+    for text in statements or (sys.stdin,):
+        for line in text.splitlines() if isinstance(text, str) else text:
+            if not shell.line(line.rstrip("\n")):
+                return 2
+            if shell.done:
+                return 0
+        if not shell.finish():
+            return 2
+    return 0
+
+
+def _converse(shell: Shell) -> None:
+    shell.say(f"Nile {__version__}. Statements end with ';', .help helps, .quit leaves.")
+    while not shell.done:
+        try:
+            shell.line(input(_MORE if shell.waiting else _PROMPT))
+        except EOFError:
+            shell.say("")
+            return
+        except KeyboardInterrupt:
+            shell.say("")
+            shell.forget()
+
+
+@contextlib.contextmanager
+def _history() -> Iterator[ModuleType | None]:
+    """Line editing with a history that outlives the session, where Python has it."""
+    if _readline is None:
+        yield None
+        return
+    file = history_file()
+    with contextlib.suppress(OSError):
+        _readline.read_history_file(file)
+    try:
+        yield _readline
+    finally:
+        _readline.set_history_length(_HISTORY_LINES)
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            _readline.write_history_file(file)
+
+
+def _complete(module: ModuleType | None, shell: Shell) -> None:
+    """Tab completes keywords, commands, and names of streams and columns."""
+    if module is None:
+        return
+
+    def completer(text: str, state: int) -> str | None:
+        found = completions(shell.database, text)
+        return found[state] if state < len(found) else None
+
+    module.set_completer(completer)
+    module.set_completer_delims(" \t\n,();=<>*+-/'")
+    module.parse_and_bind("tab: complete")
+
+
+def completions(database: Database, text: str) -> list[str]:
+    """What a word that begins with `text` may become, in order."""
+    named = [*database.streams, *database.relations]
+    names = {*named, *(column for name in named for column in database.schema(name).names)}
+    words = [*COMMANDS] if text.startswith(".") else [*sorted(names), *_KEYWORDS]
+    return [word for word in words if word.lower().startswith(text.lower())]
