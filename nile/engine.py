@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 from nile.aggregate_loading import Columns, load_columns
 from nile.aggregate_query import AggregateQuery, aggregate_query
 from nile.durations import parse_duration
+from nile.execution.builder import QueryBuilder, read_query
+from nile.execution.live import Live
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.result import Result
 from nile.execution.statements import run_statement
+from nile.execution.subscription import Subscription
 from nile.joining import Loaded, load_stream
 from nile.multiway import MultiwayQuery, several_streams, split_alias
 from nile.query import JoinQuery
@@ -21,6 +24,7 @@ from nile.selecting import read_predicates
 from nile.selection import SelectionQuery
 from nile.sql.reading_statements import read_statement
 from nile.standing import StandingQueries, standing_queries
+from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
@@ -44,6 +48,7 @@ class Database:
 
     def __init__(self) -> None:
         self._names = Registry()
+        self._live = Live(self._names)
 
     def __enter__(self) -> Database:
         return self
@@ -58,6 +63,7 @@ class Database:
 
     def close(self) -> None:
         """Forget all streams and end standing queries.  Answers already given keep what they need."""
+        self._live.close()
         self._names.clear()
 
     @property
@@ -109,6 +115,64 @@ class Database:
         """
         statement = read_statement(text, self._names, params=params)
         return run_statement(self._names, statement, Options.of(options))
+
+    def query(self, source: str, *, alias: str | None = None) -> QueryBuilder:
+        """The same queries, step by step: db.query("store1", alias="a").where("price > 3").select("item_id").
+
+        See `nile.execution.builder.QueryBuilder`.
+        """
+        return QueryBuilder.over(self._names, source, alias)
+
+    def stream(
+        self,
+        name: str,
+        schema: pa.Schema | Sequence[tuple[str, Any]],
+        *,
+        time: str,
+        lateness: str | float | timedelta | None = None,
+        where: str | None = None,
+        keep: str | float | timedelta | None = None,
+    ) -> None:
+        """Make a live stream known as `name`: it has no source, you `push` to it.
+
+        keep: how much event time later queries can still read; None: all of it.  Others as in `register`.
+        Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
+        """
+        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep)
+
+    def push(self, name: str, data: Any) -> int:
+        """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).
+
+        Standing queries are worked on before it returns.  Returns how many tuples' turn has come.
+        Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError.
+        """
+        return self._live.push(name, data)
+
+    def advance(self, time: Any, name: str | None = None) -> None:
+        """Say that no tuple older than `time` will come, of one live stream or of all: what waits for it moves on.
+
+        time: ISO text, a datetime, or seconds since 1970.  Raises ConfigError, UnknownStream.
+        """
+        self._live.advance(time, name)
+
+    def accounting(self, name: str) -> Accounting:
+        """Of a live stream: in = applied + late + shed + rejected.  Raises UnknownStream."""
+        return self._live.accounting(name)
+
+    def subscribe(
+        self,
+        text: str,
+        callback: Callable[[pa.RecordBatch], None] | None = None,
+        *,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Subscription:
+        """A standing query over live streams; it sees what is pushed from now on.
+
+        callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
+        subscription.  options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
+        """
+        return self._live.subscribe(read_query(text, self._names, params), Options.of(options), callback)
 
     @overload
     def join(

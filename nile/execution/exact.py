@@ -10,7 +10,7 @@ import numpy as np
 from nile.exact.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice, is_chain, walk
 from nile.execution.joining import Side, joined
-from nile.execution.physical import Compiler
+from nile.execution.physical import Compiler, with_selections
 from nile.execution.reading import Home, Leaf, Reading, leaves_of
 from nile.execution.relational import Path, Relational
 from nile.execution.values import filtered, maker, schema_of
@@ -162,17 +162,14 @@ class ExactRun:
             yield batch
 
     def _pipelined(self) -> Iterator[pa.RecordBatch]:
-        tables = {}
-        for leaf in leaves_of(self.query.plan):
-            if isinstance(leaf, Relation):
-                tables[leaf.alias] = pa.Table.from_batches([self._load(leaf).batch])
-        compiler = Compiler(self._reading.schema, lambda leaf: tables[leaf.alias], self.choice.algorithm)
-        from_top = self.query.plan
-        pipeline = Pipeline(compiler.plan(from_top), self.choice.scheduling, self.choice.emit)  # type: ignore[arg-type]
-        streams = [leaf for leaf in leaves_of(from_top) if isinstance(leaf, Stream)]
-        held = {leaf.alias: self._reading.whole(leaf) for leaf in streams}
+        plan = with_selections(self.query.plan)
+        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
+        compiler = Compiler(
+            self._reading.schema, lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]), self.choice.algorithm
+        )
+        pipeline = Pipeline(compiler.plan(plan), self.choice.scheduling, self.choice.emit)  # type: ignore[arg-type]
         last = max((one.last for one in held.values() if one.last is not None), default=None)
-        sources = {alias: _pieces(leaf) for alias, leaf in held.items()}
+        sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in leaves_of(plan) if isinstance(leaf, Stream)}
         for found in pipeline.run(sources, at=last):
             yield from self._emitted(found)
         self.memory += int(pipeline.memory)

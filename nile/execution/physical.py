@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Compiler", "one_key", "window_of"]
+__all__ = ["Compiler", "one_key", "window_of", "with_selections"]
 
 _KINDS: dict[str, Callable[[], pa.DataType]] = {
     "boolean": lambda: pa.bool_(),
@@ -167,6 +167,24 @@ class Compiler:
             Item(field, Column(name, kind_of(field.type))) for field, name in zip(node.fields, made, strict=True)
         )
         return algebra.Project(grouped, maker(out), schema_of(node.fields))
+
+
+def with_selections(plan: Plan) -> Plan:
+    """A plan whose streams come whole, with their conditions above them: time moves on with every tuple.
+
+    Windows of rows count what a condition leaves, so there it stays.
+    """
+    match plan:
+        case Stream() if plan.where is not None and not isinstance(plan.window, Rows):
+            return Filter(replace(plan, where=None), plan.where)
+        case Stream() | Relation():
+            return plan
+        case Join():
+            return replace(plan, inputs=tuple(with_selections(each) for each in plan.inputs))
+        case SetOperation():
+            return replace(plan, left=with_selections(plan.left), right=with_selections(plan.right))
+        case _:
+            return replace(plan, input=with_selections(plan.input))
 
 
 def window_of(window: StreamWindow) -> algebra.Window:

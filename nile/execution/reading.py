@@ -26,7 +26,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["Home", "Leaf", "Reading", "leaves_of"]
+__all__ = ["Home", "Leaf", "Reading", "leaves_of", "named_leaf", "selected"]
 
 Array = np.ndarray[Any, Any]
 _ROWS = 65_536
@@ -67,32 +67,32 @@ class Reading:
         self._needed: dict[str, list[str]] = {}
         for leaf in leaves_of(plan):
             names = self._needed.setdefault(leaf.name, [])
-            names.extend(name for name in self._columns(leaf) if name not in names)
+            names.extend(name for name in self.columns(leaf) if name not in names)
         self._whole: dict[str, tuple[Array | None, pa.RecordBatch, Accounting]] = {}
         self.accounting: dict[str, Accounting] = {}
 
     def stream_batches(self, leaf: Stream, rows: int = _ROWS) -> Iterator[tuple[Array, pa.RecordBatch, Array]]:
         """A stream passed through: (ts of the tuples, their columns, ts of all tuples read), nothing kept."""
-        columns = self._columns(leaf)
+        columns = self.columns(leaf)
         manager = self._home.manager(leaf.name, leaf.time, columns)
         for batch in manager.batches(rows):
             self.accounting[leaf.alias] = manager.accounting
             assert batch.carried is not None
-            ts, named = _selected(leaf, batch.ts, _named(leaf, batch.carried))
+            ts, named = selected(leaf, batch.ts, named_leaf(leaf, batch.carried))
             yield ts, named, batch.ts
         self.accounting[leaf.alias] = manager.accounting
 
     def relation_batches(self, leaf: Relation, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
         """A stored relation passed through, nothing kept."""
-        for batch, accounting in self._relation(leaf.name, self._columns(leaf), rows):
+        for batch, accounting in self._relation(leaf.name, self.columns(leaf), rows):
             self.accounting[leaf.alias] = accounting
-            yield _selected(leaf, None, _named(leaf, batch))[1]
+            yield selected(leaf, None, named_leaf(leaf, batch))[1]
 
     def schema(self, leaf: Stream | Relation) -> pa.Schema:
         """The columns that a leaf gives, named and typed as in the plan."""
         if leaf.fields:
             return schema_of(leaf.fields)
-        (name,) = self._columns(leaf)
+        (name,) = self.columns(leaf)
         source = self._home.manager(leaf.name, name).source if isinstance(leaf, Stream) else None
         kind = (source or self._home.relation(leaf.name)[0]).schema.field(name).type
         return pa.schema([(f"{leaf.alias}.{name}", kind.value_type if pa.types.is_dictionary(kind) else kind)])
@@ -104,10 +104,10 @@ class Reading:
         ts, batch, accounting = self._whole[leaf.name]
         self.accounting[leaf.alias] = accounting
         last = None if ts is None or not ts.shape[0] else int(ts[-1])
-        ts, named = _selected(leaf, ts, _named(leaf, batch))
+        ts, named = selected(leaf, ts, named_leaf(leaf, batch))
         return Leaf(ts, named, last)
 
-    def _columns(self, leaf: Stream | Relation) -> tuple[str, ...]:
+    def columns(self, leaf: Stream | Relation) -> tuple[str, ...]:
         """The source's columns that a leaf reads; one at least, since a batch without columns has no length."""
         names = tuple(dict.fromkeys(_own(leaf, field) for field in leaf.fields))
         if names:
@@ -170,7 +170,7 @@ def _own(leaf: Stream | Relation, field: Field) -> str:
     return field.name.removeprefix(f"{leaf.alias}.")
 
 
-def _named(leaf: Stream | Relation, batch: pa.RecordBatch) -> pa.RecordBatch:
+def named_leaf(leaf: Stream | Relation, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a leaf as the plan calls them."""
     if not leaf.fields:
         return batch.rename_columns([f"{leaf.alias}.{name}" for name in batch.schema.names])
@@ -181,7 +181,7 @@ def _named(leaf: Stream | Relation, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in leaf.fields])
 
 
-def _selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
+def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:
     """The rows that the leaf's own condition leaves."""
     if leaf.where is None or batch.num_rows == 0:
         return ts, batch

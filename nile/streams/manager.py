@@ -111,9 +111,7 @@ class StreamManager:
             order = RepairedOrder(self.spec.lateness, rows)
         waiting: list[Run] = []
         for raw in self.source.batches(self._columns, rows):
-            due, late = order.push(self._admit(raw, rows))
-            if late is not None:
-                self._set_late(late)
+            due = self.taken(raw, order, rows)
             if due is not None:
                 waiting.append(due)
                 yield from self._full(waiting, rows)
@@ -122,7 +120,23 @@ class StreamManager:
             waiting.append(due)
             yield from self._full(waiting, rows)
         if waiting:
-            yield self._batch(joined(waiting))
+            yield self.batch(joined(waiting))
+
+    def taken(self, raw: RawBatch, order: Order, largest_dictionary: int = 65_536) -> Run | None:
+        """The tuples whose turn has come with these rows; broken and late ones are set aside and counted."""
+        due, late = order.push(self._admit(raw, largest_dictionary))
+        if late is not None:
+            self._set_late(late)
+        return due
+
+    def batch(self, run: Run) -> TupleBatch:
+        """Tuples whose turn has come, numbered and counted as applied."""
+        ordinal = self._next_ordinal
+        self._next_ordinal += len(run)
+        self.accounting.apply(len(run))
+        # Kernels are compiled for writable arrays; memory that Arrow owns is not.
+        ts = run.ts if run.ts.flags.writeable else run.ts.copy()
+        return TupleBatch(ordinal, ts, run.key, run.carried)
 
     def quarantine(self) -> pa.Table:
         """The rejected rows of the last reading: reason (text), row (int64, from 1 in the source), raw (text)."""
@@ -146,15 +160,7 @@ class StreamManager:
         stop = len(run) - len(run) % rows
         waiting[:] = [run.slice(stop, len(run))] if stop < len(run) else []
         for start in range(0, stop, rows):
-            yield self._batch(run.slice(start, start + rows))
-
-    def _batch(self, run: Run) -> TupleBatch:
-        ordinal = self._next_ordinal
-        self._next_ordinal += len(run)
-        self.accounting.apply(len(run))
-        # Kernels are compiled for writable arrays; memory that Arrow owns is not.
-        ts = run.ts if run.ts.flags.writeable else run.ts.copy()
-        return TupleBatch(ordinal, ts, run.key, run.carried)
+            yield self.batch(run.slice(start, start + rows))
 
     def _admit(self, raw: RawBatch, largest_dictionary: int) -> Run:
         """The rows that are tuples; sets the broken ones aside."""

@@ -112,6 +112,14 @@ class CheckedOrder:
         """Nothing waits."""
         return None
 
+    def advance(self, now: int) -> None:
+        """No tuple older than `now` will come."""
+        self._last = max(self._last, now)
+
+    def due(self) -> Run | None:
+        """Nothing waits."""
+        return None
+
     def _disorder(self, ts: int, before: int, ordinal: int, row: int) -> TimestampOrderError:
         shown, shown_before = show_instant(ts), show_instant(before)
         if shown[:11] == shown_before[:11]:
@@ -161,6 +169,14 @@ class RepairedOrder:
     def finish(self) -> Run | None:
         """Everything that still waits, in order."""
         return self._release(self._largest)
+
+    def advance(self, now: int) -> None:
+        """No tuple older than `now` will come: the watermark moves there."""
+        self._largest = max(self._largest, now + self._lateness)
+
+    def due(self) -> Run | None:
+        """What the watermark has reached and `push` has not given yet, for those who cannot wait for more."""
+        return self._release(self._largest - self._lateness)
 
     def _release(self, watermark: int) -> Run | None:
         runs = ([] if self._sorted is None else [self._sorted]) + self._arrived

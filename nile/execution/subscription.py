@@ -1,0 +1,196 @@
+"""Standing queries over live streams: signed changes (or new rows) as tuples are pushed."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from nile.exact.pipeline import Changes, Pipeline
+from nile.execution.choice import Choice
+from nile.execution.exact import changed, output_schema
+from nile.execution.physical import Compiler, with_selections
+from nile.execution.reading import Home, Reading, leaves_of, named_leaf, selected
+from nile.sql.plan import Query, Relation, Stream
+from nile.streams.accounting import Accounting
+from nile.streams.live import LiveStream
+from nile.streams.manager import TupleBatch
+from summaries.errors import ConfigError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """A standing query.  Made by `Database.subscribe`; it sees what is pushed from then on.
+
+    `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing
+    is left; `follow()` waits for more until the query or the database is closed (by another thread, or by its
+    timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it.
+    Nothing of an instant is emitted before all its streams have passed it: push to them all, or `advance`.
+    Closing gives what is left; a context manager closes.
+
+    >>> import nile, pyarrow as pa
+    >>> with nile.connect() as db:
+    ...     db.stream("clicks", pa.schema([("at", pa.float64()), ("page", pa.string())]), time="at")
+    ...     pages = db.subscribe("SELECT page FROM clicks WHERE page <> 'home'")
+    ...     _ = db.push("clicks", {"at": [1.0, 2.0, 3.0], "page": ["home", "shop", "shop"]})
+    ...     db.advance(10.0)
+    ...     [row for batch in pages for row in batch.to_pylist()]
+    [{'page': 'shop'}, {'page': 'shop'}]
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        query: Query,
+        choice: Choice,
+        live: dict[str, LiveStream],
+        lock: threading.RLock,
+        callback: Callable[[pa.RecordBatch], None] | None,
+    ) -> None:
+        self.query = query
+        self.choice = choice
+        self.schema = output_schema(query, choice.emit)
+        self._callback = callback
+        self._lock = lock
+        self._changed = threading.Condition(lock)
+        self._found: deque[pa.RecordBatch] = deque()
+        self._closed = False
+        self.outputs = 0
+        plan = with_selections(query.plan)
+        reading = Reading(home, plan)
+        leaves = leaves_of(plan)
+        tables = {
+            leaf.alias: pa.Table.from_batches([reading.whole(leaf).batch])
+            for leaf in leaves
+            if isinstance(leaf, Relation)
+        }
+        compiler = Compiler(reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm)
+        self._pipeline = Pipeline(compiler.plan(plan), choice.scheduling, choice.emit)  # type: ignore[arg-type]
+        self._leaves: dict[str, list[Stream]] = {}
+        finite = []
+        for leaf in leaves:
+            if isinstance(leaf, Stream) and leaf.name in live:
+                self._leaves.setdefault(leaf.name, []).append(leaf)
+            elif isinstance(leaf, Stream):
+                finite.append(leaf)
+        self._streams = {name: live[name] for name in self._leaves}
+        if not self._streams:
+            raise ConfigError(
+                "subscribe: needed a query over a live stream; got none; make one with db.stream(), or ask sql()"
+            )
+        for leaf in finite:
+            held = reading.whole(leaf)
+            self._take(self._pipeline.push(leaf.alias, held.ts, held.batch))
+            self._take(self._pipeline.close(leaf.alias))
+        self._reading = reading
+        for stream in self._streams.values():
+            stream.listeners.append(self._arrived)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return (
+            f"<nile.Subscription over {', '.join(self._streams)}, emit {self.choice.emit}: {len(self._found)} batches "
+            f"wait, {state}>"
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more tuples."""
+        return self._closed
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each live stream: in = applied + late + shed + rejected."""
+        return {name: stream.accounting for name, stream in self._streams.items()}
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the operators' state."""
+        with self._lock:
+            return int(self._pipeline.memory)
+
+    def poll(self) -> list[pa.RecordBatch]:
+        """What has been found since the last call; of emit 'snapshot' the state now.  Never waits."""
+        with self._lock:
+            if self.choice.emit == "snapshot" and not self._closed:
+                return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
+            found = list(self._found)
+            self._found.clear()
+            return found
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            found = self.poll()
+            yield from found
+            if not found or self.choice.emit == "snapshot":
+                return
+
+    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
+        while True:
+            with self._changed:
+                if not self._found and not self._closed:
+                    self._changed.wait(timeout)
+                found = list(self._found)
+                self._found.clear()
+                ends = self._closed or not found
+            yield from found
+            if ends:
+                return
+
+    def progress(self) -> None:
+        """Emit what follows of how far the streams have come."""
+        passed = [stream.passed for stream in self._streams.values()]
+        if not self._closed and all(at is not None for at in passed):
+            self._take(self._pipeline.advance(min(at for at in passed if at is not None) - 1))
+
+    def close(self) -> None:
+        """No tuple will come any more: emits what is left and takes its leave of the streams."""
+        with self._changed:
+            if self._closed:
+                return
+            for stream in self._streams.values():
+                if self._arrived in stream.listeners:
+                    stream.listeners.remove(self._arrived)
+            last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
+            self._take(self._pipeline.finish(last))
+            self._closed = True
+            self._changed.notify_all()
+
+    def _arrived(self, name: str, batch: TupleBatch) -> None:
+        assert batch.carried is not None
+        for leaf in self._leaves[name]:
+            columns = batch.carried.select(list(self._reading.columns(leaf)))
+            ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
+            if rows.num_rows:
+                self._take(self._pipeline.push(leaf.alias, ts, rows))
+        self.progress()
+
+    def _take(self, found: list[Changes]) -> None:
+        for each in found:
+            if not len(each):
+                continue
+            batch = changed(each, self.schema) if self.choice.emit == "changes" else each.rows
+            self.outputs += len(each)
+            if self._callback is not None:
+                self._callback(batch)
+            else:
+                self._found.append(batch)
+                self._changed.notify_all()

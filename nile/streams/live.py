@@ -1,0 +1,172 @@
+"""A live stream: tuples are pushed in, put in order, kept, and handed on to whoever listens.
+
+    push -> columns checked -> time and where -> order (lateness) -> kept, and given to listeners
+
+It is a source too: a query reads what is kept by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.sql.expressions import Condition
+from nile.streams.accounting import Accounting
+from nile.streams.arrow import ArrowSource, IterableSource
+from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
+from nile.streams.order import CheckedOrder, RepairedOrder, Run
+from nile.streams.raw import RawBatch, check_columns
+from summaries.errors import ConfigError, SourceError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Listener", "LiveStream"]
+
+_ROWS = 65_536
+
+Listener = Callable[[str, TupleBatch], None]
+"""Told of a stream's name and the tuples whose turn has come, all its columns carried."""
+
+
+class LiveStream:
+    """A stream that is pushed to.  Not safe for threads by itself: `nile.execution.live` holds one lock for all.
+
+    schema: its columns; time: the event-time column; lateness: ns of disorder to repair, None: any disorder is an
+    error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
+    accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
+    Raises UnknownColumn, SourceError, ExpressionError, ConfigError.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        time: str,
+        *,
+        lateness: int | None = None,
+        where: Condition | None = None,
+        keep: int | None = None,
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.time = time
+        self.keep = keep
+        spec = StreamSpec(name, self, time, time, where, lateness, tuple(schema.names))
+        self._manager = StreamManager(spec)
+        self._order = CheckedOrder(name) if lateness is None else RepairedOrder(lateness, 1)
+        self._kept: list[TupleBatch] = []
+        self._pushed = 0
+        self.listeners: list[Listener] = []
+        self.passed: int | None = None
+        self.closed = False
+
+    @property
+    def accounting(self) -> Accounting:
+        """Where the tuples pushed so far went."""
+        return self._manager.accounting
+
+    @property
+    def rows(self) -> int:
+        """Tuples kept."""
+        return sum(map(len, self._kept))
+
+    def late(self) -> pa.Table:
+        """The tuples that came too late: row (from 1 in the order of pushing), ts, key (the time as it came)."""
+        return self._manager.late()
+
+    def quarantine(self) -> pa.Table:
+        """The rejected rows: reason, row, raw."""
+        return self._manager.quarantine()
+
+    def push(self, data: Any) -> int:
+        """Take rows in: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
+
+        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Returns
+        how many tuples' turn has come.  A batch that breaks the order is refused whole.
+        Raises SourceError, UnknownColumn, TimestampOrderError, ConfigError on a closed stream.
+        """
+        if self.closed:
+            raise ConfigError(
+                f"stream '{self.name}': needed an open stream to push to; got a closed one; make a new one"
+            )
+        done = 0
+        for raw in self._rows(data):
+            before = self.accounting + Accounting()
+            try:
+                due = self._manager.taken(raw, self._order)
+            except Exception:
+                self._manager.accounting = before
+                raise
+            self._pushed += len(raw.rows)
+            done += self._give(due) + self._give(self._order.due())
+        return done
+
+    def advance(self, now: int) -> int:
+        """No tuple older than `now` (ns) will come; what does is late, or an error without a lateness."""
+        self._order.advance(now)
+        self.passed = now if self.passed is None else max(self.passed, now)
+        return self._give(self._order.due())
+
+    def close(self) -> int:
+        """No tuple will come: what waits for its turn gets it."""
+        done = self._give(self._order.finish())
+        self.closed = True
+        return done
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+        """What is kept, in order, as of now."""
+        check_columns(self.schema, columns, where=self.name)
+        start = 1
+        for batch in list(self._kept):
+            assert batch.carried is not None
+            whole = batch.carried.select(list(columns))
+            for offset in range(0, len(batch), rows):
+                piece = whole.slice(offset, rows)
+                yield RawBatch(piece, np.arange(start, start + piece.num_rows, dtype=np.int64))
+                start += piece.num_rows
+
+    def _rows(self, data: Any) -> Iterator[RawBatch]:
+        where = f"stream '{self.name}', push"
+        has_columns = (
+            isinstance(data, dict) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+        )
+        try:
+            source = ArrowSource(data, name=where) if has_columns else IterableSource(data, name=where)
+        except TypeError:
+            raise SourceError(
+                f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(data).__name__}"
+            ) from None
+        check_columns(source.schema, self.schema.names, where=where)
+        for raw in source.batches(self.schema.names, _ROWS):
+            arrays = []
+            for field, array in zip(self.schema, raw.batch.columns, strict=True):
+                try:
+                    arrays.append(array if array.type == field.type else array.cast(field.type))
+                except pa.ArrowException as error:
+                    raise SourceError(
+                        f"{where}: column '{field.name}' is {field.type}, got {array.type} that does not convert "
+                        f"({str(error).splitlines()[0]}); convert it first"
+                    ) from None
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            yield replace(raw, batch=batch, rows=raw.rows + self._pushed)
+
+    def _give(self, run: Run | None) -> int:
+        if run is None or not len(run):
+            return 0
+        batch = self._manager.batch(run)
+        last = int(batch.ts[-1])
+        self.passed = last if self.passed is None else max(self.passed, last)
+        self._kept.append(batch)
+        if self.keep is not None:
+            while self._kept and int(self._kept[0].ts[-1]) < last - self.keep:
+                self._kept.pop(0)
+        for listener in list(self.listeners):
+            listener(self.name, batch)
+        return len(batch)

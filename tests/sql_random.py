@@ -1,0 +1,232 @@
+"""Random queries that Nile and another engine are both asked: text for Nile, and the same for DuckDB at an instant.
+
+A query is a template over named inputs.  DuckDB sees each stream as the rows that its window holds at an instant, or
+(all that was ever appended) as the whole table with the windows written as conditions on times.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["RandomQuery", "cell", "query", "tables"]
+
+KEYS = ["tea", "cup", "jar", "", None]
+
+
+@dataclass
+class RandomQuery:
+    """template: SELECT text with {0}, {1} .. for inputs; inputs: (table, alias); windows: seconds, ("rows", n) or None.
+
+    whole: one WINDOW for all, seconds, or None; kind: rows, join or state (what may be taken back); after: what the
+    rows of ORDER BY and LIMIT add.
+    """
+
+    template: str
+    inputs: list[tuple[str, str]]
+    kind: str
+    whole: int | None = None
+    own: dict[str, Any] = field(default_factory=dict)
+    where: list[str] = field(default_factory=list)
+    tail: str = ""
+    after: str = ""
+
+    def window(self, alias: str) -> Any:
+        return self.own.get(alias, self.whole)
+
+    def nile(self) -> str:
+        """The statement."""
+        names = []
+        for table, alias in self.inputs:
+            own = self.own.get(alias)
+            text = "" if own is None else f" [ROWS {own[1]}]" if isinstance(own, tuple) else f" [RANGE {own}]"
+            names.append(f"{table} {alias}{text}")
+        return self._text(names, self.where) + ("" if self.whole is None else f" WINDOW {self.whole}")
+
+    def at(self, instant: int | None) -> str:
+        """DuckDB's text for what windows hold at an instant; None: for all there is."""
+        names = []
+        for table, alias in self.inputs:
+            window = self.window(alias)
+            if table == "r" or instant is None:
+                names.append(f"{table} {alias}")
+            elif isinstance(window, tuple):
+                rows = f"SELECT * FROM {table} WHERE ts <= {instant} ORDER BY ts DESC, id DESC LIMIT {window[1]}"
+                names.append(f"({rows}) {alias}")
+            else:
+                since = "" if window is None else f" AND ts >= {instant - window}"
+                names.append(f"(SELECT * FROM {table} WHERE ts <= {instant}{since}) {alias}")
+        return self._text(names, self.where)
+
+    def appended(self) -> str:
+        """DuckDB's text for every row that ever comes: an earlier tuple is valid when the last one comes."""
+        streams = [alias for table, alias in self.inputs if table != "r"]
+        last = f"greatest({', '.join(f'{alias}.ts' for alias in streams)})" if len(streams) > 1 else f"{streams[0]}.ts"
+        times = [f"{last} - {a}.ts <= {self.window(a)}" for a in streams if isinstance(self.window(a), int)]
+        return self._text([f"{table} {alias}" for table, alias in self.inputs], [*self.where, *times])
+
+    def _text(self, names: list[str], where: list[str]) -> str:
+        condition = " WHERE " + " AND ".join(where) if where else ""
+        parts = self.template.format(*names, where=condition)
+        return parts + self.tail + self.after
+
+
+def tables(rng: random.Random, rows: int) -> dict[str, pa.Table]:
+    """Three streams (id in order of arrival; ties and gaps in ts) and a stored relation."""
+    out = {}
+    for number in range(1, 4):
+        size = rng.choice([0, 1, rows // 2, *[rows] * 9])
+        ts, now = [], rng.randrange(0, 5)
+        for _ in range(size):
+            now += rng.choice([0, 0, 1, 1, 2, 5, 20])
+            ts.append(now)
+        out[f"s{number}"] = pa.table(
+            {
+                "ts": pa.array(ts, pa.int64()),
+                "id": pa.array(range(size), pa.int64()),
+                "k": pa.array([rng.choice(KEYS) for _ in ts], pa.string()),
+                "n": pa.array([rng.choice([None, *range(-3, 6)]) for _ in ts], pa.int64()),
+                "v": pa.array(
+                    [rng.choice([None, math.nan, -0.0, 0.0, 0.25, 1.5, -2.75, 4.0]) for _ in ts], pa.float64()
+                ),
+            }
+        )
+    out["r"] = pa.table(
+        {
+            "k": pa.array([rng.choice(KEYS) for _ in range(5)], pa.string()),
+            "w": pa.array([rng.choice([None, 1, 2, 3]) for _ in range(5)], pa.int64()),
+        }
+    )
+    return out
+
+
+def _condition(rng: random.Random, a: str) -> str:
+    return rng.choice(
+        [
+            f"{a}.n > {rng.randrange(-3, 5)}",
+            f"{a}.n BETWEEN {rng.randrange(-3, 2)} AND {rng.randrange(0, 6)}",
+            f"{a}.k = 'tea'",
+            f"{a}.k IN ('cup', 'jar', '')",
+            f"{a}.k IS NOT NULL",
+            f"{a}.k LIKE '%a%'",
+            f"({a}.v >= 0 OR {a}.n < 1)",
+            f"NOT ({a}.n = 2 AND {a}.k <> 'jar')",
+            f"{a}.n % 2 = 0",
+            f"coalesce({a}.n, 1) * 2 < 5",
+            f"length({a}.k) = 3",
+        ]
+    )
+
+
+def _value(rng: random.Random, a: str) -> str:
+    return rng.choice(
+        [
+            f"{a}.n", f"{a}.v", f"{a}.k", f"{a}.id", f"{a}.n + 1", f"{a}.v * 2", f"upper({a}.k)", f"abs({a}.n)",
+            f"coalesce({a}.k, 'none')", f"{a}.n * {a}.n - 1", f"{a}.n > 1",
+        ]
+    )  # fmt: skip
+
+
+def _aggregate(rng: random.Random, a: str, running: bool) -> str:
+    some = [
+        "count(*)", f"count({a}.n)", f"sum({a}.n)", f"avg({a}.n)", f"min({a}.n)", f"max({a}.n)", f"min({a}.k)",
+        f"max({a}.v)", f"median({a}.n)", f"sum({a}.n * 2)",
+    ]  # fmt: skip
+    whole = [f"count(DISTINCT {a}.k)", f"sum(DISTINCT {a}.n)", f"stddev({a}.n)", f"variance({a}.n)"]
+    return rng.choice(some if running else [*some, *whole])
+
+
+def query(rng: random.Random, *, running: bool) -> RandomQuery:
+    """A random query.  running: only what can be kept up to date."""
+    made = rng.choice([_rows, _rows, _join, _join, _group, _group, _distinct, _set])(rng, running)
+    if rng.random() < 0.75:
+        made.whole = rng.choice([0, 1, 3, 10, 30, 1000]) or 1
+    if rng.random() < 0.3:
+        alias = rng.choice([a for t, a in made.inputs if t != "r"])
+        made.own[alias] = rng.choice([2, 7, 25])
+        if len(made.inputs) == 1 and not made.where and rng.random() < 0.5:
+            made.own[alias] = ("rows", rng.choice([1, 3, 10]))
+    if all(alias in made.own for table, alias in made.inputs if table != "r"):
+        made.whole = None
+    return made
+
+
+def _where(rng: random.Random, aliases: list[str]) -> list[str]:
+    return [_condition(rng, rng.choice(aliases)) for _ in range(rng.choice([0, 0, 1, 1, 2]))]
+
+
+def _columns(values: list[str]) -> str:
+    return ", ".join(f"{value} AS c{at}" for at, value in enumerate(values))
+
+
+def _rows(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    values = _columns([_value(rng, "a") for _ in range(rng.randrange(1, 4))])
+    return RandomQuery(f"SELECT {values} FROM {{0}}{{where}}", [("s1", "a")], "rows", where=_where(rng, ["a"]))
+
+
+def _join(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    count = rng.choice([2, 2, 2, 3])
+    inputs = [(rng.choice(["s1", "s2", "s3"]), alias) for alias in "abc"[:count]]
+    if rng.random() < 0.2:
+        inputs[-1] = ("r", inputs[-1][1])
+    aliases = [alias for _, alias in inputs]
+    streams = [alias for table, alias in inputs if table != "r"]
+    key = rng.choice(["k", "k", "n"]) if "r" not in [table for table, _ in inputs] else "k"
+    equal = [f"{aliases[0]}.{key} = {other}.{key}" for other in aliases[1:]]
+    if rng.random() < 0.15 and count == 2 and len(streams) == 2:
+        equal = ["a.n < b.n"]
+    elif rng.random() < 0.2 and len(streams) > 1:
+        equal.append(f"{streams[0]}.n <= {streams[1]}.n + 1")
+    values = [_value(rng, rng.choice(streams)) for _ in range(rng.randrange(1, 4))]
+    values += [f"{alias}.id" for alias in streams]
+    if len(streams) < count and rng.random() < 0.5:
+        values.append(f"{aliases[-1]}.w")
+    names = ", ".join(f"{{{at}}}" for at in range(count))
+    where = [*equal, *(_where(rng, streams) if rng.random() < 0.5 else [])]
+    return RandomQuery(f"SELECT {_columns(values)} FROM {names}{{where}}", inputs, "join", where=where)
+
+
+def _group(rng: random.Random, running: bool) -> RandomQuery:
+    keys = rng.choice([["a.k"], ["a.k"], ["a.n"], ["a.v"], ["a.k", "a.n"], []])
+    aggregates = [_aggregate(rng, "a", running) for _ in range(rng.randrange(1, 4))]
+    having = rng.choice(["", "", f" HAVING count(*) > {rng.randrange(0, 3)}"])
+    by = f" GROUP BY {', '.join(keys)}" if keys else ""
+    if rng.random() < 0.25:
+        made = _join(rng, running)
+        if "a" in [alias for table, alias in made.inputs if table != "r"]:
+            names = ", ".join(f"{{{at}}}" for at in range(len(made.inputs)))
+            made.template = f"SELECT {_columns([*keys, *aggregates])} FROM {names}{{where}}"
+            made.kind, made.tail = "state", by + having
+            return made
+    text = f"SELECT {_columns([*keys, *aggregates])} FROM {{0}}{{where}}"
+    return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]), tail=by + having)
+
+
+def _distinct(rng: random.Random, running: bool) -> RandomQuery:
+    made = _rows(rng, running) if rng.random() < 0.7 else _join(rng, running)
+    made.template = made.template.replace("SELECT", "SELECT DISTINCT", 1)
+    made.kind = "state"
+    return made
+
+
+def _set(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    values = rng.choice([["k"], ["n"], ["v"], ["k", "n"]])
+    word = rng.choice(["UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"])
+    left, right = (", ".join(f"{alias}.{value} AS {value}" for value in values) for alias in "ab")
+    first = f" WHERE {_condition(rng, 'a')}" if rng.random() < 0.5 else ""
+    second = f" WHERE {_condition(rng, 'b')}" if rng.random() < 0.3 else ""
+    text = f"SELECT {left} FROM {{0}}{first} {word} SELECT {right} FROM {{1}}{second}"
+    return RandomQuery(text, [("s1", "a"), (rng.choice(["s2", "s1"]), "b")], "state")
+
+
+def cell(value: Any) -> Any:
+    """A value as both engines' answers are compared: floats to 9 digits, NaN as text, -0.0 as 0."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else float(f"{value:.9g}") + 0.0
+    return value
