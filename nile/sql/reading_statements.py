@@ -10,7 +10,7 @@ from nile.sql.places import Fault, statement_error
 from nile.sql.queries import read_query
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import Explain, Select, Statement
-from nile.sql.tokens import tokens_of
+from nile.sql.tokens import plain_signs, tokens_of
 from summaries.errors import SqlError
 
 __all__ = ["read_statement"]
@@ -31,6 +31,7 @@ def read_statement(text: str, catalog: Catalog, *, params: Parameters = None) ->
 
 
 def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:
+    text = plain_signs(text)
     tokens = tokens_of(text)
     while tokens and tokens[-1].word == ";":
         tokens.pop()

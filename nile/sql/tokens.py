@@ -21,7 +21,7 @@ else:
     sqlglot = lazy("sqlglot")
     errors = lazy("sqlglot.errors")
 
-__all__ = ["DIALECT", "MAX_DEPTH", "MAX_LENGTH", "Token", "check_text", "split_statements", "tokens_of"]
+__all__ = ["DIALECT", "MAX_DEPTH", "MAX_LENGTH", "Token", "check_text", "plain_signs", "split_statements", "tokens_of"]
 
 DIALECT = "duckdb"
 MAX_LENGTH = 64 * 1024
@@ -63,6 +63,18 @@ def check_text(text: object) -> str:
     except UnicodeEncodeError as error:
         raise Fault("needed Unicode text; got half of a surrogate pair here; take it out", error.start) from None
     return text
+
+
+def plain_signs(text: str) -> str:
+    """`text` with the multiplication sign of a printed page, outside quotes, as a star.  Raises Fault as check_text."""
+    check_text(text)
+    if "\u00d7" not in text:
+        return text
+    pieces, begin = [], 0
+    for found in _QUOTED.finditer(text):
+        pieces += [text[begin : found.start()].replace("\u00d7", "*"), found[0]]
+        begin = found.end()
+    return "".join([*pieces, text[begin:].replace("\u00d7", "*")])
 
 
 def tokens_of(text: str) -> list[Token]:
