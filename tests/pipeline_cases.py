@@ -46,10 +46,10 @@ class Case:
     end: int
 
 
-def case(seed: int, *, tuples: int = 14, depth: int = 4, windows: str = "any") -> Case:
+def case(seed: int, *, tuples: int = 14, depth: int = 4, graphs: bool = True) -> Case:
     rng = np.random.default_rng(seed)
     names = ["a", "b", "c"][: rng.integers(1, 4)]
-    maker = _Maker(rng, names, windows)
+    maker = _Maker(rng, names, graphs=graphs)
     plan = maker.plan(int(rng.integers(1, depth + 1)))
     if rng.random() < 0.3:
         plan = maker.group(plan)
@@ -73,11 +73,12 @@ def _stream(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
 class _Maker:
     """Plans whose nodes all have the columns k, x, s, so that any fits onto any."""
 
-    def __init__(self, rng: np.random.Generator, names: list[str], windows: str) -> None:
+    def __init__(self, rng: np.random.Generator, names: list[str], *, graphs: bool) -> None:
         self.rng = rng
         self.names = names
         self.position = 0
-        self.equal = Range(int(rng.integers(1, 8))) if windows == "equal" or rng.random() < 0.4 else None
+        self.equal = Range(int(rng.integers(1, 8))) if rng.random() < 0.4 else None
+        self.graphs = graphs
 
     def plan(self, depth: int) -> Plan:
         if depth <= 1:
@@ -98,7 +99,7 @@ class _Maker:
             case 7:
                 return self.join(depth)
             case 8:
-                return self.graph(depth)
+                return self.graph(depth) if self.graphs else self.join(depth)
             case _:
                 return _as_row(self.group(self.plan(depth - 1)))
 

@@ -118,8 +118,7 @@ class Grouping(Stateful):
         out, sign = out[:n], sign[:n]
         if not n:
             return empty(self.schema)
-        new = sign > 0
-        numbers = {key: np.where(new[:, None], b[out], a[out]) for key, (a, b) in read.items()}
+        numbers = {key: kernels.picked(a, b, out, sign) for key, (a, b) in read.items()}
         return Delta(np.asarray(ts, np.int64)[out], sign, self._rows(np.asarray(code, np.int64)[out], numbers))
 
     def _rows(self, codes: Array, numbers: Any) -> Any:

@@ -99,3 +99,13 @@ def apply_counts(
             now[code] += 1 if sign[i] > 0 else -1
         if i == last[t]:
             new[t] = now[code]
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def picked(old: Array, new: Array, at: Array, sign: Array) -> Array:
+    """Row at[k] of new where it comes (sign above 0), of old where it goes: [n, w]."""
+    out = np.empty((at.shape[0], old.shape[1]), old.dtype)
+    for k in range(at.shape[0]):
+        for c in range(old.shape[1]):
+            out[k, c] = new[at[k], c] if sign[k] > 0 else old[at[k], c]
+    return out

@@ -33,9 +33,7 @@ class _Side:
         self.table = RowTable(schema.types, exact=True, extra=1 if timed else 0)
         self.at = keys
         self.kinds = kinds
-        self.counts = np.zeros(1, np.int64)
-        self.births = np.zeros(1, np.int64)
-        self.links = np.full((1, 2), -1, np.int64)
+        self.rows = np.zeros((1, 4), np.int64)
         self.heads = np.full(1, -1, np.int64)
         self.keys = np.zeros(1, np.int64)
 
@@ -51,14 +49,12 @@ class _Side:
 
     def grow(self, keys: int) -> None:
         room = self.table.room
-        self.counts, self.births = grown(self.counts, room), grown(self.births, room)
-        self.links, self.heads = grown(self.links, room, -1), grown(self.heads, keys, -1)
-        self.keys = grown(self.keys, room)
+        self.rows, self.keys = grown(self.rows, room), grown(self.keys, room)
+        self.heads = grown(self.heads, keys, -1)
 
     @property
     def memory(self) -> int:
-        arrays = (self.counts, self.births, self.links, self.heads, self.keys)
-        return self.table.memory + sum(each.nbytes for each in arrays)
+        return self.table.memory + int(self.rows.nbytes + self.heads.nbytes + self.keys.nbytes)
 
 
 class Joining(Stateful):
@@ -97,8 +93,7 @@ class Joining(Stateful):
         left.keys[rows[:n]], right.keys[rows[n:]] = keys[:n], keys[n:]
         at, out_left, out_right, self._born = kernels.apply_join(
             side, sign, rows[order], keys[order], self._born,
-            left.counts, left.births, left.links, left.heads,
-            right.counts, right.births, right.links, right.heads, self.come, self.go,
+            left.rows, left.heads, right.rows, right.heads, self.come, self.go,
         )  # fmt: skip
         out = self._told(ts[at], np.sign(sign[at]), out_left, out_right, None if until is None else until[at])
         self._forget(rows, n, keys)
@@ -139,7 +134,7 @@ class Joining(Stateful):
     def _forget(self, rows: Array, n: int, keys: Array) -> None:
         """Release rows that no longer hold, and keys that no row has."""
         for side, own in zip(self._sides, (rows[:n], rows[n:]), strict=True):
-            side.table.release(own[side.counts[own] == 0])
+            side.table.release(own[side.rows[own, 0] == 0])
         if self._keys is not None:
             whole = keys[keys >= 0]
             left, right = (side.heads for side in self._sides)
@@ -149,12 +144,10 @@ class Joining(Stateful):
         """The pairs that hold now, by the age of the left row."""
         left, right = self._sides
         live = left.table.live()
-        live = live[np.argsort(left.births[live], kind="stable")]
+        live = live[np.argsort(left.rows[live, 1], kind="stable")]
         if not live.shape[0] or not len(right.table):
             return joined([], self.schema)
-        rows = self._rows(
-            *kernels.all_pairs(live, left.keys[live], left.counts, right.counts, right.links, right.heads)
-        )
+        rows = self._rows(*kernels.all_pairs(live, left.keys[live], left.rows, right.rows, right.heads))
         if self.plan.test is None or not rows.num_rows:
             return rows
         return rows.filter(pa.array(selected(rows, self.plan.test)))

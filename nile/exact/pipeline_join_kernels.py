@@ -9,61 +9,59 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# links: int64 [rows, 2], the row before and the row after in the list of its key, -1 none; newest first
-BEFORE = 0
-AFTER = 1
+# a side's rows: int64 [rows, 4], what an arrival reads of a row in one cache line
+COUNT = 0  # how often it holds
+BIRTH = 1  # the number of the tuple that made it appear
+BEFORE = 2  # its neighbours in the list of its key, newest first; -1 none
+AFTER = 3
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _put(row: int, key: int, sign: int, counts: Array, births: Array, born: int, links: Array, heads: Array) -> None:
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+def _put(row: int, key: int, sign: int, born: int, rows: Array, heads: Array) -> None:
     """Count a row up or down, and put it at the head of its key's list or take it out."""
     if sign > 0:
-        counts[row] += 1
-        if counts[row] == 1:
-            births[row] = born
+        rows[row, COUNT] += 1
+        if rows[row, COUNT] == 1:
+            rows[row, BIRTH] = born
             head = heads[key]
-            links[row, 0] = -1
-            links[row, 1] = head
+            rows[row, BEFORE] = -1
+            rows[row, AFTER] = head
             if head >= 0:
-                links[head, 0] = row
+                rows[head, BEFORE] = row
             heads[key] = row
         return
-    if counts[row] <= 0:
+    if rows[row, COUNT] <= 0:
         return
-    counts[row] -= 1
-    if counts[row] == 0:
-        before = links[row, 0]
-        after = links[row, 1]
+    rows[row, COUNT] -= 1
+    if rows[row, COUNT] == 0:
+        before = rows[row, BEFORE]
+        after = rows[row, AFTER]
         if before >= 0:
-            links[before, 1] = after
+            rows[before, AFTER] = after
         else:
             heads[key] = after
         if after >= 0:
-            links[after, 0] = before
+            rows[after, BEFORE] = before
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def apply_join(
     side: Array,
     sign: Array,
-    rows: Array,
+    codes: Array,
     keys: Array,
     born: int,
-    left_counts: Array,
-    left_births: Array,
-    left_links: Array,
+    left_rows: Array,
     left_heads: Array,
-    right_counts: Array,
-    right_births: Array,
-    right_links: Array,
+    right_rows: Array,
     right_heads: Array,
     come: bool,
     go: bool,
 ) -> tuple[Array, Array, Array, int]:
     """Signed tuples into the tables; the pairs that come and go: (tuple, left row, right row), and born.
 
-    side int8 (0 left), sign int8 (2 and -2 are told to nobody), rows int64 of the side's table, keys int64: [n];
-    counts, births: int64 [rows]; links as above; heads: int64 [keys], -1 none; come, go: which pairs are wanted.
+    side int8 (0 left), sign int8 (2 and -2 are told to nobody), codes int64 of the side's rows, keys int64: [n];
+    rows as above; heads: int64 [keys], -1 none; born: tuples before; come, go: which pairs are wanted.
     A pair comes out once for each pair of equal rows that it stands for.
     """
     room = 2 * side.shape[0] + 16
@@ -74,16 +72,23 @@ def apply_join(
     for i in range(side.shape[0]):
         left = side[i] == 0
         s = sign[i]
+        code = codes[i]
         if left:
-            _put(rows[i], keys[i], s, left_counts, left_births, born, left_links, left_heads)
+            _put(code, keys[i], s, born, left_rows, left_heads)
+            other = right_heads[keys[i]]
         else:
-            _put(rows[i], keys[i], s, right_counts, right_births, born, right_links, right_heads)
+            _put(code, keys[i], s, born, right_rows, right_heads)
+            other = left_heads[keys[i]]
         born += 1
         if s == 2 or s == -2 or (s > 0 and not come) or (s < 0 and not go):
             continue
-        other = right_heads[keys[i]] if left else left_heads[keys[i]]
         while other >= 0:
-            times = right_counts[other] if left else left_counts[other]
+            if left:
+                times = right_rows[other, COUNT]
+                after = right_rows[other, AFTER]
+            else:
+                times = left_rows[other, COUNT]
+                after = left_rows[other, AFTER]
             if written + times > room:
                 room = max(2 * room, written + times)
                 a = np.empty(room, np.int64)
@@ -97,33 +102,33 @@ def apply_join(
                 out_right = c
             for _ in range(times):
                 out_at[written] = i
-                out_left[written] = rows[i] if left else other
-                out_right[written] = other if left else rows[i]
+                out_left[written] = code if left else other
+                out_right[written] = other if left else code
                 written += 1
-            other = right_links[other, 1] if left else left_links[other, 1]
+            other = after
     return out_at[:written], out_left[:written], out_right[:written], born
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def all_pairs(
-    left_rows: Array, left_keys: Array, left_counts: Array, right_counts: Array, right_links: Array, right_heads: Array
+    codes: Array, keys: Array, left_rows: Array, right_rows: Array, right_heads: Array
 ) -> tuple[Array, Array]:
-    """Every pair that stands now, (left, right), of these left rows in turn."""
+    """Every pair that stands now, (left, right), of these left rows (codes, and their keys) in turn."""
     total = 0
-    for i in range(left_rows.shape[0]):
-        other = right_heads[left_keys[i]]
+    for i in range(codes.shape[0]):
+        other = right_heads[keys[i]]
         while other >= 0:
-            total += left_counts[left_rows[i]] * right_counts[other]
-            other = right_links[other, 1]
+            total += left_rows[codes[i], COUNT] * right_rows[other, COUNT]
+            other = right_rows[other, AFTER]
     left = np.empty(total, np.int64)
     right = np.empty(total, np.int64)
     written = 0
-    for i in range(left_rows.shape[0]):
-        other = right_heads[left_keys[i]]
+    for i in range(codes.shape[0]):
+        other = right_heads[keys[i]]
         while other >= 0:
-            for _ in range(left_counts[left_rows[i]] * right_counts[other]):
-                left[written] = left_rows[i]
+            for _ in range(left_rows[codes[i], COUNT] * right_rows[other, COUNT]):
+                left[written] = codes[i]
                 right[written] = other
                 written += 1
-            other = right_links[other, 1]
+            other = right_rows[other, AFTER]
     return left, right
