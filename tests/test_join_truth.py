@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
+from experiments.benchmarks.accuracy_streams import WINDOW_TUPLES, workload
 from nile.joining import Joinable
 from nile.operators import join as operator
 from nile.operators import plan as plans
+from nile.operators import state
 from nile.operators.join import PromisingJoin
 from nile.operators.plan import JoinPlan
 from preferences.budget import Budget
@@ -189,6 +191,27 @@ def test_weights_add_up_to_the_exact_answer_on_average(guide: str) -> None:
     ])  # fmt: skip
     error = totals.std(ddof=1) / np.sqrt(totals.size)
     assert abs(totals.mean() - joined.pairs) <= 4 * error + 0.02 * joined.pairs
+
+
+STANDARD_ERRORS = 3.0
+STILL_WAITING = 0.03
+"""Share of the tuples that may wait, on average, when the input ends: their pairs are lost without a weight."""
+
+
+@pytest.mark.parametrize("guide", plans.GUIDES)
+def test_deep_overload_drops_by_key_hash_and_stays_unbiased(guide: str) -> None:
+    """0.5 % selectivity, 2 % budget: taking every tuple in would cost three times the grant, or more."""
+    one = workload(0.005, 0, tuples=2 * WINDOW_TUPLES)
+    data = one.joined.input(ENGINE, ranges=False)
+    totals, waiting = [], []
+    for seed in range(200):
+        join = PromisingJoin(plan_of(one.joined, 0.02, guide=guide, preference="weighted", seed=seed), data)
+        totals.append(sum(float(out.weight.sum()) for out in join.run()))
+        waiting.append(int(join.state.whole[state.ARRIVED] - join.state.whole[state.APPLIED]))
+        assert join.figures.door < 0.9
+    error = np.std(totals, ddof=1) / np.sqrt(len(totals))
+    assert abs(np.mean(totals) - one.joined.pairs) <= STANDARD_ERRORS * error
+    assert np.mean(waiting) <= STILL_WAITING * data.order.shape[0]
 
 
 def _fields(plan: JoinPlan) -> dict[str, Any]:

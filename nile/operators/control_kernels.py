@@ -38,6 +38,8 @@ from nile.operators.state import (
     DOOR_BEFORE,
     DOOR_SINCE,
     ENTRANCE,
+    FIRST_GRANT,
+    FOREVER,
     FOUND,
     FOUND_MEAN,
     FRACTION,
@@ -54,6 +56,7 @@ from nile.operators.state import (
     P_UPDATE,
     PER_ARRIVAL,
     PREFERENCE,
+    RANGES,
     RATE,
     REPLAYED,
     SALT,
@@ -84,7 +87,10 @@ _CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64
 _LEAST_RATE = 1e-3
 _SAVED_ENTRANCES = 4.0
-_RESERVE = 64.0  # entrances
+_RESERVE, _RESERVE_SHARE = 64.0, 0.2  # entrances, and of the tuples in a window
+_SAVED_MOST = 0.5  # of what outputs would get
+_DEEP_CLEARING = 2048.0
+_EARLY = 0.0625  # of the first window, in which the grant to come cannot be told
 _PROMISED = 4.0  # how much more a promised output counts than one to come: few may be left when the input ends
 _MEMORY = 4  # looks that a mean reaches back
 _SAMPLE_SHARE = 0.02  # of the grant, for counting tuples by slot
@@ -143,6 +149,7 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
     w[CONTROLS] += 1
     if w[CONTROLS] == 1:
         w[BEGAN] = arrived
+        real[FIRST_GRANT] = real[GRANTED] / w[ARRIVED]
     else:
         real[LOOK_TIME] += (np.float64(arrived - w[LOOKED]) - real[LOOK_TIME]) / min(w[CONTROLS] - 1, _LOOKS)
     w[LOOKED] = arrived
@@ -173,15 +180,17 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
     if picks_slots(st):
         _open_slots(st, idle, used)
     else:
-        _set_level(st, idle or used < 1.0, waiting_entries)
+        _set_level(st, idle or used < 1.0, waiting_entries, arrived)
 
 
 @part
-def _set_level(st: State, idle: bool, waiting_entries: int) -> None:
+def _set_level(st: State, idle: bool, waiting_entries: int, arrived: int) -> None:
     """weighted, asc, desc over shared streams: set the level that hashes of keys must be below.
 
     It stays up while tuples can wait for credit: a whole first window, as long as there is room for them, and
     later a quarter of a window.  Raised only in clear steps: a raise makes lists incomplete for a window.
+    Under weighted, where what still waits when the input ends is a bias, tuples do not wait for credit that
+    will not come.
     """
     real = st.real
     w = st.whole
@@ -191,22 +200,61 @@ def _set_level(st: State, idle: bool, waiting_entries: int) -> None:
     elif waiting_entries > 0 or w[ACTIVE] != 0:
         least = 0.2 if st.setting[PREFERENCE] == DESC else 0.8 if st.setting[PREFERENCE] == WEIGHTED else 0.5
         real[SHARE] = max(least, 0.95 * real[SHARE])
+    door = real[DOOR]
     patience = st.setting[WAITING] >> 1
     ahead = _CLEARING
     if w[IN_WINDOW] > 0:
-        patience = min(patience, w[IN_WINDOW] >> (2 if real[DOOR] == 1.0 else 4))
+        patience = min(patience, w[IN_WINDOW] >> (2 if door == 1.0 else 4))
         ahead = min(ahead, max(_HORIZON, np.float64(w[IN_WINDOW])))
-    free = real[CREDIT] + ahead * real[SHARE] * real[PER_ARRIVAL]
+    to_come = real[PER_ARRIVAL]
+    free_to_raise = False
+    if st.setting[PREFERENCE] == WEIGHTED and not st.setting[SHARED]:
+        # The weight of a pair knows the doors of both its tuples; that of a range record knows one.
+        free_to_raise = not st.setting[RANGES]
+        if w[IN_WINDOW] == 0:
+            rest, mean, last = _first_window(st, arrived)
+            if rest > 0.0 and real[SHARE] * last < real[TAKING_MEAN]:
+                ahead, to_come, patience = max(_HORIZON, rest), mean, 0
+        else:
+            patience = w[IN_WINDOW] >> 4
+            if door < 1.0:
+                ahead, patience = min(ahead, _DEEP_CLEARING), w[IN_WINDOW] >> 6
+    free = ahead * real[SHARE] * to_come
+    if st.setting[PREFERENCE] != WEIGHTED:  # a door that follows what keys cost to answer would favour some
+        free += real[CREDIT]
     target = min(1.0, free / ((ahead + lag) * real[TAKING_MEAN]))
-    door = real[DOOR]
     now = w[NOW_TS]
     if target < 0.95 * door:
         if lag > patience or st.setting[WAITING] == 0:
             real[DOOR] = target
-    elif (target == 1.0 and door < 1.0) or (target > 1.25 * door and w[DOOR_SINCE] < since_of(now, st.window[0])):
+    elif (target == 1.0 and door < 1.0) or (
+        target > 1.25 * door and (free_to_raise or w[DOOR_SINCE] < since_of(now, st.window[0]))
+    ):
         real[DOOR_BEFORE] = effective_door(st, now)
         w[DOOR_SINCE] = now
         real[DOOR] = target
+
+
+@part
+def _first_window(st: State, arrived: int) -> tuple[float, float, float]:
+    """What the first window is believed to hold still: arrivals, mean grant of each, and grant when it is full.
+
+    A fraction of the exact cost grants more and more as the window fills; the rise is taken to be even.  Without a
+    window as much again is believed to come.  No arrivals: too early to tell.
+    """
+    real = st.real
+    w = st.whole
+    filled = 0.5
+    if st.window[0] < FOREVER:
+        filled = min(1.0, np.float64(arrived - w[BEGAN]) / max(1.0, np.float64(st.window[0])))
+    if filled < _EARLY:
+        return 0.0, 0.0, 0.0
+    first = real[FIRST_GRANT]
+    now = real[PER_ARRIVAL]
+    last = now
+    if not st.setting[REPLAYED]:
+        last = max(now, first + 2.0 * (real[GRANTED] / w[ARRIVED] - first) / filled)
+    return w[ARRIVED] * (1.0 - filled) / filled, 0.5 * (now + last), last
 
 
 @part
@@ -394,10 +442,17 @@ def allow(amount: float, st: State) -> None:
 
 @part
 def _held_back(st: State) -> float:
-    """Credit in hand that p aims at, so that outputs need not wait; over shared streams credit is dealt out anew."""
+    """Credit in hand that p aims at, so that neither outputs nor tuples need wait when less is granted.
+
+    Enough to take in a fifth of a window.  Under a replay, where credit that finds no work is gone, a few
+    tuples; over shared streams credit is dealt out anew.
+    """
     if st.setting[SHARED]:
         return 2.0 * cushion(st)
-    return cushion(st) + _RESERVE * st.real[ENTRANCE]  # type: ignore[no-any-return]
+    held = _RESERVE * st.real[ENTRANCE]
+    if not st.setting[REPLAYED]:
+        held = max(held, _RESERVE_SHARE * st.whole[IN_WINDOW] * st.real[DOOR] * st.real[TAKING_MEAN])
+    return cushion(st) + held  # type: ignore[no-any-return]
 
 
 @part
@@ -420,5 +475,7 @@ def sampling_rate(st: State) -> float:
     if entering > allowed:
         taken *= allowed / entering
         entering = allowed
-    free = coming * real[PER_ARRIVAL] + real[CREDIT] - _held_back(st) - _PROMISED * price * real[BACKLOG] - entering
+    left = coming * real[PER_ARRIVAL] - entering
+    spare = max(real[CREDIT] - _held_back(st), -_SAVED_MOST * left)
+    free = left + spare - _PROMISED * price * real[BACKLOG]
     return min(1.0, max(_LEAST_RATE, free / (taken * real[MATCHES] * price)))  # type: ignore[no-any-return]

@@ -41,8 +41,8 @@ FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, AL
     32,
     33,
 )
-SERVED, WANTED, CHOICE_SAVED, LOOK_TIME = 34, 35, 36, 37
-REAL_FIELDS = 38
+SERVED, WANTED, CHOICE_SAVED, LOOK_TIME, FIRST_GRANT = 34, 35, 36, 37, 38
+REAL_FIELDS = 39
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -70,7 +70,7 @@ class State(NamedTuple):
     """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
 
     whole: Array  # int64 [45]
-    real: Array  # float64 [38]
+    real: Array  # float64 [39]
     setting: Array  # int64 [10]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
