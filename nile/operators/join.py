@@ -12,12 +12,13 @@ import numpy as np
 from nile.operators import state as st
 from nile.operators.figures import JoinFigures
 from nile.operators.plan import JoinPlan
+from nile.operators.range_probe import RangeProbe, is_counted
 from nile.operators.runners import runner_of
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.arrays import CHANGES, CLOSED, FORGOTTEN
 from pyramid.manager import Memory
-from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, PIECE, TupleStore
 from summaries.hashing import Encoded
 from summaries.lazy import lazy
 
@@ -86,6 +87,11 @@ class PromisingJoin:
     however the input is cut into batches.
     """
 
+    _inserts = True
+    """Whether tuples are put into stores of its own."""
+
+    _ranges: RangeProbe | None = None
+
     def __init__(self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536) -> None:
         self.plan = plan
         self.data = data
@@ -97,9 +103,11 @@ class PromisingJoin:
         self._grant = grants(
             self._costs, plan.fraction, plan.pace, data.times() if plan.pace.is_replay else data.left_ts
         )
+        if self._inserts and is_counted(plan):
+            self._ranges = RangeProbe(data)
         self._runner = runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
-        self._fronts = np.zeros((data.keys if plan.is_exact else 0, 2), np.int64)
+        self._fronts = np.zeros((data.keys if plan.is_exact and self._ranges is None else 0, 2), np.int64)
         self._out = st.Output(
             first=np.empty(_ROOM, np.int64),
             second=np.empty(_ROOM, np.int64),
@@ -129,7 +137,13 @@ class PromisingJoin:
     @property
     def credit(self) -> float:
         """What is granted and not yet spent, in units of the cost table."""
+        self._settle()
         return float(self.state.real[st.CREDIT]) / _UNIT
+
+    def _settle(self) -> None:
+        """Bring up to date what was granted, and the credit."""
+        if self._ranges is not None:
+            self._ranges.settle(self._grant, self.state)
 
     def advance(self, end: int, *, credit: float | None = None) -> Iterator[Outputs]:
         """Go on to arrival `end` of the merged input.
@@ -139,6 +153,7 @@ class PromisingJoin:
         """
         whole, real = self.state.whole, self.state.real
         if credit is not None:
+            self._settle()
             arrivals = end - self._fed
             self._grant[self._fed : end] = _UNIT * credit / max(1, arrivals)
             if not arrivals:
@@ -160,8 +175,13 @@ class PromisingJoin:
         self.state.whole[st.ARRIVED] = self._fed
 
     def _feed(self, end: int) -> None:
-        """Put arrivals up to `end` into the flat arrays of their streams."""
-        order = self.data.order[self._fed : end]
+        """Put arrivals up to `end` into the flat arrays of their streams, which counted ranges do when expanded."""
+        if self._ranges is None:
+            self._extend(end)
+        self._fed = end
+
+    def _extend(self, end: int) -> None:
+        order = self.data.order[sum(self._seen) : end]
         right = int(np.count_nonzero(order))
         counts = (order.shape[0] - right, right)
         for side, (store, ts, keys) in enumerate(
@@ -171,7 +191,14 @@ class PromisingJoin:
             b = a + counts[side]
             store.extend(ts[a:b], keys.codes[a:b], keys.hashes[a:b], self.data.keys)
             self._seen[side] = b
-        self._fed = end
+
+    def _fill_lists(self) -> None:
+        """Put tuples that were counted into the lists of their keys, in bulk."""
+        before = tuple(self._seen)
+        self._extend(self._fed)
+        for store, begin, end in zip(self.stores, before, self._seen, strict=True):
+            for first in range(begin, end, PIECE):
+                store.append(first, min(end, first + PIECE))
 
     def _sides(self) -> tuple[Any, Any]:
         return self.stores[0].side, self.stores[1].side
@@ -179,6 +206,8 @@ class PromisingJoin:
     def _step(self, end: int) -> int:
         left, right = self._sides()
         order, state, out = self.data.order, self.state, self._out
+        if self._ranges is not None:
+            return self._ranges.step(order, end, state, out)
         if self._runner is not None:
             return self._runner.step(left, right, order, self._grant, end, state, out)
         if self.plan.is_exact:
@@ -207,18 +236,19 @@ class PromisingJoin:
         n = int(whole[st.WRITTEN])
         whole[st.WRITTEN] = 0
         out = self._out
-        first, second, weight = out.first[:n].copy(), out.second[:n].copy(), out.weight[:n].copy()
+        second, weight = out.second[:n].copy(), out.weight[:n].copy()
         if self.plan.output == "pairs":
-            return Outputs(left=first, right=second, weight=weight)
-        return Outputs(
-            left=first >> 1, right=first >> 1, weight=weight,
-            side=(first & 1).astype(np.int8), low=second, high=out.third[:n].copy(),
-        )  # fmt: skip
+            return Outputs(left=out.first[:n].copy(), right=second, weight=weight)
+        ordinal = out.first[:n] >> 1
+        side = out.first[:n].astype(np.int8) & np.int8(1)
+        return Outputs(left=ordinal, right=ordinal, weight=weight, side=side, low=second, high=out.third[:n].copy())
 
     def expand(self, outputs: Outputs) -> Outputs:
         """The pairs that range records stand for.  Costs O(pairs); needs this run's tuple lists, which it keeps."""
         if outputs.side is None or outputs.low is None or outputs.high is None:
             return outputs
+        if self._ranges is not None:
+            self._fill_lists()
         parts_left, parts_right, parts_weight = [], [], []
         for side in (0, 1):
             mine = outputs.side == side
@@ -267,15 +297,17 @@ class PromisingJoin:
     @property
     def memory(self) -> Memory:
         """Bytes held by both streams' stores."""
+        counted = self._ranges
         return Memory(
             sketches=sum(store.sketch_bytes for store in self.stores),
-            directory=sum(store.directory_bytes for store in self.stores),
-            tuples=sum(store.tuple_bytes for store in self.stores),
+            directory=sum(store.directory_bytes for store in self.stores) + (counted.directory_bytes if counted else 0),
+            tuples=sum(store.tuple_bytes for store in self.stores) + (counted.tuple_bytes if counted else 0),
         )
 
     @property
     def figures(self) -> JoinFigures:
         """What has been done so far."""
+        self._settle()
         whole, real = self.state.whole, self.state.real
         return JoinFigures(
             arrivals=int(whole[st.ARRIVED]),

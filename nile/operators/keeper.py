@@ -125,6 +125,8 @@ class SharedJoin(PromisingJoin):
     does not show.  Credit comes with `advance(end, credit=...)`; `has_work` says whether more could be used.
     """
 
+    _inserts = False
+
     def __init__(self, plan: JoinPlan, data: JoinInput, streams: tuple[KeptStream, KeptStream]) -> None:
         super().__init__(plan, data)
         self.stores = (streams[0].store, streams[1].store)

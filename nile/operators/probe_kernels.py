@@ -1,4 +1,7 @@
-"""Joins without a summary: the plain probe (budget of 1 and more) and the opponent `hash-drop`."""
+"""Joins without a summary: the plain probe (budget of 1 and more) and the opponent `hash-drop`.
+
+Exact ranges of a query's own streams need no list at all: see `range_kernels`.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
 
 @part
 def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts: Array, st: State, out: Output) -> int:
-    """`probe` of stores of its own, under desc or weighted: nothing is turned away, so nothing is decided.
+    """`probe` of stores of its own for pairs, under desc or weighted: nothing is turned away, so nothing is decided.
 
     The loop calls nothing and holds each array and count it uses in a register, once for each side: an array handed
     on, inlined or not, costs more than the work.  fronts[code, s] is the rank where the window began in stream s's
@@ -111,8 +114,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
     w = st.whole
     real = st.real
     window = st.window[0]
-    ranges = st.setting[RANGES] != 0
-    first, second, third, weight = out.first, out.second, out.third, out.weight
+    first, second, weight = out.first, out.second, out.weight
     room = first.shape[0]
     left_ts, left_code, left_lists, left_arena = left.ts, left.code, left.lists, left.arena
     right_ts, right_code, right_lists, right_arena = right.ts, right.code, right.lists, right.arena
@@ -157,7 +159,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                         low += 1
                     fronts[key, 1] = gone + low
                     found = met - low
-                    if found > 0 and not ranges:
+                    if found > 0:
                         n = min(found, room - at)
                         for i in range(n):
                             first[U8(at + i)] = ordinal
@@ -188,7 +190,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                         low += 1
                     fronts[key, 0] = gone + low
                     found = met - low
-                    if found > 0 and not ranges:
+                    if found > 0:
                         n = min(found, room - at)
                         for i in range(n):
                             second[U8(at + i)] = ordinal
@@ -199,17 +201,10 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
             now += 1
             if found > 0:
                 regions += 1
-                if ranges:
-                    first[U8(at)] = 2 * ordinal + side
-                    second[U8(at)] = gone + low
-                    third[U8(at)] = gone + low + found
-                    weight[U8(at)] = 1.0
-                    at += 1
-                else:
-                    at += n
-                    if n < found:
-                        why = OUTPUT_FULL
-                        break
+                at += n
+                if n < found:
+                    why = OUTPUT_FULL
+                    break
             elif code < 0:
                 nulls += 1
         if why == _ROOM_WANTED and not (
@@ -220,7 +215,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
             why = ARENA_FULL
             w[STOPPED_SIDE] = side
             w[STOPPED_CODE] = code
-    if n < found and not ranges:  # what is left of the tuple's pairs goes on in the next output
+    if n < found:  # what is left of the tuple's pairs goes on in the next output
         ts = left_ts[ordinal - left_base] if side == 0 else right_ts[ordinal - right_base]
         make_entry(st, side, ordinal, ts, gone + low, gone + low + found, 1.0)
         real[ENTRY_GAP] = np.float64(n)
@@ -254,7 +249,7 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, fronts:
     Returns why it stopped (`nile.operators.state`).
     """
     w = st.whole
-    plain = st.setting[SHARED] == 0 and st.setting[OUTLIERS_ONLY] == 0
+    plain = st.setting[SHARED] == 0 and st.setting[OUTLIERS_ONLY] == 0 and st.setting[RANGES] == 0
     while True:
         if w[ACTIVE]:
             room = (
