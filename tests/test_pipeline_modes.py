@@ -50,7 +50,7 @@ def count(below: Plan) -> Group:
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
 def test_snapshot_mode_tells_the_state_at_the_end_once(scheduling: str) -> None:
-    for seed in range(120):
+    for seed in range(60):
         one = case(seed)
         out, pipeline = changes(one, scheduling, seed, "snapshot")
         forget()
@@ -63,7 +63,7 @@ def test_snapshot_mode_tells_the_state_at_the_end_once(scheduling: str) -> None:
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
 def test_append_mode_tells_what_comes_and_never_what_goes(scheduling: str) -> None:
-    for seed in range(120):
+    for seed in range(60):
         one = case(seed, graphs=False)
         every = [each for each in told(changes(one, scheduling, seed)[0]) if each[1] > 0]
         assert Counter(told(changes(one, scheduling, seed + 1, "append")[0])) == Counter(every), seed

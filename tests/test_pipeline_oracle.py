@@ -8,7 +8,7 @@ from pipeline_cases import case, changes, difference
 
 from nile.exact.pipeline import Changes
 
-NORMAL, LONG = 300, 6000
+NORMAL, LONG = 260, 5000
 
 
 def wrong(scheduling: str, seeds: range) -> dict[int, str]:

@@ -97,10 +97,10 @@ class Calendar:
         if sign is None:
             sign = np.ones(until.shape[0], np.int8)
         stay = until < NEVER
+        if not stay.any():
+            return
         if not stay.all():
             until, sign, rows = until[stay], sign[stay], rows.filter(pa.array(stay))
-        if not until.shape[0]:
-            return
         self._taken_back += int((sign < 0).sum())
         if (np.diff(until) < 0).any():
             order = np.argsort(until, kind="stable")

@@ -22,6 +22,7 @@ from nile.exact.algebra import (
     inputs_of,
     walk,
 )
+from nile.exact.pipeline_arrow import pa
 from nile.exact.states_types import added, common, comparable, numeric, ordered
 from summaries.errors import ConfigError, KeyTypeError, UnknownColumn
 
@@ -62,6 +63,12 @@ def _columns(node: Plan) -> None:
     where = f"{type(node).__name__.lower()} {getattr(node, 'name', '')}".strip()
     if twice:
         raise ConfigError(f"{where}: needed columns of different names; got {', '.join(twice)} twice; rename one side")
+    for field in node.schema if isinstance(node, Scan | Stored) else ():
+        if pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type):
+            raise KeyTypeError(
+                f"{where}: needed a type whose rows can be taken apart; got {field.name!r} of {field.type}; cast it to "
+                "string or binary"
+            )
     if not names:
         raise ConfigError(f"{where}: needed one column or more, which carry the number of rows; got none; keep one")
 
@@ -115,8 +122,6 @@ def _group(node: Group) -> None:
     _comparable("group by", schema, node.by)
     for each in node.aggregates:
         _aggregate(schema, each)
-    if not node.by and not node.aggregates:
-        raise ConfigError("group: needed a column to group by or an aggregate; got neither; add one")
 
 
 def _aggregate(schema: Any, each: Aggregate) -> None:
