@@ -11,16 +11,15 @@ from nile.aggregate_join import JoinAggregateQuery
 from nile.aggregates import Aggregate
 from nile.conditions import PairCondition
 from nile.execution.options import Options
-from nile.execution.physical import one_key
+from nile.execution.physical import equalities, one_key
 from nile.execution.scope import Scope, Shape
 from nile.execution.values import all_of
 from nile.multiway import MultiwayQuery
 from nile.query import JoinQuery
-from nile.sql.binding import kind_of
 from nile.sql.expressions import Value
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Query, Stream
 from nile.sql.statements import CreateSummary
-from nile.sql.tree import Column, Compare, Node, columns_of
+from nile.sql.tree import columns_of
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from summaries.errors import ConfigError, NotYet
@@ -69,9 +68,7 @@ class PreferredJoin:
     ) -> JoinQuery:  # fmt: skip
         names = tuple(self._scope.names[stream.alias] for stream in self._streams)
         aliases = tuple(stream.alias for stream in self._streams)
-        kinds = {field.name: field for field in self._join.fields}
-        tests: list[Node] = [Compare("=", _column(kinds[a]), _column(kinds[b])) for a, b in rest]
-        condition = all_of(*tests, self._join.condition, shape.where)
+        condition = all_of(*equalities(self._join, rest), self._join.condition, shape.where)
         home: Any = self._scope
         if len(names) == 2 and condition is None:
             made = JoinQuery(database=home, left=names[0], right=names[1], on=(self._on[0], self._on[1]))
@@ -293,10 +290,6 @@ def _class(join: Join, key: str) -> set[str]:
         if more <= same:
             return same
         same |= more
-
-
-def _column(field: Field) -> Column:
-    return Column(field.name, kind_of(field.type))
 
 
 def _carried(stream: Any) -> dict[str, Any]:

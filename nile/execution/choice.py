@@ -31,14 +31,16 @@ Way = Literal["pass", "whole", "join", "pipeline"]
 class Choice:
     """How an exact query runs.
 
-    way: `pass` (batches go through, nothing is kept), `whole` (the snapshot, column by column), `join` (all pairs at
-    once, as they complete) or `pipeline` (signed changes, tuple by tuple).  emit: what comes out.  algorithm: of a
-    window join; scheduling: of a pipeline.  reasons: for EXPLAIN, one line each.
+    way: `pass` (batches go through, nothing is kept), `whole` (the snapshot, column by column), `join` (the window join
+    over whole streams, combinations as they complete) or `pipeline` (signed changes, tuple by tuple).  emit: what comes
+    out.  algorithm, strategy: of a window join, "" for its own; scheduling: of a pipeline.  reasons: for EXPLAIN, one
+    line each.
     """
 
     way: Way
     emit: str
     algorithm: str
+    strategy: str
     scheduling: str
     reasons: tuple[str, ...]
 
@@ -58,7 +60,23 @@ def choose(query: Query, options: Options) -> Choice:
     bounded = any(window is not None for window in windows) or any(isinstance(n, Join) and n.constraints for n in nodes)
     algorithm, how = _algorithm(nodes, options)
     scheduling, when = _scheduling(windows, options)
-    named = options.scheduling is not None or options.algorithm not in (None, "chain")
+    named = options.scheduling is not None
+    joins = options.algorithm is not None or options.windows is not None
+    if joins and not any(isinstance(node, Join) for node in nodes):
+        raise ConfigError(
+            f"algorithm, windows: needed a window join; got a query without a join; leave "
+            f"{'algorithm' if options.algorithm else 'windows'}= out"
+        )
+    if (
+        joins
+        and (emit != "append" or named or not _is_flat_join(body))
+        and not any(isinstance(node, Join) and node.constraints for node in nodes)
+    ):
+        raise ConfigError(
+            "algorithm, windows: needed a window join that appends its combinations, with nothing but selections and "
+            f"projections around it; got emit {emit!r}{' with scheduling' if named else ''}; leave them out, or say "
+            "emit='append'"
+        )
     passes = is_chain(body) and (query.plan is body or (isinstance(query.plan, Limit) and query.plan.input is body))
     if passes and not named and (emit == "append" or (emit == "snapshot" and not bounded)):
         way: Way = "pass"
@@ -74,7 +92,7 @@ def choose(query: Query, options: Options) -> Choice:
         reasons.append(when)
         if any(isinstance(node, Join) for node in nodes):
             reasons.append(how)
-    return Choice(way, emit, algorithm, scheduling, tuple(reasons))
+    return Choice(way, emit, algorithm, options.windows or "", scheduling, tuple(reasons))
 
 
 def walk(plan: Plan) -> list[Plan]:
@@ -120,8 +138,8 @@ def _algorithm(nodes: list[Plan], options: Options) -> tuple[str, str]:
         return options.algorithm, f"window join {options.algorithm}: as asked"
     joins = [node for node in nodes if isinstance(node, Join)]
     if all(node.equal for node in joins):
-        return "chain", "window join chain: equal keys are hashed, and each tuple probes as it arrives (forward)"
-    return "few-nested", "window join by time alone: no equal keys to hash, each tuple probes as it arrives (forward)"
+        return "", "window join chain: equal keys are hashed, and each tuple probes as it arrives (forward evaluation)"
+    return "", "window join few-nested: no equal keys to hash, each tuple probes as it arrives (forward evaluation)"
 
 
 def _scheduling(windows: set[StreamWindow], options: Options) -> tuple[str, str]:

@@ -47,7 +47,8 @@ class ExactRun:
     """One run of a query.  Nothing is read before the first batch is asked for.
 
     accounting: of each alias, as far as it was read; counts: rows that came out of each node of the plan, by path;
-    memory: bytes held beside the output.
+    memory: bytes of the operators' state, beyond input and output; held: bytes of input that were kept; costs: what
+    operators counted.
     """
 
     def __init__(self, home: Home, query: Query, choice: Choice) -> None:
@@ -56,6 +57,7 @@ class ExactRun:
         self.schema = output_schema(query, choice.emit)
         self.counts: dict[Path, int] = {}
         self.memory = 0
+        self.held = 0
         self.costs: Mapping[str, int] = {}
         self._reading = Reading(home, query.plan)
         self._plain = schema_of(query.plan.fields)
@@ -119,7 +121,7 @@ class ExactRun:
 
     def _load(self, leaf: Stream | Relation) -> Leaf:
         loaded = self._reading.whole(leaf)
-        self.memory += loaded.batch.nbytes
+        self.held += loaded.batch.nbytes
         return loaded
 
     def _whole(self) -> Iterator[pa.RecordBatch]:
@@ -153,26 +155,32 @@ class ExactRun:
         inputs = Relational(leaf, self.counts)
         sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
-        for found in joined(plan, sides):
+        spent: dict[str, int] = {}
+        choice = self.choice
+        for found in joined(plan, sides, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent):
             batch = found
             self._count(path, batch.num_rows)
             for node, make, at in makes:
                 batch = filtered(node.condition, batch) if make is None else make(batch)  # type: ignore[union-attr]
                 self._count(at, batch.num_rows)
             yield batch
+        self.memory = spent.pop("memory", 0)
+        self.costs = spent
 
     def _pipelined(self) -> Iterator[pa.RecordBatch]:
         plan = with_selections(self.query.plan)
         held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
         compiler = Compiler(
-            self._reading.schema, lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]), self.choice.algorithm
+            self._reading.schema,
+            lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]),
+            self.choice.algorithm or "chain",
         )
         pipeline = Pipeline(compiler.plan(plan), self.choice.scheduling, self.choice.emit)  # type: ignore[arg-type]
         last = max((one.last for one in held.values() if one.last is not None), default=None)
         sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in leaves_of(plan) if isinstance(leaf, Stream)}
         for found in pipeline.run(sources, at=last):
             yield from self._emitted(found)
-        self.memory += int(pipeline.memory)
+        self.memory = int(pipeline.memory)
         self.costs = dict(pipeline.costs)
 
     def _emitted(self, found: Changes) -> Iterator[pa.RecordBatch]:

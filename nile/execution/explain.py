@@ -46,7 +46,7 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str
     lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
     lines += [f"  {reason}" for reason in choice.reasons]
     if run is not None:
-        lines.append(f"memory beside the output: {run.memory:,} bytes")
+        lines.append(f"memory: {run.memory:,} bytes of state, {run.held:,} of input held")
         if run.costs:
             lines.append("cost: " + ", ".join(f"{name} {count:,}" for name, count in run.costs.items()))
         lines += _accounts(run.accounting)

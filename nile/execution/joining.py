@@ -1,7 +1,7 @@
 """Joins over whole inputs: which rows go together, and their columns, a chunk at a time.
 
-Two streams in one window go through the chain join of `nile.exact`, in the order in which pairs complete; anything
-else is joined input by input, by sorting, with the time bounds as part of the look-up.
+Streams in one window, or in windows between pairs, go through the window joins of `nile.exact`, in the order in which
+combinations complete; anything else is joined input by input, by sorting, with time bounds as part of the look-up.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.exact.chain import ExactJoin
+from nile.exact.chain import ExactJoin, encode_all
+from nile.exact.window_graph import WindowGraph
+from nile.exact.wjoin import Condition, WindowJoinPlan
+from nile.execution.physical import equalities, one_key
 from nile.execution.rows import join_codes
-from nile.execution.values import filtered
+from nile.execution.values import all_of, filtered
 from nile.sql.plan import Constraint, Join
+from nile.sql.tree import Node
 from nile.tabular import refuse_beyond_memory
+from summaries.errors import ConfigError
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -42,33 +47,82 @@ class Side:
         return int(self.batch.num_rows)
 
 
-def joined(node: Join, sides: Sequence[Side]) -> Iterator[pa.RecordBatch]:
+def joined(
+    node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The combinations, 65,536 candidates at a time, columns of the inputs one after the other.
 
     Every window is one between times: of a combination without constraints that its earlier tuples are still
-    valid when the last one comes; a constraint bounds its own two.  Memory: 8 bytes an input and candidate, but for
-    two streams in one window, whose pairs are found chunk by chunk.  Raises KeyTypeError, MemoryRefused.
+    valid when the last one comes; a constraint bounds its own two.  algorithm, strategy: of the W-join family
+    (`nile.exact.wjoin`), "" for its own choice; spent: where its counts and its bytes of state are put.
+    Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
+    without a window, whose pairs are found chunk by chunk.  Raises KeyTypeError, MemoryRefused, ConfigError.
     """
-    first = sides[0]
+    graph = _graph(node, sides)
+    on, rest = one_key(node) if node.equal else (None, [])
+    if graph is not None and (on is not None or not node.equal):
+        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent)
+        return
+    if algorithm or strategy:
+        raise ConfigError(
+            f"algorithm: needed a join of streams in one window (or in windows of pairs), on one key or none; got "
+            f"{node_inputs(node)}; leave algorithm= and windows= out"
+        )
     if _is_chain(node, sides):
-        pairs = [_ordered_pair(node, sides, pair) for pair in node.equal]
+        pairs = [_ordered_pair(sides, pair) for pair in node.equal]
         codes = join_codes(pairs, len(sides[0]), len(sides[1]))
-        window = node.constraints[0].window if node.constraints else first.window
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
-        chain = ExactJoin(first.ts, sides[1].ts, *codes, keys, window)  # type: ignore[arg-type]
+        chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None)  # type: ignore[arg-type]
         for found in chain.pairs():
-            yield _materialised(node, sides, found)
+            yield _materialised(sides, found, node.condition)
         return
     index = _combinations(node, sides)
     for begin in range(0, index[0].shape[0], _CHUNK):
-        yield _materialised(node, sides, [one[begin : begin + _CHUNK] for one in index])
+        yield _materialised(sides, [one[begin : begin + _CHUNK] for one in index], node.condition)
+
+
+def node_inputs(node: Join) -> str:
+    """A join's inputs and keys in words, for messages."""
+    return f"{len(node.inputs)} inputs on {', '.join(f'{a} = {b}' for a, b in node.equal) or 'no key'}"
+
+
+def _graph(node: Join, sides: Sequence[Side]) -> WindowGraph | None:
+    """The windows between streams, where they are windows between pairs."""
+    if any(side.ts is None for side in sides):
+        return None
+    if node.constraints:
+        given = node.constraints[: node.given or len(node.constraints)]
+        if node.directed:
+            return WindowGraph.directed(len(sides), [(each.left, each.right, each.window) for each in given])
+        return WindowGraph.of(len(sides), {(each.left, each.right): each.window for each in given})
+    windows = {side.window for side in sides}
+    only = windows.pop()
+    return None if windows or only is None else WindowGraph.uniform(len(sides), only)
+
+
+def _window_joined(
+    node: Join, sides: Sequence[Side], graph: WindowGraph, on: tuple[str, ...] | None, rest: list[tuple[str, str]],
+    algorithm: str, strategy: str, spent: dict[str, int] | None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    condition = all_of(*equalities(node, rest), node.condition)
+    by_key = on is not None
+    join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy).start()
+    codes = encode_all([_column(side, name) for side, name in zip(sides, on, strict=True)])[0] if on else None
+    held = 0
+    for block in join.run([side.ts for side in sides], codes):
+        held = max(held, join.memory)
+        for begin in range(0, block.shape[0], _CHUNK):
+            part = block[begin : begin + _CHUNK]
+            yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition)
+    if spent is not None:
+        spent.update({**join.costs, "memory": max(held, join.memory)})
 
 
 def _is_chain(node: Join, sides: Sequence[Side]) -> bool:
-    """Whether two streams join on equal keys in one window (or both for ever)."""
-    if len(sides) != 2 or not node.equal or node.directed or any(side.ts is None for side in sides):
+    """Whether two streams join on equal keys, without a window."""
+    if len(sides) != 2 or not node.equal or node.constraints or any(side.ts is None for side in sides):
         return False
-    return bool(node.constraints) or sides[0].window == sides[1].window
+    return sides[0].window is None and sides[1].window is None
 
 
 def _owner(sides: Sequence[Side], column: str) -> int:
@@ -79,19 +133,19 @@ def _column(side: Side, name: str) -> pa.Array:
     return side.batch.column(side.batch.schema.get_field_index(name))
 
 
-def _ordered_pair(node: Join, sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Array, pa.Array]:  # noqa: ARG001
+def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Array, pa.Array]:
     one, other = pair if _owner(sides, pair[0]) == 0 else pair[::-1]
     return _column(sides[0], one), _column(sides[1], other)
 
 
-def _materialised(node: Join, sides: Sequence[Side], index: Sequence[Array]) -> pa.RecordBatch:
+def _materialised(sides: Sequence[Side], index: Sequence[Array], condition: Node | None) -> pa.RecordBatch:
     arrays, names = [], []
     for side, rows in zip(sides, index, strict=True):
         at = pa.array(rows)
         arrays += [column.take(at) for column in side.batch.columns]
         names += side.batch.schema.names
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
-    return batch if node.condition is None else filtered(node.condition, batch)
+    return batch if condition is None else filtered(condition, batch)
 
 
 def _combinations(node: Join, sides: Sequence[Side]) -> list[Array]:

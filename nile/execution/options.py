@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nile.exact.wjoin import ALGORITHMS, STRATEGIES
 from preferences.budget import Budget
 from summaries.errors import ConfigError
 
@@ -13,7 +14,6 @@ __all__ = ["ALGORITHMS", "EMITS", "SCHEDULINGS", "Options"]
 
 EMITS = ("append", "changes", "snapshot")
 SCHEDULINGS = ("ita", "tpa", "nta")
-ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripple", "xjoin")
 _EXACT = ("emit", "algorithm", "scheduling", "windows")
 _APPROXIMATE = ("method", "guide", "output", "outlier_cap", "replay", "replay_mean", "speed", "by")
 
@@ -22,11 +22,11 @@ _APPROXIMATE = ("method", "guide", "output", "outlier_cap", "replay", "replay_me
 class Options:
     """What may be said beside a statement; None: chosen for it, and EXPLAIN says why.
 
-    Of exact queries: emit, one of EMITS; scheduling, one of SCHEDULINGS; algorithm, one of ALGORITHMS; windows, how
-    a window graph is enforced.  Of approximate ones: budget (a Budget or a fraction; the statement's own otherwise),
-    method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap, replay with replay_mean and speed, by (what a
-    selection's preference weighs: "share", "value"), and using: fields of a summary or of a plan.
-    Raises ConfigError.
+    Of exact queries: emit, one of EMITS; scheduling, one of SCHEDULINGS; algorithm, one of ALGORITHMS; windows, one
+    of STRATEGIES: how windows that are not one and the same are kept.  Of approximate ones: budget (a Budget or a
+    fraction; the statement's own otherwise), method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap,
+    replay with replay_mean and speed, by (what a selection's preference weighs: "share", "value"), confidence (of
+    intervals), and using: fields of a summary or of a plan.  Raises ConfigError.
     """
 
     budget: Budget | float | None = None
@@ -48,7 +48,7 @@ class Options:
     using: tuple[tuple[str, Any], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        known = {"emit": EMITS, "scheduling": SCHEDULINGS, "algorithm": ALGORITHMS}
+        known = {"emit": EMITS, "scheduling": SCHEDULINGS, "algorithm": ALGORITHMS, "windows": STRATEGIES}
         for name, values in known.items():
             given = getattr(self, name)
             if given is not None and given not in values:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Compiler", "one_key", "window_of", "with_selections"]
+__all__ = ["Compiler", "equalities", "one_key", "window_of", "with_selections"]
 
 _KINDS: dict[str, Callable[[], pa.DataType]] = {
     "boolean": lambda: pa.bool_(),
@@ -120,9 +120,7 @@ class Compiler:
 
     def _graph(self, node: Join) -> algebra.Plan:
         on, rest = one_key(node)
-        kinds = {field.name: field for field in node.fields}
-        tests: list[Node] = [Compare("=", _column(kinds[a]), _column(kinds[b])) for a, b in rest]
-        condition = all_of(*tests, node.condition)
+        condition = all_of(*equalities(node, rest), node.condition)
         constraints = node.constraints[: node.given] if node.directed and node.given else node.constraints
         return algebra.GraphJoin(
             tuple(self.plan(each) for each in node.inputs),
@@ -225,6 +223,12 @@ def _links(pair: tuple[str, str], have: set[str], own: set[str]) -> bool:
 
 def _column(field: Field) -> Column:
     return Column(field.name, kind_of(field.type))
+
+
+def equalities(node: Join, pairs: list[tuple[str, str]]) -> list[Node]:
+    """Pairs of a join's columns as conditions that they are equal."""
+    fields = {field.name: field for field in node.fields}
+    return [Compare("=", _column(fields[a]), _column(fields[b])) for a, b in pairs]
 
 
 def one_key(node: Join) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:

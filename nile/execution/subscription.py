@@ -73,7 +73,7 @@ class Subscription:
             for leaf in leaves
             if isinstance(leaf, Relation)
         }
-        compiler = Compiler(reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm)
+        compiler = Compiler(reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm or "chain")
         self._pipeline = Pipeline(compiler.plan(plan), choice.scheduling, choice.emit)  # type: ignore[arg-type]
         self._leaves: dict[str, list[Stream]] = {}
         finite = []

@@ -36,6 +36,8 @@ class ArrowSource:
         self._reader = _reader(self._data, name)
         self.schema = _plain_schema(self._reader.schema)
         self._fresh = True
+        count = getattr(self._data, "num_rows", None)
+        self.rows: int | None = count if isinstance(count, int) else None
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError when read again but one-shot."""

@@ -56,6 +56,12 @@ class ManySource:
                     f"{self._sources[0].name}; name only files that are alike"
                 )
 
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are, where all of them say so."""
+        counts = [getattr(source, "rows", None) for source in self._sources]
+        return sum(counts) if all(isinstance(count, int) for count in counts) else None
+
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch; rows are numbered through all files."""
         check_columns(self.schema, columns, where=self.name)

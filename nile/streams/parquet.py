@@ -66,6 +66,11 @@ class ParquetSource:
             schema = schema.set(schema.get_field_index("ts"), pa.field("ts", pa.timestamp("ns")))
         self.schema = schema
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are, by the footers."""
+        return sum(int(metadata.num_rows) for metadata in self._metadata)
+
     def _is_encoded(self, column: pa.Field) -> bool:
         """Whether a text column is stored with small dictionaries in all row groups of all files.
 
