@@ -62,7 +62,8 @@ FORMS = {
         "abs(a.ts - b.ts) <= 5 AND abs(b.ts - c.ts) <= 9 AND abs(a.ts - c.ts) <= 12", "abc",
     ),
     "path": (
-        "s1 a, s2 b, s3 c", "WINDOW (a, b) = 5 AND (b, c) = 9", "abs(a.ts - b.ts) <= 5 AND abs(b.ts - c.ts) <= 9", "abc",
+        "s1 a, s2 b, s3 c", "WINDOW (a, b) = 5 AND (b, c) = 9", "abs(a.ts - b.ts) <= 5 AND abs(b.ts - c.ts) <= 9",
+        "abc",
     ),
     "directed path": (
         "s1 a, s2 b, s3 c", "DWINDOW (a, b) = 8 AND (b, c) = 9",

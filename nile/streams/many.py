@@ -59,8 +59,13 @@ class ManySource:
     @property
     def rows(self) -> int | None:
         """How many rows there are, where all of them say so."""
-        counts = [getattr(source, "rows", None) for source in self._sources]
-        return sum(counts) if all(isinstance(count, int) for count in counts) else None
+        total = 0
+        for source in self._sources:
+            count = getattr(source, "rows", None)
+            if not isinstance(count, int):
+                return None
+            total += count
+        return total
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch; rows are numbered through all files."""
