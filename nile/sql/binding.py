@@ -192,8 +192,7 @@ class Binder:
                 )
             return read_time(node.value, kind)
         if isinstance(node, Constant) and node.kind == "integer" and kind == "number":
-            assert isinstance(node.value, int)
-            return Constant(float(node.value), "number")
+            return Constant(None if node.value is None else float(node.value), "number")
         return node
 
     def _arithmetic(self, node: Arithmetic) -> Node:

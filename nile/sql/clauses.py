@@ -114,7 +114,8 @@ class _Splitter:
             if word == "[":
                 self._bracket()
                 continue
-            clause = self._clause_here() if cursor.word(-1) not in _BEFORE_NAMES and cursor.at else None
+            behind = bool(self._spans) and self._spans[-1][1] == cursor.end
+            clause = self._clause_here() if cursor.at and (behind or cursor.word(-1) not in _BEFORE_NAMES) else None
             if clause is None:
                 if depth == 0 and word in ("UNION", "INTERSECT", "EXCEPT") and self._begins:
                     first = min(self._begins, key=lambda name: self._begins[name])

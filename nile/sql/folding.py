@@ -7,7 +7,21 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from nile.sql.evaluate import evaluate_value
-from nile.sql.tree import Column, Constant, Kind, Logic, Node, Not, children_of, rebuild
+from nile.sql.tree import (
+    Arithmetic,
+    Between,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    In,
+    Kind,
+    Logic,
+    Node,
+    Not,
+    children_of,
+    rebuild,
+)
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -17,6 +31,7 @@ else:
 
 __all__ = ["fold"]
 
+_ALIKE = ("coalesce",)
 _EPOCH = datetime(1970, 1, 1)
 _KINDS: tuple[Kind, ...] = ("boolean", "integer", "number", "text", "timestamp", "date")
 
@@ -25,7 +40,7 @@ def fold(node: Node) -> Node:
     """A bound tree with constant parts computed, and without TRUE in ANDs and FALSE in ORs.  O(nodes)."""
     if isinstance(node, Column | Constant):
         return node
-    folded = rebuild(node, fold)
+    folded = _widened(rebuild(node, fold))
     if isinstance(folded, Logic):
         folded = _logic(folded)
     if isinstance(folded, Not) and isinstance(folded.item, Not):
@@ -35,6 +50,22 @@ def fold(node: Node) -> Node:
     if all(isinstance(child, Constant) for child in children_of(folded)):
         return _computed(folded)
     return folded
+
+
+def _widened(node: Node) -> Node:
+    """A whole number that was computed beside numbers is one of them, as one that was written there."""
+    alike = isinstance(node, Compare | Between | In) and any(child.kind == "number" for child in children_of(node))
+    if not alike and not (isinstance(node, Arithmetic | Call) and node.kind == "number"):
+        return node
+    if isinstance(node, Call) and node.function not in _ALIKE:
+        return node
+
+    def wide(child: Node) -> Node:
+        if isinstance(child, Constant) and child.kind == "integer":
+            return Constant(None if child.value is None else float(child.value), "number")
+        return child
+
+    return rebuild(node, wide)
 
 
 def _logic(node: Logic) -> Node:

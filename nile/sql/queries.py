@@ -63,10 +63,10 @@ def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
             "needed WITH PREFERENCE beside FADE FACTOR; got none; a query that does everything has nothing to fade",
             begins["FADE FACTOR"],
         )
-    if clauses.budget is not None and clauses.preference is None and clauses.error is None:
+    if clauses.budget is not None and clauses.preference is None and not bound.aggregates:
         raise Fault(
-            "needed WITH PREFERENCE beside BUDGET; got none; a query without a preference is exact and has nothing to "
-            "save",
+            "needed WITH PREFERENCE or an aggregate beside BUDGET; got neither; such a query is exact and has nothing "
+            "to save",
             begins["BUDGET"],
         )
     if clauses.preference is not None:
