@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nile.sql.binding import is_native, kind_of
 from nile.sql.catalog import Catalog, Entry
@@ -49,6 +50,10 @@ from nile.sql.scope import Scope, ScopeSource, find, unique
 from nile.sql.tree import Cast, Column, Constant, Node, conjunction, conjuncts
 
 __all__ = ["BoundBlock", "QueryBinder"]
+
+MAX_COLUMNS = 2_000
+MAX_KEYS = 200
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class QueryBinder:
         left, right = _alike(left, right, query)
         plan: Plan = SetOperation(query.kind, query.all, left, right)
         scope = _output_scope(plan)
-        keys = [self._output_key(each, plan, scope) for each in query.order]
+        keys = [self._output_key(each, plan, scope) for each in _few(query.order, "ORDER BY", query.start)]
         return BoundBlock(_limited(_sorted(plan, keys), query), None)
 
     def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> SortKey:
@@ -248,7 +253,7 @@ class QueryBinder:
                 elif not item.value.aggregates:
                     grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"))
             return grouping
-        for key in block.group or ():
+        for key in _few(block.group or (), "GROUP BY", block.start):
             grouping.add_key(self._key(key, items, scope))
         return grouping
 
@@ -280,13 +285,14 @@ class QueryBinder:
     ) -> list[tuple[Node | int, Ordered]]:
         """For each key the position of the output that it is, or its value below the outputs."""
         keys: list[tuple[Node | int, Ordered]] = []
-        for ordered in block.order:
+        places = {node: at for at, node in reversed(list(enumerate(bound)))}
+        for ordered in _few(block.order, "ORDER BY", block.start):
             at = _position(ordered.key, len(items), "ORDER BY")
             if at is None:
                 at = _alias(ordered.key, items, None)
             if at is None:
                 node = ExpressionBinder(scope, ordered.key, grouping, _aliases(items)).value("ORDER BY")
-                at = next((each for each, item in enumerate(bound) if item == node), None)
+                at = places.get(node)
                 if at is None and block.distinct:
                     raise Fault(
                         "needed ORDER BY of columns that SELECT DISTINCT returns; got another one", ordered.key.start
@@ -318,7 +324,16 @@ def _expanded(block: Block, scope: Scope) -> list[_Output]:
             outputs.append(_Output(name, item.value, item.value.start, item.alias is not None))
     if not outputs:
         raise Fault("needed columns to return; got none", block.start)
+    if len(outputs) > MAX_COLUMNS:
+        raise Fault(f"needed at most {MAX_COLUMNS} columns to return; got {len(outputs)}", block.start)
     return outputs
+
+
+def _few(keys: Sequence[Key], clause: str, start: int) -> Sequence[Key]:
+    """The keys, which are not too many."""
+    if len(keys) > MAX_KEYS:
+        raise Fault(f"needed at most {MAX_KEYS} columns after {clause}; got {len(keys)}", start)
+    return keys
 
 
 def default_name(expression: Expression) -> str:
@@ -330,10 +345,17 @@ def default_name(expression: Expression) -> str:
 
 
 def _named(wished: Sequence[str]) -> list[str]:
-    names: list[str] = []
+    names: dict[str, None] = {}
+    often: dict[str, int] = {}
     for name in wished:
-        names.append(unique(name, names))
-    return names
+        count = often.get(name, 0)
+        candidate = f"{name}_{count}" if count else name
+        while candidate in names:
+            count += 1
+            candidate = f"{name}_{count}"
+        often[name] = count + 1
+        names[candidate] = None
+    return list(names)
 
 
 def _aliases(items: Sequence[_Output]) -> dict[str, Expression]:
@@ -445,7 +467,7 @@ def _finished(block: Block, below: Plan, outputs: Sequence[Item], keys: Sequence
         if isinstance(node, int):
             sort.append(_sort_key(_column(outputs[node].field), ordered))
             continue
-        hidden = Item(typed(unique("_order", [item.name for item in items]), node, below), node)
+        hidden = Item(typed(unique("_order", {item.name for item in items}), node, below), node)
         items.append(hidden)
         sort.append(_sort_key(_column(hidden.field), ordered))
     plan: Plan = Project(below, tuple(items))

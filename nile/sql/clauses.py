@@ -124,6 +124,7 @@ class _Splitter:
                         "move it to the end",
                         self._begins[first],
                     )
+                self._check_number()
                 cursor.at += 1
                 continue
             if depth:
@@ -133,6 +134,14 @@ class _Splitter:
                     cursor.start,
                 )
             self._read(clause)
+
+    def _check_number(self) -> None:
+        """A number ends where a word begins: 0x1F would be 0, called x1F."""
+        token, following = self._cursor.peek(), self._cursor.peek(1)
+        if token is None or following is None or token.kind != "NUMBER" or token.end != following.start:
+            return
+        if following.word[:1].isidentifier():
+            raise Fault(f"needed a number; got '{token.text}{following.text[:40]}'; leave a space", token.start)
 
     def _clause_here(self, *, sure: bool = False) -> str | None:
         """Which clause begins here.  sure: nothing but a clause can stand here, or the end."""

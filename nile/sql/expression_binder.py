@@ -30,19 +30,22 @@ class Grouping:
 
     def __init__(self, scope: Scope) -> None:
         self._fields = {field.name: field for source in scope.sources for field in source.columns.values()}
-        self._keys: list[Item] = []
+        self._keys: dict[Node, Item] = {}
+        self._known: dict[object, AggregateItem] = {}
+        self._taken: set[str] = set()
         self.aggregates: list[AggregateItem] = []
 
     @property
     def keys(self) -> tuple[Item, ...]:
-        return tuple(self._keys)
+        return tuple(self._keys.values())
 
     def add_key(self, node: Node) -> None:
         """Group by `node` too; once is enough."""
-        if any(key.node == node for key in self._keys):
+        if node in self._keys:
             return
-        name = unique(_text(node), [key.name for key in self._keys])
-        self._keys.append(Item(Field(name, self.type_of(node)), node))
+        name = unique(_text(node), self._taken)
+        self._taken.add(name)
+        self._keys[node] = Item(Field(name, self.type_of(node)), node)
 
     def type_of(self, node: Node) -> pa.DataType:
         """The type of a value over the sources' columns."""
@@ -50,9 +53,9 @@ class Grouping:
 
     def above(self, node: Node, start: int) -> Node:
         """A value over the sources' columns as one over the groups'.  Raises Fault where it is not the same in one."""
-        for key in self._keys:
-            if key.node == node:
-                return Column(key.name, kind_of(key.field.type), is_native(key.field.type))
+        key = self._keys.get(node)
+        if key is not None:
+            return Column(key.name, kind_of(key.field.type), is_native(key.field.type))
         if isinstance(node, Column) and node.name in self._fields:
             raise Fault(
                 f"needed an aggregate or a column of GROUP BY; got '{node.name}'; add it to GROUP BY, or write "
@@ -63,20 +66,23 @@ class Grouping:
 
     def aggregate(self, written: Aggregate, argument: Node | None) -> Column:
         """The column of an aggregate; equal ones share one."""
-        for item in self.aggregates:
-            if (item.function, item.argument, item.distinct, item.fraction) == (
-                written.function,
-                argument,
-                written.distinct,
-                written.fraction,
-            ):
-                return _item_column(item)
-        kind = self._type(written.function, argument)
+        same = (written.function, argument, written.distinct, written.fraction)
+        if same in self._known:
+            return _item_column(self._known[same])
         name = aggregate_text(written.function, argument, written.distinct, written.fraction, str)
-        taken = [*self._fields, *(key.name for key in self._keys), *(each.name for each in self.aggregates)]
-        field = Field(unique(name, taken), kind)
-        self.aggregates.append(AggregateItem(field, written.function, argument, written.distinct, written.fraction))
-        return _item_column(self.aggregates[-1])
+        while name in self._fields or name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        item = AggregateItem(
+            Field(name, self._type(written.function, argument)),
+            written.function,
+            argument,
+            written.distinct,
+            written.fraction,
+        )
+        self.aggregates.append(item)
+        self._known[same] = item
+        return _item_column(item)
 
     def complete(self) -> None:
         """A group without keys or aggregates counts, since it has to have something."""

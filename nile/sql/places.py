@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Fault", "NotYetFault", "line_and_column", "listed", "nearest", "statement_error"]
 
+_MAX_REASON = 800
+
 
 class Fault(Exception):
     """What is wrong, and at which character: a caller inside `nile.sql` makes a NileError of it.
@@ -39,10 +41,13 @@ def line_and_column(text: str, start: int) -> tuple[int, int]:
 
 def statement_error(fault: Fault, text: str) -> NileError:
     """The error of a statement: SqlError, or NotYet, whose message begins with line and column where it has them."""
+    reason = fault.reason
+    if len(reason) > _MAX_REASON:  # names and literals may be as long as a statement
+        reason = f"{reason[: _MAX_REASON // 2]} ... {reason[-_MAX_REASON // 2 :]}"
     if fault.start is None:
-        return NotYet(fault.reason) if isinstance(fault, NotYetFault) else SqlError(fault.reason)
+        return NotYet(reason) if isinstance(fault, NotYetFault) else SqlError(reason)
     line, column = line_and_column(text, fault.start)
-    message = f"line {line}, column {column}: {fault.reason}"
+    message = f"line {line}, column {column}: {reason}"
     return NotYet(message) if isinstance(fault, NotYetFault) else SqlError(message, line=line, column=column)
 
 

@@ -15,6 +15,8 @@ from summaries.errors import SqlError
 
 __all__ = ["read_statement"]
 
+MAX_TOKENS = 12_000
+
 
 def read_statement(text: str, catalog: Catalog, *, params: Parameters = None) -> Statement:
     """One statement of Nile SQL; a query is bound against the catalog and rewritten, nothing is run.
@@ -33,6 +35,8 @@ def read_statement(text: str, catalog: Catalog, *, params: Parameters = None) ->
 def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:
     text = plain_signs(text)
     tokens = tokens_of(text)
+    if len(tokens) > MAX_TOKENS:
+        raise Fault(f"needed at most {MAX_TOKENS} words and signs; got {len(tokens)}; split the statement")
     while tokens and tokens[-1].word == ";":
         tokens.pop()
     later = next((token for token in tokens if token.word == ";"), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nile.sql.parsed import Reference, Star
@@ -20,11 +20,10 @@ def find(name: str, known: Iterable[str]) -> list[str]:
     return [each for each in names if each.lower() == name.lower()]
 
 
-def unique(name: str, taken: Iterable[str]) -> str:
+def unique(name: str, taken: Container[str]) -> str:
     """`name`, or with _1, _2, ... behind where it is taken."""
-    names = set(taken)
     candidate, count = name, 0
-    while candidate in names:
+    while candidate in taken:
         count += 1
         candidate = f"{name}_{count}"
     return candidate
