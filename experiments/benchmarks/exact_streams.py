@@ -115,8 +115,13 @@ def duckdb_queries(select: str, w: int) -> dict[str, str]:
     return found
 
 
-def spark_join(spark: Any, work: Streams) -> Callable[[], object]:
-    """The bucketed shuffle hash join on cached frames of a warm session; a run writes every pair to the sink `noop`."""
+def _dropped(pairs: Any) -> None:
+    """Compute every pair and keep none: the sink costs Spark nothing."""
+    pairs.write.format("noop").mode("overwrite").save()
+
+
+def spark_join(spark: Any, work: Streams, sink: Callable[[Any], object] = _dropped) -> Callable[[], object]:
+    """The bucketed shuffle hash join on cached frames of a warm session; a run hands its pairs (l, r) to `sink`."""
     w = work.window
     frames = []
     for k in range(2):
@@ -129,4 +134,4 @@ def spark_join(spark: Any, work: Streams) -> Callable[[], object]:
     right = frames[1].selectExpr("k", "ts", "o", f"explode(array({first}, {first} + 1)) AS b").hint("SHUFFLE_HASH")
     near = f"greatest(l.ts, r.ts) - least(l.ts, r.ts) <= {w}"
     pairs = left.join(right.alias("r"), ["k", "b"]).where(near).selectExpr("l.o AS l", "r.o AS r")
-    return lambda: pairs.write.format("noop").mode("overwrite").save()
+    return lambda: sink(pairs)

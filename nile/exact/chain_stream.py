@@ -12,7 +12,7 @@ __all__ = ["ChainStream"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_CAPACITY = 256
-_ROOM = 1 << 18  # pairs a block: two columns of 2 MiB, which the machine may map as huge pages
+_ROOM = 1 << 20  # pairs a block: two columns of 8 MiB, which the machine may map as huge pages
 
 
 def _kernels() -> Any:
@@ -22,7 +22,7 @@ def _kernels() -> Any:
 class ChainStream:
     """Pairs of equal keys with |ts1 - ts2| <= window ns, completed as tuples arrive.
 
-    Memory: about 40 bytes a tuple of the window's content at its fullest, rings doubling and shrinking with it.
+    Memory: about 90 bytes a tuple of the window's content at its fullest, rings doubling and shrinking with it.
     Source: chain join over a ring; the order of the walk is newest first.
     """
 
@@ -37,15 +37,15 @@ class ChainStream:
     def _allocate(self, capacity: int) -> None:
         self._rings = tuple(np.full((capacity, 2), -1, np.int64) for _ in range(2))
         self._times = tuple(np.zeros(capacity, np.int64) for _ in range(2))
-        self._heads = np.full((2 * capacity, 2), -1, np.int64)
-        self._shift = np.uint64(64 - capacity.bit_length())
+        self._heads = np.full((4 * capacity, 2), -1, np.int64)  # few keys of a window share a bucket
+        self._shift = np.uint64(64 - (2 * capacity).bit_length())
 
     def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
         """Join a batch of both streams, merged in total order; yields int64 [m, 2] ordinals, columns contiguous."""
         kernels = _kernels()
         self._place[:, kernels.DONE] = 0
         waiting = ts[0].shape[0] + ts[1].shape[0]
-        room = _ROOM if waiting > _ROOM >> 4 else _ROOM >> 4
+        room = _ROOM if waiting > _ROOM >> 4 else _ROOM >> 6
         why = kernels.FULL
         while why != kernels.FINISHED:
             if why == kernels.GROW:

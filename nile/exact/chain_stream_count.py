@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["CountStream", "count_whole"]
 
 Array = np.ndarray[Any, Any]
-_LEAST_CAPACITY = 256
+_LEAST_CAPACITY = 512
 _DENSE = 4  # codes up to this many times the tuples need no encoding first
 
 
@@ -40,7 +40,7 @@ def count_whole(ts: tuple[Array, Array], codes: tuple[Array, Array], window: int
 class CountStream:
     """Counts pairs of equal keys with |ts1 - ts2| <= window ns as tuples arrive; keeps none.
 
-    Memory: 16 bytes a tuple of the window at its fullest, and 16 a slot of a table four times as long.
+    Memory: 16 bytes a tuple of the window at its fullest, and two tables of 16 a slot, four times as long.
     """
 
     def __init__(self, window: int) -> None:
@@ -53,9 +53,9 @@ class CountStream:
     def _allocate(self, capacity: int) -> None:
         self._times = tuple(np.zeros(capacity, np.int64) for _ in range(2))
         self._slots = tuple(np.zeros(capacity, np.int64) for _ in range(2))
-        self._table = np.zeros((8 * capacity, 2), np.int64)  # half of it is room for keys that come and go
+        self._table, self._spare = (np.zeros((4 * capacity, 2), np.int64) for _ in range(2))
         self._table[:, 0] = -1
-        self._shift = np.uint64(64 - (4 * capacity).bit_length())
+        self._shift = np.uint64(64 - (2 * capacity).bit_length())
 
     def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
         """Count a batch of both streams, merged in total order; yields nothing."""
@@ -67,8 +67,10 @@ class CountStream:
                 ts[0], codes[0], ts[1], codes[1], self._window, self._table, self._shift, *self._times, *self._slots,
                 self._place, self._totals,
             )  # fmt: skip
-            if why != kernels.FINISHED:
-                self._resize(self._times[0].shape[0] * (2 if why == kernels.GROW else 1))
+            if why == kernels.CROWDED:
+                self._tidy()
+            elif why == kernels.GROW:
+                self._resize(2 * self._times[0].shape[0])
         if ts[0].shape[0] + ts[1].shape[0]:
             self.advance(max(int(each[-1]) for each in ts if each.shape[0]))
         return iter(())
@@ -109,7 +111,7 @@ class CountStream:
     @property
     def memory(self) -> int:
         """Bytes of rings and table."""
-        return sum(a.nbytes for a in (*self._times, *self._slots, self._table))
+        return sum(a.nbytes for a in (*self._times, *self._slots, self._table, self._spare))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -123,9 +125,22 @@ class CountStream:
             "moved": self.moved,
         }
 
+    def _tidy(self) -> None:
+        """Lay the table out anew with the keys of the window alone; grow when they are too many for it."""
+        old, self._table, self._spare = self._table, self._spare, self._table
+        self._table[:, 0] = -1
+        self._table[:, 1] = 0
+        self._lay_out(old, self._times, self._slots)
+        if 2 * int(self._totals[1]) > self._table.shape[0]:
+            self._resize(2 * self._times[0].shape[0])
+
     def _resize(self, capacity: int) -> None:
         table, times, slots = self._table, self._times, self._slots
         self._allocate(capacity)
+        self._lay_out(table, times, slots)
+
+    def _lay_out(self, table: Array, times: tuple[Array, ...], slots: tuple[Array, ...]) -> None:
+        """Move what `table`, `times` and `slots` hold into the present ones, which may be the same rings."""
         self._totals[1] = 0
         for side in range(2):
             _kernels().lay_out(

@@ -60,6 +60,18 @@ def _slot(table: Array, code: int, shift: Any, totals: Array) -> Any:
     return at
 
 
+@_inlined
+def _let_go(table: Array, times: Array, slots: Array, first: int, seen: int, since: int, one: int) -> Any:
+    """Take back from their slots the tuples of one stream older than `since`; returns the first kept."""
+    mask = np.int64(times.shape[0] - 1)
+    while first < seen and times[first & mask] < since:
+        slot = slots[first & mask]
+        if slot >= 0:
+            table[slot, 1] -= one
+        first += 1
+    return first
+
+
 @_kernel
 def count_pairs(
     left_ts: Array,
@@ -87,49 +99,48 @@ def count_pairs(
     left_base, right_base = place[0, SEEN] - i, place[1, SEEN] - j
     left_first, right_first = place[0, FIRST], place[1, FIRST]
     mask = np.int64(left_times.shape[0] - 1)
-    most = np.int64(table.shape[0] // 2)
+    most = np.int64(3 * table.shape[0] // 4)
     pairs = totals[PAIRS]
     why = FINISHED
     while i < n or j < m:
         if totals[USED] >= most:
             why = CROWDED
             break
-        is_left = j == m or (i < n and left_ts[i] <= right_ts[j])
-        ts = left_ts[i] if is_left else right_ts[j]
-        since = ts - window if ts >= _LEAST + window else _LEAST
-        while left_first < left_base + i and left_times[left_first & mask] < since:
-            slot = left_slots[left_first & mask]
-            if slot >= 0:
-                table[slot, 1] -= 1
-            left_first += 1
-        while right_first < right_base + j and right_times[right_first & mask] < since:
-            slot = right_slots[right_first & mask]
-            if slot >= 0:
-                table[slot, 1] -= _RIGHT
-            right_first += 1
-        if is_left:
-            own = left_base + i
+        if j == m or (i < n and left_ts[i] <= right_ts[j]):
+            ts, own = left_ts[i], left_base + i
+            since = ts - window if ts >= _LEAST + window else _LEAST
             if own - left_first > mask:
-                why = GROW
-                break
+                left_first = _let_go(table, left_times, left_slots, left_first, own, since, 1)
+                if own - left_first > mask:
+                    why = GROW
+                    break
+            seen = right_base + j
+            right_first = _let_go(table, right_times, right_slots, right_first, seen, since, _RIGHT)
             slot = np.int64(-1)
             if left_code[i] >= 0:
                 slot = _slot(table, left_code[i], shift, totals)
-                pairs += table[slot, 1] >> 32
-                table[slot, 1] += 1
+                both = table[slot, 1]
+                pairs += both >> 32
+                table[slot, 1] = both + 1
             left_times[own & mask] = ts
             left_slots[own & mask] = slot
             i += 1
         else:
-            own = right_base + j
+            ts, own = right_ts[j], right_base + j
+            since = ts - window if ts >= _LEAST + window else _LEAST
             if own - right_first > mask:
-                why = GROW
-                break
+                right_first = _let_go(table, right_times, right_slots, right_first, own, since, _RIGHT)
+                if own - right_first > mask:
+                    why = GROW
+                    break
+            seen = left_base + i
+            left_first = _let_go(table, left_times, left_slots, left_first, seen, since, 1)
             slot = np.int64(-1)
             if right_code[j] >= 0:
                 slot = _slot(table, right_code[j], shift, totals)
-                pairs += table[slot, 1] & _LEFT_OF
-                table[slot, 1] += _RIGHT
+                both = table[slot, 1]
+                pairs += both & _LEFT_OF
+                table[slot, 1] = both + _RIGHT
             right_times[own & mask] = ts
             right_slots[own & mask] = slot
             j += 1
@@ -143,14 +154,8 @@ def count_pairs(
 @_kernel
 def expire(table: Array, times: Array, slots: Array, place: Array, side: int, since: int) -> None:
     """Let go of the tuples of one stream older than `since`."""
-    mask = np.int64(times.shape[0] - 1)
-    first = place[side, FIRST]
-    while first < place[side, SEEN] and times[first & mask] < since:
-        slot = slots[first & mask]
-        if slot >= 0:
-            table[slot, 1] -= _RIGHT if side == 1 else 1
-        first += 1
-    place[side, FIRST] = first
+    one = _RIGHT if side == 1 else 1
+    place[side, FIRST] = _let_go(table, times, slots, place[side, FIRST], place[side, SEEN], since, one)
 
 
 @_kernel

@@ -324,15 +324,24 @@ def _next(b: Any, r: Any, w: Any, s: int, level: int, costs: Array) -> Any:
     first, last = b.place[j, FIRST], b.place[j, LAST]
     found = np.int64(-1)
     looked = 0
-    while found < 0 and first <= p < last:
-        looked += 1
-        ts = b.ts[j, p & mask]
-        if access == CHAIN and ts < low:  # and so are all before it
-            p = np.int64(-1)
-            break
-        if low <= ts <= high and _meets(b, r, w, s, level, j, p):
-            found = p
-        p = p + 1 if access == SCAN else b.link[j, p & mask]
+    if access == SCAN and r.settings[CONDITION] == EQUAL:  # the common scan, in a loop of its own
+        wanted = b.code[s, w.chosen[s] & mask]
+        begin = p
+        while p < last and found < 0:
+            if b.code[j, p & mask] == wanted and low <= b.ts[j, p & mask] <= high:
+                found = p
+            p += 1
+        looked = p - begin
+    else:
+        while found < 0 and first <= p < last:
+            looked += 1
+            ts = b.ts[j, p & mask]
+            if access == CHAIN and ts < low:  # and so are all before it
+                p = np.int64(-1)
+                break
+            if low <= ts <= high and _meets(b, r, w, s, level, j, p):
+                found = p
+            p = p + 1 if access == SCAN else b.link[j, p & mask]
     w.cursor[level] = p
     costs[COMPARISONS] += looked
     return found
