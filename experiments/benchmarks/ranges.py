@@ -284,8 +284,8 @@ def exact_ranges() -> Result:
     notes = [
         f"two streams of {TUPLES:,} tuples, selectivity {100 * SELECTIVITY:g} %, a window of 6,000 tuples of each: "
         f"{enumerated:,} pairs in {records.shape[0]:,} records",
-        "tuples are fed beforehand and outputs are left in place; the whole operator, which feeds and hands on, is in "
-        "the figures",
+        "pairs are fed beforehand, ranges and C read the input where it lies, and outputs are left in place; the whole "
+        "operator, which feeds and hands on, is in the figures",
     ]
     with tempfile.TemporaryDirectory() as folder:
         library = compiled(Path(folder))
