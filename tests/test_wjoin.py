@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from nile.exact import chain_stream_parts
 from nile.exact.chain import encode_all
 from nile.exact.window_graph import FORMS, WindowGraph
 from nile.exact.wjoin import ALGORITHMS, STRATEGIES, Condition, WindowJoin, WindowJoinPlan, window_join
@@ -318,6 +319,40 @@ def test_counting_keeps_nothing_but_the_number() -> None:
         assert members_of(join.run(work.ts, work.codes)) == []
         assert join.completed == len(brute_force(work))
         assert join.seen.tolist() == [each.shape[0] for each in work.ts]
+
+
+def test_parts_joined_at_once_give_the_same_blocks_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(10)
+    for _ in range(60):
+        span = int(rng.choice([30, 3_000]))
+        ts = [np.sort(rng.integers(0, span, rng.integers(0, 400))) for _ in range(2)]
+        codes = [rng.integers(-1, 4, each.shape[0]) for each in ts]
+        graph = WindowGraph.uniform(2, int(rng.integers(1, 40)))
+        before = np.sort(rng.integers(-30, 1, 20))
+        alone, apart, counted = window_join(graph), window_join(graph), window_join(graph, output="count")
+        for join in (alone, apart, counted):
+            join.push(0, before, np.arange(20) % 3)
+        expected = members_of(alone.run(ts, codes))
+        with monkeypatch.context() as patch:
+            patch.setattr(chain_stream_parts, "SIZE", 50)
+            patch.setattr(chain_stream_parts, "cores", lambda: 3)
+            assert members_of(apart.run(ts, codes)) == expected
+            assert members_of(counted.run(ts, codes)) == []
+        after = np.arange(span, span + 20)
+        for join in (alone, apart, counted):
+            join.push(1, after, np.arange(20) % 3)
+        assert members_of(apart.outputs()) == members_of(alone.outputs())
+        assert counted.completed == alone.completed == apart.completed
+        assert alone.seen.tolist() == apart.seen.tolist() == counted.seen.tolist()
+        assert alone.held == apart.held == counted.held
+
+
+def test_a_part_is_not_cut_off_where_its_window_is_too_large_a_piece_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_stream_parts, "SIZE", 100)
+    ts = (np.arange(500), np.arange(500))
+    assert len(chain_stream_parts.parts_of(ts, 10, None)) == 10
+    assert len(chain_stream_parts.parts_of(ts, 20, None)) == 1
+    assert len(chain_stream_parts.parts_of(ts, 10, 100)) == 8  # two cuts lie within the window of what came before
 
 
 def test_empty_batches_and_empty_streams_are_fine() -> None:

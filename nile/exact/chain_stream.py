@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.chain_stream_parts import in_parts, parts_of
+
 __all__ = ["ChainStream"]
 
 Array = np.ndarray[Any, Any]
@@ -23,7 +25,7 @@ class ChainStream:
     """Pairs of equal keys with |ts1 - ts2| <= window ns, completed as tuples arrive.
 
     Memory: about 90 bytes a tuple of the window's content at its fullest, rings doubling and shrinking with it.
-    Source: chain join over a ring; the order of the walk is newest first.
+    moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
 
     def __init__(self, window: int) -> None:
@@ -31,7 +33,9 @@ class ChainStream:
         self._place = np.zeros((2, 3), np.int64)
         self._resume = np.array([-2, 0], np.int64)
         self._costs = np.zeros(3, np.int64)
+        self._newest: int | None = None
         self.moved = 0
+        self.most_memory = 0
         self._allocate(_LEAST_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
@@ -39,9 +43,18 @@ class ChainStream:
         self._times = tuple(np.zeros(capacity, np.int64) for _ in range(2))
         self._heads = np.full((4 * capacity, 2), -1, np.int64)  # few keys of a window share a bucket
         self._shift = np.uint64(64 - (2 * capacity).bit_length())
+        self.most_memory = max(self.most_memory, self.memory)
 
     def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
-        """Join a batch of both streams, merged in total order; yields int64 [m, 2] ordinals, columns contiguous."""
+        """Join a batch of both streams, merged in total order; yields int64 [m, 2] ordinals, columns contiguous.
+
+        A long batch is joined in parts, one a core: see `chain_stream_parts`.
+        """
+        parts = parts_of(ts, self._window, self._newest)
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
+
+    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Join a batch as `merged` does, on one core."""
         kernels = _kernels()
         self._place[:, kernels.DONE] = 0
         waiting = ts[0].shape[0] + ts[1].shape[0]
@@ -59,7 +72,28 @@ class ChainStream:
             if written:
                 yield out[:, :written].T if 2 * written >= room else out[:, :written].copy().T
         if waiting:
-            self.advance(max(int(each[-1]) for each in ts if each.shape[0]))
+            self._newest = max(int(each[-1]) for each in ts if each.shape[0])
+            self.advance(self._newest)
+
+    def warmed(self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> ChainStream:
+        """A join that holds these tuples, the first of which have these ordinals, and has completed nothing."""
+        other = ChainStream(self._window)
+        other._allocate(max(self._times[0].shape[0], 1 << max(each.shape[0] for each in ts).bit_length()))
+        for side in range(2):
+            other._place[side, :2] = ordinals[side] + ts[side].shape[0], ordinals[side]
+            _kernels().fill(
+                other._rings[side], other._times[side], other._heads, other._shift, side, ts[side], codes[side],
+                ordinals[side],
+            )  # fmt: skip
+        return other
+
+    def adopt(self, other: ChainStream) -> None:
+        """Go on where `other`, which went on where this ended, has ended."""
+        self.most_memory = max(self.most_memory, self.memory + other.memory)
+        self._rings, self._times, self._heads, self._shift = other._rings, other._times, other._heads, other._shift
+        self._place, self._newest = other._place, other._newest
+        self._costs += other._costs
+        self.moved += other.moved
 
     def push(self, stream: Array | int, ts: Array, codes: Array) -> Iterator[Array]:
         """Join a batch in total order; stream: of all its tuples, or int8 [m]."""

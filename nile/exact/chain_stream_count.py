@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.chain_stream_parts import in_parts, parts_of
+
 __all__ = ["CountStream", "count_whole"]
 
 Array = np.ndarray[Any, Any]
@@ -41,13 +43,16 @@ class CountStream:
     """Counts pairs of equal keys with |ts1 - ts2| <= window ns as tuples arrive; keeps none.
 
     Memory: 16 bytes a tuple of the window at its fullest, and two tables of 16 a slot, four times as long.
+    moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
 
     def __init__(self, window: int) -> None:
         self._window = window
         self._place = np.zeros((2, 3), np.int64)
         self._totals = np.zeros(2, np.int64)
+        self._newest: int | None = None
         self.moved = 0
+        self.most_memory = 0
         self._allocate(_LEAST_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
@@ -56,9 +61,18 @@ class CountStream:
         self._table, self._spare = (np.zeros((4 * capacity, 2), np.int64) for _ in range(2))
         self._table[:, 0] = -1
         self._shift = np.uint64(64 - (2 * capacity).bit_length())
+        self.most_memory = max(self.most_memory, self.memory)
 
     def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
-        """Count a batch of both streams, merged in total order; yields nothing."""
+        """Count a batch of both streams, merged in total order; yields nothing.
+
+        A long batch is counted in parts, one a core: see `chain_stream_parts`.
+        """
+        parts = parts_of(ts, self._window, self._newest)
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
+
+    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Count a batch as `merged` does, on one core."""
         kernels = _kernels()
         self._place[:, kernels.DONE] = 0
         why = kernels.CROWDED
@@ -72,8 +86,30 @@ class CountStream:
             elif why == kernels.GROW:
                 self._resize(2 * self._times[0].shape[0])
         if ts[0].shape[0] + ts[1].shape[0]:
-            self.advance(max(int(each[-1]) for each in ts if each.shape[0]))
+            self._newest = max(int(each[-1]) for each in ts if each.shape[0])
+            self.advance(self._newest)
         return iter(())
+
+    def warmed(self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> CountStream:
+        """A count that holds these tuples, the first of which have these ordinals, and has counted nothing."""
+        other = CountStream(self._window)
+        other._allocate(max(self._times[0].shape[0], 1 << max(each.shape[0] for each in ts).bit_length()))
+        for side in range(2):
+            other._place[side, :2] = ordinals[side] + ts[side].shape[0], ordinals[side]
+            _kernels().fill(
+                other._table, other._times[side], other._slots[side], other._shift, side, ts[side], codes[side],
+                ordinals[side], other._totals,
+            )  # fmt: skip
+        return other
+
+    def adopt(self, other: CountStream) -> None:
+        """Go on where `other`, which went on where this ended, has ended."""
+        self.most_memory = max(self.most_memory, self.memory + other.memory)
+        self._times, self._slots, self._shift = other._times, other._slots, other._shift
+        self._table, self._spare, self._place = other._table, other._spare, other._place
+        self._totals[:] = self._totals[0] + other._totals[0], other._totals[1]
+        self._newest = other._newest
+        self.moved += other.moved
 
     def push(self, stream: Array | int, ts: Array, codes: Array) -> Iterator[Array]:
         """Count a batch in total order; stream: of all its tuples, or int8 [m]; yields nothing."""

@@ -198,3 +198,19 @@ def count_whole(
         if left_code[i] >= 0:
             pairs += counts[left_code[i]]
     return pairs
+
+
+@_kernel
+def fill(
+    table: Array, times: Array, slots: Array, shift: Any, side: int, ts: Array, code: Array, ordinal: int,
+    totals: Array,
+) -> None:  # fmt: skip
+    """Put tuples of one stream into a ring and a table that have room for them, from `ordinal` on."""
+    mask = np.int64(times.shape[0] - 1)
+    for k in range(ts.shape[0]):
+        slot = np.int64(-1)
+        if code[k] >= 0:
+            slot = _slot(table, code[k], shift, totals)
+            table[slot, 1] += _RIGHT if side == 1 else 1
+        times[(ordinal + k) & mask] = ts[k]
+        slots[(ordinal + k) & mask] = slot

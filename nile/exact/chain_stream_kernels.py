@@ -197,3 +197,17 @@ def refill(
             bucket = _bucket(code, shift)
             new_ring[p & new_mask, 1] = heads[bucket, side]
             heads[bucket, side] = p
+
+
+@_kernel
+def fill(ring: Array, times: Array, heads: Array, shift: Any, side: int, ts: Array, code: Array, ordinal: int) -> None:
+    """Put tuples of one stream into a ring that has room for them, from `ordinal` on, and head their chains."""
+    mask = np.int64(times.shape[0] - 1)
+    for k in range(ts.shape[0]):
+        p = np.int64(ordinal + k)
+        times[p & mask] = ts[k]
+        ring[p & mask, 0] = code[k]
+        if code[k] >= 0:
+            bucket = _bucket(code[k], shift)
+            ring[p & mask, 1] = heads[bucket, side]
+            heads[bucket, side] = p

@@ -189,6 +189,11 @@ class WindowJoin:
         return self._engine.memory
 
     @property
+    def most_memory(self) -> int:
+        """Bytes of the operator's state at its fullest so far, on all cores that worked at once."""
+        return self._engine.most_memory
+
+    @property
     def held(self) -> int:
         """Tuples kept."""
         return self._engine.held

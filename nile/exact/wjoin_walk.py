@@ -60,8 +60,8 @@ class WalkJoin:
     """Running state of one W-join over buffers.
 
     algorithm: one of those above; strategy: "gca", "lca", "mbe", or "exact" (the completed bounds of every pair);
-    every: arrivals between clean-ups of the opponents.  Memory: 24 bytes a slot of the fullest stream's ring, for
-    every stream; with buckets 32 to 73.
+    every: arrivals between clean-ups of the opponents; most_memory: bytes at the fullest.
+    Memory: 24 bytes a slot of the fullest stream's ring, for every stream; with buckets 40 to 73.
     """
 
     def __init__(self, graph: WindowGraph, condition: Condition, algorithm: str, strategy: str, every: int) -> None:
@@ -80,6 +80,7 @@ class WalkJoin:
         self._walk = kernels.Walk(*(np.zeros(n, np.int64) for _ in range(4)), at)
         self._costs = np.zeros(5, np.int64)
         self._now = int(np.iinfo(np.int64).min)
+        self.most_memory = self.memory
 
     def _settle(self, graph: WindowGraph, condition: Condition, strategy: str, every: int) -> Any:
         n = graph.streams
@@ -192,3 +193,4 @@ class WalkJoin:
     def _resize(self, capacity: int) -> None:
         old, self._buffers = self._buffers, self._allocate(capacity)
         self._kernels.refill(old, self._buffers, self._rules, self._now, self._costs)
+        self.most_memory = max(self.most_memory, self.memory)

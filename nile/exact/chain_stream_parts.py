@@ -1,0 +1,117 @@
+"""Long inputs in parts, one a core: each part begins with the window before it, so outputs are the same, in order.
+
+A part needs nothing of the one before but the tuples its first arrivals may join, which stand in the input.  So
+another core puts those in, joins its part, and hands its outputs over when its turn comes: what comes out does not
+depend on how many cores there are, nor on which is faster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+__all__ = ["Part", "Partly", "in_parts", "parts_of"]
+
+Array = np.ndarray[Any, Any]
+SIZE = 1 << 18  # arrivals a part: its outputs wait in memory
+_MOST_CORES = 4
+_WARM = 4  # a part is worth a core when the window before it is at most a quarter of it
+
+Self = TypeVar("Self", bound="Partly")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where a part begins and ends in either stream, and from where on the window before it begins."""
+
+    warm: tuple[int, int]
+    begin: tuple[int, int]
+    end: tuple[int, int]
+
+
+class Partly(Protocol):
+    """A join of two streams that can start from the middle of its input."""
+
+    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Join a batch on one core."""
+        ...
+
+    def warmed(self: Self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> Self:
+        """A join that holds these tuples, the first of which have these ordinals, and has completed nothing."""
+        ...
+
+    def adopt(self: Self, other: Self) -> None:
+        """Go on where `other`, which went on where this ended, has ended."""
+        ...
+
+
+def cores() -> int:
+    """Cores this process may use, up to the number worth using."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, _MOST_CORES)
+
+
+def parts_of(ts: tuple[Array, ...], window: int, before: int | None) -> list[Part]:
+    """Parts of a batch of two streams of about SIZE arrivals, cut between two times.
+
+    before: the time of the newest tuple before the batch: a part whose window reaches back to it is not cut off, nor is
+    one whose window is too large a piece of it.
+    """
+    ends = (ts[0].shape[0], ts[1].shape[0])
+    longer = ts[0] if ends[0] >= ends[1] else ts[1]
+    count = sum(ends) // SIZE
+    parts: list[Part] = []
+    begin, warm = (0, 0), (0, 0)
+    for k in range(1, count):
+        at = int(longer[k * longer.shape[0] // count])
+        since = max(at - window, int(np.iinfo(np.int64).min))
+        cut = (int(np.searchsorted(ts[0], at)), int(np.searchsorted(ts[1], at)))
+        back = (int(np.searchsorted(ts[0], since)), int(np.searchsorted(ts[1], since)))
+        reaches_back = before is not None and since <= before
+        if reaches_back or _WARM * (sum(cut) - sum(back)) > SIZE or cut == begin:
+            continue
+        parts.append(Part(warm, begin, cut))
+        begin, warm = cut, back
+    parts.append(Part(warm, begin, ends))
+    return parts
+
+
+def in_parts(
+    join: Self, parts: list[Part], ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...]
+) -> Iterator[Array]:
+    """Join the parts in turn, as many at once as there are cores; yields what `join` alone would, block by block.
+
+    seen: tuples of each stream before the batch.
+    """
+    at_once = cores()
+    for start in range(0, len(parts), at_once):
+        group = parts[start : start + at_once]
+        first = _cut(ts, group[0].begin, group[0].end), _cut(codes, group[0].begin, group[0].end)
+        if len(group) == 1:
+            yield from join.joined(*first)
+            continue
+        with ThreadPoolExecutor(len(group) - 1) as pool:
+            waiting = [pool.submit(_apart, join, part, ts, codes, seen) for part in group[1:]]
+            yield from join.joined(*first)
+            for each in waiting:
+                blocks, other = each.result()
+                yield from blocks
+                join.adopt(other)
+
+
+def _apart(
+    join: Self, part: Part, ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...]
+) -> tuple[list[Array], Self]:
+    """One part on a core of its own: its outputs, and the join as it stands then."""
+    ordinals = tuple(seen[side] + part.warm[side] for side in range(2))
+    other = join.warmed(_cut(ts, part.warm, part.begin), _cut(codes, part.warm, part.begin), ordinals)
+    return list(other.joined(_cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end))), other
+
+
+def _cut(arrays: tuple[Array, ...], begin: tuple[int, int], end: tuple[int, int]) -> tuple[Array, ...]:
+    return tuple(each[begin[side] : end[side]] for side, each in enumerate(arrays))
