@@ -31,6 +31,7 @@ from nile.exact.algebra import (
     Union,
 )
 from nile.exact.pipeline import Changes, Pipeline
+from nile.exact.wjoin import ALGORITHMS
 
 ROW = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
 DOUBLES = [0.1, 0.2, 1.0, -0.0, 0.0, 1e16, -1e16, 3.5, None, float("nan"), float("inf"), -float("inf")]
@@ -154,7 +155,8 @@ class _Maker:
         if n == 3 and not directed and self.rng.random() < 0.6:
             pairs.append((0, 2, w[2]))
         on = tuple(f"{'lrm'[i]}.k" for i in range(n)) if self.rng.random() < 0.8 else None
-        return _one_side(GraphJoin(tuple(inputs), on, tuple(pairs), directed))
+        algorithm = "chain" if on is None else str(self.rng.choice(ALGORITHMS))
+        return _one_side(GraphJoin(tuple(inputs), on, tuple(pairs), directed, algorithm=algorithm))
 
     def group(self, below: Plan) -> Group:
         by = [("k",), ("k", "s"), ("x",), (), ()][self.rng.integers(5)]

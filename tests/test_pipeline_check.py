@@ -63,6 +63,8 @@ LIST = scan(0, k=pa.list_(pa.int64()))
         (GraphJoin((A, B), None, ((0, 2, 5),)), ConfigError, "number them from 0"),
         (GraphJoin((A, B), ("k0",), ((0, 1, 5),)), ConfigError, "one key column of each"),
         (GraphJoin((A, TEXT), ("k0", "k3"), ((0, 1, 5),)), KeyTypeError, "int64 and string"),
+        (GraphJoin((A, B), ("k0", "k1"), ((0, 1, 5),), algorithm="chained"), ConfigError, "did you mean 'chain'"),
+        (GraphJoin((A, B), None, ((0, 1, 5),), algorithm="bew-hash"), ConfigError, "algorithm"),
         (GraphJoin((A, Distinct(B)), None, ((0, 1, 5),)), ConfigError, "got Distinct"),
         (GraphJoin((A, B), None, ((0, 1, 5), (1, 0, 5)), directed=True), ConfigError, "one direction"),
         (GraphJoin((A, B, C), None, ((0, 1, 5), (1, 2, 5), (2, 0, 5)), directed=True), ConfigError, "a path"),

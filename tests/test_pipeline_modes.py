@@ -26,6 +26,7 @@ from nile.exact.algebra import (
     Union,
 )
 from nile.exact.pipeline import Changes, Pipeline
+from nile.exact.wjoin import ALGORITHMS
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])
@@ -150,9 +151,12 @@ def combinations(streams: list[list[tuple[int, int]]], constraints: Any, directe
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_a_window_graph_gives_every_combination_within_its_windows_when_it_is_complete(directed: bool) -> None:
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_window_graph_gives_every_combination_within_its_windows_when_it_is_complete(
+    directed: bool, algorithm: str
+) -> None:
     rng = np.random.default_rng(3)
-    for _ in range(25):
+    for _ in range(12):
         n = int(rng.integers(2, 5))
         streams = []
         for _ in range(n):
@@ -163,7 +167,7 @@ def test_a_window_graph_gives_every_combination_within_its_windows_when_it_is_co
             constraints += ((0, n - 1, int(rng.integers(1, 9))),)
         schemas = [pa.schema([(f"t{i}", pa.int64()), (f"k{i}", pa.int64())]) for i in range(n)]
         inputs = tuple(Scan(f"s{i}", schemas[i], Unbounded(), i) for i in range(n))
-        plan = GraphJoin(inputs, tuple(f"k{i}" for i in range(n)), constraints, directed)
+        plan = GraphJoin(inputs, tuple(f"k{i}" for i in range(n)), constraints, directed, algorithm=algorithm)
         pipeline = Pipeline(plan, emit="append")
         out = []
         for i, stream in enumerate(streams):

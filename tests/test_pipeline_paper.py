@@ -161,12 +161,12 @@ def test_input_triggered_is_late_and_never_early_and_right_again_with_every_inpu
 
 def test_input_triggered_runs_every_plan_and_differs_from_the_truth() -> None:
     wrong = 0
-    for seed in range(60):
+    for seed in range(30):
         one = case(seed)
         late = told(changes(one, "ita", seed)[0])
         exact = told(changes(one, "nta", seed)[0])
         wrong += sorted(map(repr, late)) != sorted(map(repr, exact))
-    assert wrong > 20
+    assert wrong > 10
 
 
 def test_time_probing_sends_no_negative_tuples_through_selections_and_joins() -> None:

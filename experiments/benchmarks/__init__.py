@@ -1,6 +1,19 @@
 """Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it."""
 
-from experiments.benchmarks import accuracy, exact, ingest, memory, promise, ranges, share, sketch
+from experiments.benchmarks import accuracy, exact, ingest, memory, pipelines, promise, ranges, share, sketch
 from experiments.benchmarks.harness import Result, names, run
 
-__all__ = ["Result", "accuracy", "exact", "ingest", "memory", "names", "promise", "ranges", "run", "share", "sketch"]
+__all__ = [
+    "Result",
+    "accuracy",
+    "exact",
+    "ingest",
+    "memory",
+    "names",
+    "pipelines",
+    "promise",
+    "ranges",
+    "run",
+    "share",
+    "sketch",
+]

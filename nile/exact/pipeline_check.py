@@ -23,6 +23,7 @@ from nile.exact.algebra import (
     walk,
 )
 from nile.exact.pipeline_arrow import pa
+from nile.exact.pipeline_graph import joined_by
 from nile.exact.states_types import added, common, comparable, numeric, ordered
 from summaries.errors import ConfigError, KeyTypeError, UnknownColumn
 
@@ -173,6 +174,7 @@ def _graph(node: GraphJoin) -> None:
         raise ConfigError(f"{where}: needed windows that connect all inputs; got none to {apart}; name one more window")
     if node.directed:
         _path(where, node)
+    joined_by(node)
     if node.on is not None:
         if len(node.on) != n:
             raise ConfigError(f"{where}: needed one key column of each input; got {len(node.on)}; name {n}")

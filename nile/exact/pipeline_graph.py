@@ -1,10 +1,8 @@
-"""A window join of n streams as an operator: any window graph, its combinations signed.
+"""A window join of n streams as an operator: any window graph, any algorithm of the W-join family, signed.
 
-Design: each stream keeps the tuples that can still join in a ring, its keys' tuples chained from the newest back; an
-arrival probes the other streams one after the other along the window graph, and a combination is complete with its
-last tuple.  A tuple can join as long as the farthest stream lies away over shortest paths (windows between all pairs
-follow from those given).  Cost: O(1) a tuple and O(candidates) a combination.
-Source: window joins, sections 3 and 5 (uniform and other window graphs, paths); steam framework, section 6.2.
+Design: `nile.exact.wjoin` finds combinations as ordinals; the operator keeps the rows that ordinals can still name, in
+rings, and the combinations that hold, until they leave.  A tuple can join as long as the farthest stream lies away
+over shortest paths.  Source: window joins (TR 02-010), sections 3 and 5; steam framework, section 6.2.
 """
 
 from __future__ import annotations
@@ -13,22 +11,41 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact import pipeline_arrow
 from nile.exact.algebra import GraphJoin, Scan
-from nile.exact.expire import Calendar
+from nile.exact.expire import NEVER, Calendar
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_leaf import Arrivals, chain_of, selected
 from nile.exact.schedule import EARLIEST, Clock, Delta, merged
 from nile.exact.states import RowTable, grown
 from nile.exact.states_types import common
 from nile.exact.states_words import Encoder
+from nile.exact.window_graph import WindowGraph
+from nile.exact.wjoin import Condition, WindowJoinPlan
 from summaries.errors import ConfigError
 
-__all__ = ["GraphJoining"]
-
-kernels: Any = pipeline_arrow.Late("nile.exact.pipeline_graph_kernels")
+__all__ = ["GraphJoining", "joined_by"]
 
 _SLACK = 4096
+_RING = 64
+
+
+def joined_by(plan: GraphJoin) -> WindowJoinPlan:
+    """The W-join that finds a node's combinations.  Without keys `chain` gives way to the default.
+
+    Raises ConfigError for a graph or an algorithm that cannot be.
+    """
+    n = len(plan.inputs)
+    if plan.directed:
+        graph = WindowGraph.directed(n, plan.constraints)
+    else:
+        windows: dict[tuple[int, int], int] = {}
+        for i, j, w in plan.constraints:
+            pair = (min(i, j), max(i, j))
+            windows[pair] = min(w, windows.get(pair, w))
+        graph = WindowGraph.of(n, windows)
+    if plan.on is not None:
+        return WindowJoinPlan(graph, algorithm=plan.algorithm)
+    return WindowJoinPlan(graph, Condition("any"), "" if plan.algorithm == "chain" else plan.algorithm)
 
 
 class GraphJoining:
@@ -47,64 +64,73 @@ class GraphJoining:
         bases = [chain_of(each) for each in plan.inputs]
         self.arrivals = [Arrivals(scan, above) for scan, above in bases if isinstance(scan, Scan)]
         n = len(self.arrivals)
-        self._windows = np.full((n, n), -1, np.int64)
-        for i, j, w in plan.constraints:
-            for a, b in ((i, j),) if plan.directed else ((i, j), (j, i)):
-                known = self._windows[a, b]
-                self._windows[a, b] = w if known < 0 else min(w, known)
-        self._distance = kernels.shortest(np.maximum(self._windows, self._windows.T))
-        self._reach = self._distance.max(axis=1)
-        self._order = np.array([self._probed(i) for i in range(n)], np.int64)
+        joining = joined_by(plan)
+        self.join = joining.start()
+        self._reach = [joining.graph.lookback(i) for i in range(n)]
+        self._positions = np.array([each.scan.position for each in self.arrivals])
         self._encoders = [Encoder(each.schema.types, exact=True) for each in self.arrivals]
-        self._rows = [np.zeros((64, each.width), np.int64) for each in self._encoders]
-        self._ts, self._before, self._held_keys = (np.zeros((n, 64), np.int64) for _ in range(3))
-        self._oldest, self._newest = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        on = plan.on
+        self._rows = [np.zeros((_RING, each.width), np.int64) for each in self._encoders]
+        self._ts, self._codes = np.zeros((n, _RING), np.int64), np.zeros((n, _RING), np.int64)
+        self._oldest, self._newest = np.zeros(n, np.int64), np.zeros(n, np.int64)  # ordinals that are held
         kind: Any = pa.null()
-        for each, name in zip(self.arrivals, on or (), strict=on is not None):
+        for each, name in zip(self.arrivals, plan.on or (), strict=plan.on is not None):
             kind = common(kind, each.schema.field(name).type)
-        self._keys = RowTable([kind]) if on is not None else None
+        self._keys = RowTable([kind]) if plan.on is not None else None
         self._key_counts = np.zeros(1, np.int64)
-        self._heads = np.full((1, n), -1, np.int64)
         self._standing = Calendar(self.schema)
         self._now = EARLIEST
-
-    def _probed(self, start: int) -> list[int]:
-        """The streams from one on, each after one that it has a window with."""
-        linked = np.maximum(self._windows, self._windows.T) >= 0
-        order = [start]
-        for at in order:
-            order += [j for j in range(len(self.arrivals)) if linked[at, j] and j not in order]
-        return order
 
     def step(self, to: int) -> Delta:
         """Combinations that come, and under `nta` those that go, up to `to`."""
         self._now = to
         taken = [each.take(to)[2:] for each in self.arrivals]
         ts = np.concatenate([each[0] for each in taken])
-        stream = np.repeat(np.arange(len(taken)), [each[0].shape[0] for each in taken])
-        positions = np.array([each.scan.position for each in self.arrivals])
-        order = np.lexsort((positions[stream], ts))  # stable: then arrival
-        sizes = np.array([each[0].shape[0] for each in taken])
-        ordinal = np.concatenate([np.arange(m) + first for m, first in zip(sizes, self._newest, strict=True)])
-        keys = self._code([each[1] for each in taken])
-        self._room(sizes)
+        blocks: list[Array] = []
+        if ts.shape[0]:
+            sizes = np.array([each[0].shape[0] for each in taken])
+            self._forget(int(ts.min()))
+            self._room(sizes)
+            codes = self._code([each[1] for each in taken])
+            self._keep_rows(taken, np.split(codes, np.cumsum(sizes)[:-1]))
+            stream = np.repeat(np.arange(len(taken)), sizes)
+            order = np.lexsort((self._positions[stream], ts))  # stable: then arrival
+            self.join.push(stream[order], ts[order], codes[order])
+            blocks = list(self.join.outputs())
+        self.join.advance(to)
+        members = np.concatenate(blocks) if blocks else np.zeros((0, len(taken)), np.int64)
+        return self._signed(self._combinations(members), to)
+
+    def _keep_rows(self, taken: list[Any], codes: list[Array]) -> None:
+        """The rows that come into the rings, by ordinal."""
         mask = self._ts.shape[1] - 1
-        for i, (_, rows) in enumerate(taken):
-            at = (self._newest[i] + np.arange(sizes[i])) & mask
+        for i, ((ts, rows), own) in enumerate(zip(taken, codes, strict=True)):
+            at = (self._newest[i] + np.arange(ts.shape[0])) & mask
             self._rows[i][at] = self._encoders[i].encode(rows.columns)
-        at, members, until = kernels.combine(
-            stream[order], ordinal[order], ts[order], keys[order], self._windows, self._distance, self._reach,
-            self._order, self.plan.directed, self._ts, self._before, self._held_keys, self._heads.T, self._key_counts,
-            self._oldest, self._newest,
-        )  # fmt: skip
-        if self._go or self._keep:  # over by the time it is complete: it holds at no instant
-            holds = until > ts[order][at]
-            at, members, until = at[holds], members[holds], until[holds]
+            self._ts[i, at], self._codes[i, at] = ts, own
+            np.add.at(self._key_counts, own[own >= 0], 1)
+            self._newest[i] += ts.shape[0]
+
+    def _combinations(self, members: Array) -> Delta:
+        """Combinations by ordinals, as rows with the times they come and leave."""
+        at = members & (self._ts.shape[1] - 1)
+        times = np.stack([self._ts[i][at[:, i]] for i in range(at.shape[1])])
+        ts = times.max(axis=0, initial=EARLIEST)
+        until = np.full(ts.shape[0], NEVER, np.int64)
+        for i, j, w in self.plan.constraints:
+            first = np.minimum(times[i], times[j])
+            until = np.minimum(until, np.where(first > NEVER - 1 - w, NEVER, first + w + 1))
+        if self._go or self._keep:
+            holds = until > ts
+            at, ts, until = at[holds], ts[holds], until[holds]
         self.pairs += at.shape[0]
-        come = self._combinations(ts[order][at], members, until)
-        self._forget(keys)
-        return self._signed(come, to)
+        columns = []
+        for i, encoder in enumerate(self._encoders):
+            columns += encoder.decode(self._rows[i][at[:, i]])
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if self.plan.test is not None and rows.num_rows:
+            yes = selected(rows, self.plan.test)
+            ts, until, rows = ts[yes], until[yes], rows.filter(pa.array(yes))
+        return Delta(ts, np.ones(ts.shape[0], np.int8), rows, until)
 
     def _signed(self, come: Delta, to: int) -> Delta:
         assert come.until is not None
@@ -119,17 +145,6 @@ class GraphJoining:
         plain = Delta(come.ts, come.sign, come.rows)
         return merged(gone, plain, self.schema, by_sign=True) if self._go else plain
 
-    def _combinations(self, ts: Array, members: Array, until: Array) -> Delta:
-        mask = self._ts.shape[1] - 1
-        columns = []
-        for i, encoder in enumerate(self._encoders):
-            columns += encoder.decode(self._rows[i][members[:, i] & mask])
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        if self.plan.test is not None and rows.num_rows:
-            yes = selected(rows, self.plan.test)
-            ts, until, rows = ts[yes], until[yes], rows.filter(pa.array(yes))
-        return Delta(ts, np.ones(ts.shape[0], np.int8), rows, until)
-
     def _code(self, batches: list[Any]) -> Array:
         total = sum(each.num_rows for each in batches)
         if self._keys is None or self.plan.on is None:
@@ -141,7 +156,6 @@ class GraphJoining:
         codes = np.full(total, -1, np.int64)
         codes[whole] = self._keys.codes(words[whole])
         self._key_counts = grown(self._key_counts, self._keys.room)
-        self._heads = grown(self._heads, self._keys.room, -1)
         return codes
 
     def _room(self, sizes: Array) -> None:
@@ -151,7 +165,7 @@ class GraphJoining:
         if need <= old:
             return
         size = 1 << (need - 1).bit_length()
-        for name in ("_ts", "_before", "_held_keys"):
+        for name in ("_ts", "_codes"):
             ring, wider = getattr(self, name), np.zeros((len(self.arrivals), size), np.int64)
             for i in range(len(self.arrivals)):
                 held = np.arange(self._oldest[i], self._newest[i])
@@ -162,23 +176,23 @@ class GraphJoining:
             self._rows[i] = np.zeros((size, rows.shape[1]), np.int64)
             self._rows[i][held & (size - 1)] = rows[held & (old - 1)]
 
-    def _forget(self, keys: Array) -> None:
-        """Release keys of no held tuple, and texts of none."""
-        if self._keys is not None:
-            live = self._keys.live() if len(self._keys) > 2 * int(self._held()) + _SLACK else keys[keys >= 0]
-            dead = live[self._key_counts[live] == 0]
-            self._heads[dead] = -1
-            self._keys.release(dead)
+    def _forget(self, now: int) -> None:
+        """Let go of rows that nothing from `now` on can join, of keys that no row has, and of texts."""
         mask = self._ts.shape[1] - 1
         for i, encoder in enumerate(self._encoders):
-            held = np.arange(self._oldest[i], self._newest[i]) & mask
-            for at, values in encoder.values.items():
-                if len(values) > 2 * held.shape[0] + _SLACK:
-                    table = values.keep(self._rows[i][held, at])
-                    self._rows[i][held, at] = table[self._rows[i][held, at]]
-
-    def _held(self) -> int:
-        return int((self._newest - self._oldest).sum())
+            held = np.arange(self._oldest[i], self._newest[i])
+            gone = int(np.searchsorted(self._ts[i][held & mask], max(now - self._reach[i], EARLIEST)))
+            if gone and self._keys is not None:
+                codes = self._codes[i][held[:gone] & mask]
+                codes = codes[codes >= 0]
+                np.subtract.at(self._key_counts, codes, 1)
+                self._keys.release(codes[self._key_counts[codes] == 0])
+            self._oldest[i] += gone
+            at = held[gone:] & mask
+            for word, values in encoder.values.items():
+                if len(values) > 2 * at.shape[0] + _SLACK:
+                    table = values.keep(self._rows[i][at, word])
+                    self._rows[i][at, word] = table[self._rows[i][at, word]]
 
     def time(self) -> int:
         """GetTime: how far the streams are known."""
@@ -195,7 +209,7 @@ class GraphJoining:
 
     @property
     def memory(self) -> int:
-        arrays = (*self._rows, self._ts, self._before, self._held_keys, self._heads, self._key_counts)
-        state = sum(each.nbytes for each in arrays) + self._standing.memory
+        arrays = (*self._rows, self._ts, self._codes, self._key_counts)
+        state = sum(each.nbytes for each in arrays) + self._standing.memory + self.join.memory
         state += sum(each.memory for each in self._encoders) + sum(each.memory for each in self.arrivals)
         return int(state + (0 if self._keys is None else self._keys.memory))
