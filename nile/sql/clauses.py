@@ -27,6 +27,7 @@ _OPENING = (
     "ELSE BETWEEN LIKE ILIKE DISTINCT ALL INTERVAL , ( [ . = == <> != < <= > >= + - * / % || ::"
 )
 _BEFORE_NAMES = frozenset(_OPENING.split()) | {"GROUP BY", "ORDER BY"}
+_AFTER = ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "QUALIFY", ")")
 _VALUES = ("NUMBER", "STRING", "PLACEHOLDER", "PARAMETER", "DASH", "DOT")
 
 
@@ -181,6 +182,9 @@ class _Splitter:
             "ERROR": self._error,
         }[clause]()
         self._spans.append((start, cursor.end))
+        # Without its clause the text must not come to mean something else: an alias, say.
+        if cursor.peek() is not None and cursor.word() not in _AFTER and self._clause_here(sure=True) is None:
+            raise cursor.fault("another clause or the end", known=(*_AFTER, *CLAUSE_WORDS))
 
     def _preference(self) -> None:
         cursor = self._cursor

@@ -90,7 +90,7 @@ def read_pattern(pattern: str, escape: str | None) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def read_parameter(value: Any, name: str) -> Constant:
+def read_parameter(value: Any) -> Constant:
     """A Python value as a constant: None, bool, int, float, str, datetime (without zone: UTC) or date.
 
     Raises Fault, for any other type and for what lies outside 64 bits.
@@ -103,7 +103,7 @@ def read_parameter(value: Any, name: str) -> Constant:
         return Constant(value, "boolean")
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
-            raise Fault(f"parameter {name}: needed a whole number of 64 bits; got {str(value)[:40]}; pass a float")
+            raise Fault("needed a parameter of 64 bits; got a larger whole number; pass a float")
         return Constant(value, "integer")
     if isinstance(value, float):
         return Constant(value, "number")
@@ -116,6 +116,6 @@ def read_parameter(value: Any, name: str) -> Constant:
     if isinstance(value, date):
         return Constant((value - date(1970, 1, 1)).days * 86_400_000_000, "date")
     raise Fault(
-        f"parameter {name}: needed a number, text, True, False, None, a datetime or a date; got "
+        "needed a number, text, True, False, None, a datetime or a date as the parameter; got "
         f"{type(value).__name__}; convert it"
     )

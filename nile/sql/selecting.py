@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nile.sql.clauses import CLAUSE_WORDS, OwnWindow
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.literals import read_parameter
 from nile.sql.parsed import (
     Aggregate,
     Block,
@@ -108,7 +107,7 @@ class _SelectReader:
     def __init__(self, text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindow], whole: str) -> None:
         self._text = text
         self._whole = whole
-        self._values = {start: read_parameter(value, _parameter_name(whole, start)) for start, value in values.items()}
+        self._values = values
         self._own = own
         self._own_used: set[int] = set()
         self._used: set[int] = set()
@@ -421,13 +420,6 @@ def _function(node: Any) -> str:
     if type(node).__name__ == "Anonymous":
         return f"{str(node.this)[:40]}()"
     return f"{type(node).__name__.upper()}()"
-
-
-def _parameter_name(text: str, start: int) -> str:
-    end = start + 1
-    while end < len(text) and (text[end].isalnum() or text[end] == "_"):
-        end += 1
-    return text[start:end]
 
 
 def _parse_fault(error: Any, text: str) -> Fault:

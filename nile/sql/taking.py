@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
 
-from nile.sql.literals import read_interval, read_number, read_pattern, read_time
+from nile.sql.literals import read_interval, read_number, read_parameter, read_pattern, read_time
 from nile.sql.places import Fault
 from nile.sql.tokens import DIALECT, MAX_DEPTH
 from nile.sql.tree import (
@@ -72,8 +72,8 @@ TakeColumn = Callable[[str | None, str, int | None], Column]
 class Taker:
     """Takes expressions of one text apart.
 
-    column: what a column that is written with or without a qualifier becomes.  parameters: constants by the offset
-    of the literals that stand for them in the text.  extra: readers of further classes of nodes.
+    column: what a column that is written with or without a qualifier becomes.  parameters: values by the offset of
+    the literals that stand for them in the text.  extra: readers of further classes of nodes.
     places: the offset in the text of each node made, by id, for as long as it lives.
     """
 
@@ -81,7 +81,7 @@ class Taker:
         self,
         column: TakeColumn,
         *,
-        parameters: Mapping[int, Constant] | None = None,
+        parameters: Mapping[int, Any] | None = None,
         extra: Mapping[str, Callable[[Any, int], Node]] | None = None,
     ) -> None:
         self._column_of = column
@@ -159,7 +159,7 @@ class Taker:
         if start is None or start not in self._parameters:
             return None
         self.used.add(start)
-        return self._parameters[start]
+        return read_parameter(self._parameters[start])
 
     def _column(self, node: Any, _: int) -> Node:
         identifier = self.only(node, "this", "table")
