@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from nile.aggregate_query import AggregateQuery
     from nile.answer import Answer
     from nile.engine import Database, connect
+    from nile.execution.builder import QueryBuilder
+    from nile.execution.result import Result
+    from nile.execution.subscription import Subscription
     from nile.multiway import MultiwayQuery
     from nile.multiway_answer import MultiwayAnswer
     from nile.query import JoinQuery
@@ -79,6 +82,8 @@ __all__ = [
     "NileError",
     "NotLinear",
     "NotYet",
+    "QueryBuilder",
+    "Result",
     "SelectionAnswer",
     "SelectionQuery",
     "SourceError",
@@ -87,6 +92,7 @@ __all__ = [
     "SqlError",
     "StandingAnswer",
     "StandingQueries",
+    "Subscription",
     "SumOverflow",
     "SummaryMismatch",
     "TimestampOrderError",
@@ -112,10 +118,13 @@ _HOMES = {
     "JoinQuery": "nile.query",
     "MultiwayAnswer": "nile.multiway_answer",
     "MultiwayQuery": "nile.multiway",
+    "QueryBuilder": "nile.execution.builder",
+    "Result": "nile.execution.result",
     "SelectionAnswer": "nile.selection_answer",
     "SelectionQuery": "nile.selection",
     "StandingAnswer": "nile.standing",
     "StandingQueries": "nile.standing",
+    "Subscription": "nile.execution.subscription",
     "connect": "nile.engine",
 }
 
