@@ -347,6 +347,19 @@ def test_parts_joined_at_once_give_the_same_blocks_in_the_same_order(monkeypatch
         assert alone.held == apart.held == counted.held
 
 
+def test_parts_wait_when_nobody_takes_their_outputs_and_end_when_nobody_will(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_stream_parts, "SIZE", 2_000)
+    monkeypatch.setattr(chain_stream_parts, "_AHEAD", 1)
+    monkeypatch.setattr(chain_stream_parts, "cores", lambda: 3)
+    ts = [np.arange(3_000), np.arange(3_000)]
+    codes = [np.zeros(3_000, np.int64), np.zeros(3_000, np.int64)]
+    blocks = list(window_join(WindowGraph.uniform(2, 200)).run(ts, codes))
+    assert sum(block.shape[0] for block in blocks) == 3_000 * 401 - 200 * 201
+    abandoned = window_join(WindowGraph.uniform(2, 200)).run(ts, codes)
+    assert next(abandoned).shape[0] > 0
+    abandoned.close()  # type: ignore[attr-defined]
+
+
 def test_a_part_is_not_cut_off_where_its_window_is_too_large_a_piece_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_stream_parts, "SIZE", 100)
     ts = (np.arange(500), np.arange(500))

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import Full, Queue
+from threading import Event
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +20,9 @@ import numpy as np
 __all__ = ["Part", "Partly", "in_parts", "parts_of"]
 
 Array = np.ndarray[Any, Any]
-SIZE = 1 << 18  # arrivals a part: its outputs wait in memory
+SIZE = 1 << 18  # arrivals a part
+_AHEAD = 4  # blocks of a part that may wait for their turn; one who has more waits
+_PATIENCE = 0.05  # seconds between looks whether anybody still reads
 _MOST_CORES = 4
 _WARM = 4  # a part is worth a core when the window before it is at most a quarter of it
 
@@ -95,22 +99,48 @@ def in_parts(
         if len(group) == 1:
             yield from join.joined(*first)
             continue
+        nobody_reads = Event()
         with ThreadPoolExecutor(len(group) - 1) as pool:
-            waiting = [pool.submit(_apart, join, part, ts, codes, seen) for part in group[1:]]
-            yield from join.joined(*first)
-            for each in waiting:
-                blocks, other = each.result()
-                yield from blocks
-                join.adopt(other)
+            queues: list[Queue[Array | None]] = [Queue(_AHEAD) for _ in group[1:]]
+            waiting = [
+                pool.submit(_apart, join, part, ts, codes, seen, queue, nobody_reads)
+                for part, queue in zip(group[1:], queues, strict=True)
+            ]
+            try:
+                yield from join.joined(*first)
+                for each, queue in zip(waiting, queues, strict=True):
+                    while (block := queue.get()) is not None:
+                        yield block
+                    join.adopt(each.result())
+            finally:
+                nobody_reads.set()
 
 
 def _apart(
-    join: Self, part: Part, ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...]
-) -> tuple[list[Array], Self]:
-    """One part on a core of its own: its outputs, and the join as it stands then."""
-    ordinals = tuple(seen[side] + part.warm[side] for side in range(2))
-    other = join.warmed(_cut(ts, part.warm, part.begin), _cut(codes, part.warm, part.begin), ordinals)
-    return list(other.joined(_cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end))), other
+    join: Self, part: Part, ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...],
+    queue: Queue[Array | None], nobody_reads: Event,
+) -> Self:  # fmt: skip
+    """One part on a core of its own: puts its outputs and then None into the queue; returns the join as it stands."""
+    try:
+        ordinals = tuple(seen[side] + part.warm[side] for side in range(2))
+        other = join.warmed(_cut(ts, part.warm, part.begin), _cut(codes, part.warm, part.begin), ordinals)
+        for block in other.joined(_cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end)):
+            if not _put(queue, block, nobody_reads):
+                break
+    finally:
+        _put(queue, None, nobody_reads)
+    return other
+
+
+def _put(queue: Queue[Array | None], block: Array | None, nobody_reads: Event) -> bool:
+    """Put a block into a queue as soon as it has room; False when nobody will read it."""
+    while not nobody_reads.is_set():
+        try:
+            queue.put(block, timeout=_PATIENCE)
+        except Full:
+            continue
+        return True
+    return False
 
 
 def _cut(arrays: tuple[Array, ...], begin: tuple[int, int], end: tuple[int, int]) -> tuple[Array, ...]:
