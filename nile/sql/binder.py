@@ -78,6 +78,7 @@ class QueryBinder:
         self.own_windows = 0
         self.windowed = window is not None
         self._depth = 0
+        self._taken: set[str] = set()
 
     def bind(self, query: Written) -> BoundBlock:
         """The plan of a query; its root's columns are called as the user sees them."""
@@ -184,7 +185,8 @@ class QueryBinder:
         if isinstance(source, Derived):
             return self._derived(source)
         entry = self._entry(source)
-        alias = source.alias or entry.name
+        called = source.alias or entry.name
+        alias = self._own_name(called)
         columns = {
             field.name: Field(f"{alias}.{field.name}", field.type)
             for field in entry.schema
@@ -197,7 +199,7 @@ class QueryBinder:
                     f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
                     source.own.start,
                 )
-            return ScopeSource(alias, Relation(entry.name, alias, fields), columns, entry.name)
+            return ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name)
         assert entry.time is not None
         position, self.streams = self.streams, self.streams + 1
         window: StreamWindow = self._window
@@ -207,11 +209,20 @@ class QueryBinder:
             self.own_windows += 1
             self.windowed = self.windowed or window is not None
             if source.where is not None:
-                scope = Scope((ScopeSource(alias, Relation(entry.name, alias, fields), columns, entry.name),))
+                scope = Scope((ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name),))
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
         return ScopeSource(
-            alias, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name
+            called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name
         )
+
+    def _own_name(self, called: str) -> str:
+        """What a plan calls an input: as the statement does, with _1, _2 ... behind where another block does too.
+
+        Runs tell leaves apart by it, and columns of different blocks can meet in one join.
+        """
+        name = unique(called, self._taken)
+        self._taken.add(name)
+        return name
 
     def _entry(self, source: Table) -> Entry:
         entries = self._catalog.entries
@@ -231,7 +242,8 @@ class QueryBinder:
 
     def _derived(self, source: Derived) -> ScopeSource:
         inner = self.bind(source.query).plan
-        columns = {field.name: Field(f"{source.alias}.{field.name}", field.type) for field in inner.fields}
+        own = self._own_name(source.alias)
+        columns = {field.name: Field(f"{own}.{field.name}", field.type) for field in inner.fields}
         items = tuple(
             Item(column, _column(field)) for field, column in zip(inner.fields, columns.values(), strict=True)
         )
@@ -410,7 +422,7 @@ def _using(reference: Reference, before: Scope, source: ScopeSource, equal: list
             reference.start,
         )
     equal.append((left.name, right.name))
-    name = right.name[len(source.alias) + 1 :]
+    name = next(name for name, column in source.columns.items() if column == right)
     return {name: left}
 
 
