@@ -23,6 +23,7 @@ from nile.exact.pipeline_above import Projection, Selection
 from nile.exact.pipeline_graph import GraphJoining
 from nile.exact.pipeline_join import Joining
 from nile.exact.pipeline_leaf import Arrivals, Relation, Stream, chain_of
+from nile.exact.pipeline_streams import Chain, StreamJoining, fits
 from nile.exact.schedule import Clock, Operator
 from nile.exact.setops import Bag, UnionAll
 
@@ -43,8 +44,8 @@ class Built:
 
     def __init__(self) -> None:
         self.arrivals: list[Arrivals] = []
-        self.streams: list[Stream] = []
-        self.joins: list[Joining | GraphJoining] = []
+        self.streams: list[Stream | StreamJoining] = []
+        self.joins: list[Joining | GraphJoining | StreamJoining] = []
         self.begins = False  # whether something holds before the first tuple
 
     def make(self, plan: Plan, clock: Clock, reader: Reader) -> Operator:
@@ -65,6 +66,11 @@ class Built:
                 return Selection(plan, self.make(plan.input, clock, reader))
             case Project():
                 return Projection(plan, self.make(plan.input, clock, reader))
+            case Join() if clock.negative and (streams := _streams(plan)) is not None:
+                operator = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
+                self.joins.append(operator)
+                self.streams.append(operator)
+                self.arrivals += operator.arrivals
             case Join():
                 left, right = (self.make(each, clock, whole) for each in (plan.left, plan.right))
                 operator = Joining(clock, plan, left, right, come=reader.come, go=reader.go)
@@ -90,6 +96,14 @@ class Built:
             case _:
                 raise TypeError(plan)
         return operator
+
+
+def _streams(plan: Join) -> tuple[Chain, Chain] | None:
+    """Both inputs as chains over streams whose tuples leave in the order they came, if that is what they are."""
+    chains = [(base, above) for base, above in map(chain_of, (plan.left, plan.right)) if isinstance(base, Scan)]
+    if len(chains) < 2 or not all(fits(base) for base, _ in chains):
+        return None
+    return chains[0], chains[1]
 
 
 def build(plan: Plan, clock: Clock, reader: Reader) -> tuple[Operator, Built]:

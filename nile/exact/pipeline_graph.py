@@ -17,16 +17,13 @@ from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_leaf import Arrivals, chain_of, selected
 from nile.exact.schedule import EARLIEST, Clock, Delta, merged
 from nile.exact.states import RowTable, grown
+from nile.exact.states_ring import Ring
 from nile.exact.states_types import common
-from nile.exact.states_words import Encoder
 from nile.exact.window_graph import WindowGraph
 from nile.exact.wjoin import Condition, WindowJoinPlan
 from summaries.errors import ConfigError
 
 __all__ = ["GraphJoining", "joined_by"]
-
-_SLACK = 4096
-_RING = 64
 
 
 def joined_by(plan: GraphJoin) -> WindowJoinPlan:
@@ -68,10 +65,7 @@ class GraphJoining:
         self.join = joining.start()
         self._reach = [joining.graph.lookback(i) for i in range(n)]
         self._positions = np.array([each.scan.position for each in self.arrivals])
-        self._encoders = [Encoder(each.schema.types, exact=True) for each in self.arrivals]
-        self._rows = [np.zeros((_RING, each.width), np.int64) for each in self._encoders]
-        self._ts, self._codes = np.zeros((n, _RING), np.int64), np.zeros((n, _RING), np.int64)
-        self._oldest, self._newest = np.zeros(n, np.int64), np.zeros(n, np.int64)  # ordinals that are held
+        self._rings = [Ring(each.schema.types) for each in self.arrivals]
         kind: Any = pa.null()
         for each, name in zip(self.arrivals, plan.on or (), strict=plan.on is not None):
             kind = common(kind, each.schema.field(name).type)
@@ -89,9 +83,11 @@ class GraphJoining:
         if ts.shape[0]:
             sizes = np.array([each[0].shape[0] for each in taken])
             self._forget(int(ts.min()))
-            self._room(sizes)
             codes = self._code([each[1] for each in taken])
-            self._keep_rows(taken, np.split(codes, np.cumsum(sizes)[:-1]))
+            np.add.at(self._key_counts, codes[codes >= 0], 1)
+            own = np.split(codes, np.cumsum(sizes)[:-1])
+            for ring, (times, rows), each in zip(self._rings, taken, own, strict=True):
+                ring.add(times, rows.columns, each)
             stream = np.repeat(np.arange(len(taken)), sizes)
             order = np.lexsort((self._positions[stream], ts))  # stable: then arrival
             self.join.push(stream[order], ts[order], codes[order])
@@ -100,20 +96,9 @@ class GraphJoining:
         members = np.concatenate(blocks) if blocks else np.zeros((0, len(taken)), np.int64)
         return self._signed(self._combinations(members), to)
 
-    def _keep_rows(self, taken: list[Any], codes: list[Array]) -> None:
-        """The rows that come into the rings, by ordinal."""
-        mask = self._ts.shape[1] - 1
-        for i, ((ts, rows), own) in enumerate(zip(taken, codes, strict=True)):
-            at = (self._newest[i] + np.arange(ts.shape[0])) & mask
-            self._rows[i][at] = self._encoders[i].encode(rows.columns)
-            self._ts[i, at], self._codes[i, at] = ts, own
-            np.add.at(self._key_counts, own[own >= 0], 1)
-            self._newest[i] += ts.shape[0]
-
     def _combinations(self, members: Array) -> Delta:
         """Combinations by ordinals, as rows with the times they come and leave."""
-        at = members & (self._ts.shape[1] - 1)
-        times = np.stack([self._ts[i][at[:, i]] for i in range(at.shape[1])])
+        times = np.stack([ring.ts[members[:, i] & ring.mask] for i, ring in enumerate(self._rings)])
         ts = times.max(axis=0, initial=EARLIEST)
         until = np.full(ts.shape[0], NEVER, np.int64)
         for i, j, w in self.plan.constraints:
@@ -121,11 +106,9 @@ class GraphJoining:
             until = np.minimum(until, np.where(first > NEVER - 1 - w, NEVER, first + w + 1))
         if self._go or self._keep:
             holds = until > ts
-            at, ts, until = at[holds], ts[holds], until[holds]
-        self.pairs += at.shape[0]
-        columns = []
-        for i, encoder in enumerate(self._encoders):
-            columns += encoder.decode(self._rows[i][at[:, i]])
+            members, ts, until = members[holds], ts[holds], until[holds]
+        self.pairs += members.shape[0]
+        columns = [column for i, ring in enumerate(self._rings) for column in ring.columns(members[:, i])]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         if self.plan.test is not None and rows.num_rows:
             yes = selected(rows, self.plan.test)
@@ -158,41 +141,18 @@ class GraphJoining:
         self._key_counts = grown(self._key_counts, self._keys.room)
         return codes
 
-    def _room(self, sizes: Array) -> None:
-        """Rings large enough for what is held and what comes."""
-        need = int((self._newest - self._oldest + sizes).max())
-        old = self._ts.shape[1]
-        if need <= old:
-            return
-        size = 1 << (need - 1).bit_length()
-        for name in ("_ts", "_codes"):
-            ring, wider = getattr(self, name), np.zeros((len(self.arrivals), size), np.int64)
-            for i in range(len(self.arrivals)):
-                held = np.arange(self._oldest[i], self._newest[i])
-                wider[i, held & (size - 1)] = ring[i, held & (old - 1)]
-            setattr(self, name, wider)
-        for i, rows in enumerate(self._rows):
-            held = np.arange(self._oldest[i], self._newest[i])
-            self._rows[i] = np.zeros((size, rows.shape[1]), np.int64)
-            self._rows[i][held & (size - 1)] = rows[held & (old - 1)]
-
     def _forget(self, now: int) -> None:
         """Let go of rows that nothing from `now` on can join, of keys that no row has, and of texts."""
-        mask = self._ts.shape[1] - 1
-        for i, encoder in enumerate(self._encoders):
-            held = np.arange(self._oldest[i], self._newest[i])
-            gone = int(np.searchsorted(self._ts[i][held & mask], max(now - self._reach[i], EARLIEST)))
+        for ring, reach in zip(self._rings, self._reach, strict=True):
+            held = ring.held() & ring.mask
+            gone = int(np.searchsorted(ring.ts[held], max(now - reach, EARLIEST)))
             if gone and self._keys is not None:
-                codes = self._codes[i][held[:gone] & mask]
+                codes = ring.codes[held[:gone]]
                 codes = codes[codes >= 0]
                 np.subtract.at(self._key_counts, codes, 1)
                 self._keys.release(codes[self._key_counts[codes] == 0])
-            self._oldest[i] += gone
-            at = held[gone:] & mask
-            for word, values in encoder.values.items():
-                if len(values) > 2 * at.shape[0] + _SLACK:
-                    table = values.keep(self._rows[i][at, word])
-                    self._rows[i][at, word] = table[self._rows[i][at, word]]
+            ring.oldest += gone
+            ring.forget()
 
     def time(self) -> int:
         """GetTime: how far the streams are known."""
@@ -209,7 +169,6 @@ class GraphJoining:
 
     @property
     def memory(self) -> int:
-        arrays = (*self._rows, self._ts, self._codes, self._key_counts)
-        state = sum(each.nbytes for each in arrays) + self._standing.memory + self.join.memory
-        state += sum(each.memory for each in self._encoders) + sum(each.memory for each in self.arrivals)
+        state = self._key_counts.nbytes + self._standing.memory + self.join.memory
+        state += sum(each.memory for each in self._rings) + sum(each.memory for each in self.arrivals)
         return int(state + (0 if self._keys is None else self._keys.memory))

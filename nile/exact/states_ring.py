@@ -1,0 +1,77 @@
+"""The rows of a stream that can still be named, by ordinal: first in, first out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nile.exact.pipeline_arrow import Array
+from nile.exact.states_words import Encoder
+
+__all__ = ["Ring"]
+
+_LEAST = 64
+_SLACK = 4096  # values of text kept beyond twice the rows before they are sorted out
+
+
+class Ring:
+    """Rows with their times and key codes, at ordinal & (size - 1); a power of two that doubles, memory O(held).
+
+    oldest, newest: ordinals from the first held to one past the last; whoever lets go moves oldest on.
+    """
+
+    def __init__(self, kinds: Sequence[Any]) -> None:
+        self.encoder = Encoder(kinds, exact=True)
+        self.words = np.zeros((_LEAST, self.encoder.width), np.int64)
+        self.ts = np.zeros(_LEAST, np.int64)
+        self.codes = np.zeros(_LEAST, np.int64)
+        self.before = np.full(_LEAST, -1, np.int64)  # the key's row before, for whoever chains them
+        self.oldest = 0
+        self.newest = 0
+
+    @property
+    def mask(self) -> int:
+        return int(self.ts.shape[0]) - 1
+
+    def held(self) -> Array:
+        """Ordinals, ascending."""
+        return np.arange(self.oldest, self.newest)
+
+    def add(self, ts: Array, columns: Sequence[Any], codes: Array) -> None:
+        """Rows that come next."""
+        self._room(self.newest - self.oldest + ts.shape[0])
+        at = (self.newest + np.arange(ts.shape[0])) & self.mask
+        self.words[at] = self.encoder.encode(columns)
+        self.ts[at], self.codes[at] = ts, codes
+        self.newest += ts.shape[0]
+
+    def columns(self, ordinals: Array) -> list[Any]:
+        """Rows by ordinal, as Arrow columns."""
+        return self.encoder.decode(np.take(self.words, ordinals & self.mask, axis=0))
+
+    def forget(self) -> None:
+        """Drop values of text that no held row has, where they are many."""
+        for word, values in self.encoder.values.items():
+            if len(values) > 2 * (self.newest - self.oldest) + _SLACK:
+                at = self.held() & self.mask
+                table = values.keep(self.words[at, word])
+                self.words[at, word] = table[self.words[at, word]]
+
+    def _room(self, need: int) -> None:
+        old = self.mask
+        if need <= old + 1:
+            return
+        held = self.held()
+        size = 1 << (need - 1).bit_length()
+        for name in ("words", "ts", "codes", "before"):
+            ring = getattr(self, name)
+            wider = np.zeros((size, *ring.shape[1:]), np.int64)
+            wider[held & (size - 1)] = ring[held & old]
+            setattr(self, name, wider)
+
+    @property
+    def memory(self) -> int:
+        arrays = (self.words, self.ts, self.codes, self.before)
+        return int(sum(each.nbytes for each in arrays)) + self.encoder.memory
