@@ -26,6 +26,7 @@ from nile.exact.algebra import (
     Union,
 )
 from nile.exact.pipeline import Changes, Pipeline
+from nile.exact.pipeline_leaf import Stream
 from nile.exact.wjoin import ALGORITHMS
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -51,7 +52,7 @@ def count(below: Plan) -> Group:
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
 def test_snapshot_mode_tells_the_state_at_the_end_once(scheduling: str) -> None:
-    for seed in range(60):
+    for seed in range(30):
         one = case(seed)
         out, pipeline = changes(one, scheduling, seed, "snapshot")
         forget()
@@ -64,7 +65,7 @@ def test_snapshot_mode_tells_the_state_at_the_end_once(scheduling: str) -> None:
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
 def test_append_mode_tells_what_comes_and_never_what_goes(scheduling: str) -> None:
-    for seed in range(60):
+    for seed in range(30):
         one = case(seed, graphs=False)
         every = [each for each in told(changes(one, scheduling, seed)[0]) if each[1] > 0]
         assert Counter(told(changes(one, scheduling, seed + 1, "append")[0])) == Counter(every), seed
@@ -203,6 +204,17 @@ def churning(steps: int, plan: Plan, per_step: int = 2000) -> list[int]:
 def test_state_does_not_grow_with_the_stream(plan: Plan) -> None:
     sizes = churning(24, plan)
     assert max(sizes[12:]) <= 1.05 * max(sizes[4:12])
+
+
+def test_tuples_pushed_one_by_one_are_kept_in_few_blocks() -> None:
+    pipeline = Pipeline(Distinct(scan(window=Range(2000))))
+    for at in range(3000):
+        pipeline.push("s", np.array([at]), rows(KEYED, (at % 5, at)))
+    stream = pipeline._built.streams[0]
+    assert isinstance(stream, Stream)
+    blocks = [block for run in stream._expire._runs for block in run.blocks]
+    assert sum(len(block[0]) for block in blocks) >= 2000
+    assert len(blocks) < 24
 
 
 def test_sums_over_an_unbounded_stream_keep_groups_and_no_tuples() -> None:

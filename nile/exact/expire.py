@@ -21,6 +21,8 @@ __all__ = ["NEVER", "Calendar", "after", "joined"]
 NEVER = np.iinfo(np.int64).max
 """The time at which a row leaves that does not leave by itself."""
 
+_BLOCK = 4096  # rows up to which blocks of a queue are joined
+
 
 def after(ts: Array, window: int) -> Array:
     """The first nanosecond at which tuples of times `ts` are out of their window: ts + window + 1, NEVER at most."""
@@ -46,7 +48,7 @@ class _Run:
     """Rows in the order in which they leave: blocks of (until, sign, rows), the first `gone` of the first have left."""
 
     def __init__(self, until: Array, sign: Array, rows: Any) -> None:
-        self.blocks = deque([(until, sign, rows)])
+        self.blocks: deque[tuple[Array, Array, Any]] = deque([(until, sign, rows)])
         self.gone = 0
         self.last = int(until[-1])
         self.size = until.shape[0]
@@ -55,6 +57,19 @@ class _Run:
         self.blocks.append((until, sign, rows))
         self.last = int(until[-1])
         self.size += until.shape[0]
+        while len(self.blocks) > 1 and self._small():
+            late = self.blocks.pop()
+            early = self.blocks.pop()
+            if not self.blocks:
+                early = (early[0][self.gone :], early[1][self.gone :], early[2].slice(self.gone))
+                self.gone = 0
+            both = [np.concatenate(each) for each in ((early[0], late[0]), (early[1], late[1]))]
+            self.blocks.append((both[0], both[1], joined([early[2], late[2]], rows.schema)))
+
+    def _small(self) -> bool:
+        """Whether the last two blocks are worth being one: a batch of a few rows costs a kilobyte of its own."""
+        early, late = self.blocks[-2][0].shape[0], self.blocks[-1][0].shape[0]
+        return bool(early <= 2 * late and early + late <= _BLOCK)
 
     def due(self, now: int) -> Iterator[tuple[Array, Array, Any]]:
         """Take out what leaves by `now`."""
