@@ -368,6 +368,33 @@ def test_a_part_is_not_cut_off_where_its_window_is_too_large_a_piece_of_it(monke
     assert len(chain_stream_parts.parts_of(ts, 10, 100)) == 8  # two cuts lie within the window of what came before
 
 
+def test_counts_go_on_when_codes_outgrow_the_table_and_when_they_must_be_hashed() -> None:
+    rng = np.random.default_rng(11)
+    for largest in (5, 3_000, 10**6, 10**15):
+        counted = window_join(WindowGraph.uniform(2, 400), output="count")
+        paired = window_join(WindowGraph.uniform(2, 400))
+        for k in range(20):
+            ts = np.sort(rng.integers(500 * k, 500 * (k + 1), 300))
+            top = 5 if k < 5 else largest
+            codes = rng.integers(-1, 40, 300) * max(1, top // 40)
+            stream = rng.integers(0, 2, 300)
+            counted.push(stream, ts, codes)
+            paired.push(stream, ts, codes)
+            assert counted.completed == paired.completed
+        assert counted.held == paired.held
+        assert paired.completed > 0
+
+
+def test_a_hashed_count_forgets_keys_that_left() -> None:
+    ts = np.arange(200_000)
+    counted = window_join(WindowGraph.uniform(2, 500), output="count")
+    for begin in range(0, 200_000, 10_000):
+        some = slice(begin, begin + 10_000)
+        counted.push(ts[some] % 2, ts[some], 10**9 + ts[some] // 2)  # every key comes twice, one instant apart
+    assert counted.completed == 100_000
+    assert counted.most_memory < 200_000
+
+
 def test_empty_batches_and_empty_streams_are_fine() -> None:
     none = np.array([], np.int64)
     for algorithm in ALGORITHMS:

@@ -14,6 +14,7 @@ __all__ = ["CountStream", "count_whole"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_CAPACITY = 512
+_MOST_DIRECT = 1 << 18  # 2 MiB of counts
 _DENSE = 4  # codes up to this many times the tuples need no encoding first
 
 
@@ -42,7 +43,8 @@ def count_whole(ts: tuple[Array, Array], codes: tuple[Array, Array], window: int
 class CountStream:
     """Counts pairs of equal keys with |ts1 - ts2| <= window ns as tuples arrive; keeps none.
 
-    Memory: 16 bytes a tuple of the window at its fullest, and two tables of 16 a slot, four times as long.
+    Memory: 16 bytes a tuple of the window at its fullest, and 8 a code while codes are below 262,144; beyond that, two
+    tables of 16 bytes a slot with four slots a tuple.
     moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
 
@@ -53,13 +55,17 @@ class CountStream:
         self._newest: int | None = None
         self.moved = 0
         self.most_memory = 0
+        self._direct = _LEAST_CAPACITY  # codes that are their own slots; 0: keys are hashed
         self._allocate(_LEAST_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
         self._times = tuple(np.zeros(capacity, np.int64) for _ in range(2))
         self._slots = tuple(np.zeros(capacity, np.int64) for _ in range(2))
-        self._table, self._spare = (np.zeros((4 * capacity, 2), np.int64) for _ in range(2))
-        self._table[:, 0] = -1
+        if self._direct:
+            self._table, self._spare = np.zeros((self._direct, 1), np.int64), np.zeros((0, 1), np.int64)
+        else:
+            self._table, self._spare = (np.zeros((4 * capacity, 2), np.int64) for _ in range(2))
+            self._table[:, 0] = -1
         self._shift = np.uint64(64 - (2 * capacity).bit_length())
         self.most_memory = max(self.most_memory, self.memory)
 
@@ -68,6 +74,7 @@ class CountStream:
 
         A long batch is counted in parts, one a core: see `chain_stream_parts`.
         """
+        self._make_room(max((int(each.max()) for each in codes if each.shape[0]), default=-1))
         parts = parts_of(ts, self._window, self._newest)
         return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
 
@@ -93,6 +100,7 @@ class CountStream:
     def warmed(self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> CountStream:
         """A count that holds these tuples, the first of which have these ordinals, and has counted nothing."""
         other = CountStream(self._window)
+        other._direct = self._direct
         other._allocate(max(self._times[0].shape[0], 1 << max(each.shape[0] for each in ts).bit_length()))
         for side in range(2):
             other._place[side, :2] = ordinals[side] + ts[side].shape[0], ordinals[side]
@@ -160,6 +168,12 @@ class CountStream:
             "dropped": seen - self.held,
             "moved": self.moved,
         }
+
+    def _make_room(self, code: int) -> None:
+        """Let codes up to `code` be slots, as long as they are few; from then on keys are hashed."""
+        if self._direct and code >= self._direct:
+            self._direct = 1 << code.bit_length() if code < _MOST_DIRECT else 0
+            self._resize(self._times[0].shape[0])
 
     def _tidy(self) -> None:
         """Lay the table out anew with the keys of the window alone; grow when they are too many for it."""

@@ -1,8 +1,9 @@
 """How many pairs of two streams join, without the pairs: as they arrive, or over whole arrays.
 
 Streaming, a table holds for every key of the window how many tuples of either stream it has; an arrival adds one and
-reads the other, and a tuple that leaves takes one back from the slot it remembers.  Slots of keys that left stay until
-the table is laid out anew, so no probe is ever cut short.
+reads the other, and a tuple that leaves takes one back from the slot it remembers.  The table is int64 [slots, 1] where
+codes are small and dense, and a code is its own slot; or [slots, 2], (key or -1, counts), hashed.  Slots of keys that
+left stay until a hashed table is laid out anew, so no probe is ever cut short.
 Over whole arrays a pair need not wait for its later tuple: one pass over the left stream slides both ends of
 [ts - w, ts + w] over the right one.
 Cost.  O(1) a tuple, whatever the number of pairs.  Imports nothing of the lower floors on purpose.
@@ -49,6 +50,8 @@ def _inlined(function: Function) -> Function:
 @_inlined
 def _slot(table: Array, code: int, shift: Any, totals: Array) -> Any:
     """The slot of a key, taken if it had none."""
+    if table.shape[1] == 1:
+        return np.int64(code)
     mask = np.int64(table.shape[0] - 1)
     at = np.int64((np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
     while table[at, 0] != code:
@@ -67,7 +70,7 @@ def _let_go(table: Array, times: Array, slots: Array, first: int, seen: int, sin
     while first < seen and times[first & mask] < since:
         slot = slots[first & mask]
         if slot >= 0:
-            table[slot, 1] -= one
+            table[slot, table.shape[1] - 1] -= one
         first += 1
     return first
 
@@ -90,8 +93,8 @@ def count_pairs(
 ) -> int:
     """Add to totals[PAIRS] what a batch of both streams completes, in total order; returns why it stopped.
 
-    *_ts: int64 ns; *_code: int64, below 0 never joins; table: int64 [slots, 2], (key or -1, counts); shift: uint64,
-    64 less the bits of a slot; *_times: int64 [capacity]; *_slots: int64 [capacity], -1 of a null key; place: int64
+    *_ts: int64 ns; *_code: int64, below 0 never joins; table: int64 [slots, 1 or 2]; shift: uint64, 64 less the
+    bits of a slot; *_times: int64 [capacity]; *_slots: int64 [capacity], -1 of a null key; place: int64
     [2, 3].
     """
     n, m = left_ts.shape[0], right_ts.shape[0]
@@ -100,6 +103,7 @@ def count_pairs(
     left_first, right_first = place[0, FIRST], place[1, FIRST]
     mask = np.int64(left_times.shape[0] - 1)
     most = np.int64(3 * table.shape[0] // 4)
+    last = table.shape[1] - 1
     pairs = totals[PAIRS]
     why = FINISHED
     while i < n or j < m:
@@ -119,9 +123,9 @@ def count_pairs(
             slot = np.int64(-1)
             if left_code[i] >= 0:
                 slot = _slot(table, left_code[i], shift, totals)
-                both = table[slot, 1]
+                both = table[slot, last]
                 pairs += both >> 32
-                table[slot, 1] = both + 1
+                table[slot, last] = both + 1
             left_times[own & mask] = ts
             left_slots[own & mask] = slot
             i += 1
@@ -138,9 +142,9 @@ def count_pairs(
             slot = np.int64(-1)
             if right_code[j] >= 0:
                 slot = _slot(table, right_code[j], shift, totals)
-                both = table[slot, 1]
+                both = table[slot, last]
                 pairs += both & _LEFT_OF
-                table[slot, 1] = both + _RIGHT
+                table[slot, last] = both + _RIGHT
             right_times[own & mask] = ts
             right_slots[own & mask] = slot
             j += 1
@@ -169,8 +173,9 @@ def lay_out(
     for p in range(place[side, FIRST], place[side, SEEN]):
         slot = slots[p & mask]
         if slot >= 0:
-            slot = _slot(new_table, table[slot, 0], shift, totals)
-            new_table[slot, 1] += _RIGHT if side == 1 else 1
+            key = slot if table.shape[1] == 1 else table[slot, 0]
+            slot = _slot(new_table, key, shift, totals)
+            new_table[slot, new_table.shape[1] - 1] += _RIGHT if side == 1 else 1
         new_times[p & new_mask] = times[p & mask]
         new_slots[p & new_mask] = slot
 
@@ -211,6 +216,6 @@ def fill(
         slot = np.int64(-1)
         if code[k] >= 0:
             slot = _slot(table, code[k], shift, totals)
-            table[slot, 1] += _RIGHT if side == 1 else 1
+            table[slot, table.shape[1] - 1] += _RIGHT if side == 1 else 1
         times[(ordinal + k) & mask] = ts[k]
         slots[(ordinal + k) & mask] = slot
