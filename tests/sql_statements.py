@@ -159,6 +159,13 @@ def _number(chance: random.Random, sources: Sources, depth: int) -> str:
             f"length({_column(chance, sources, 'text')})",
             f"-{inner[0]}",
             f"{inner[0]} - {inner[1]} * 2",
+            f"CASE WHEN {inner[0]} > 1 THEN {inner[1]} ELSE 2 END",
+            f"CASE {inner[0]} WHEN 1 THEN {inner[1]} WHEN 2.5 THEN 0 END",
+            f"round({inner[0]}, 2)",
+            f"{chance.choice(['floor', 'ceil', 'sqrt', 'round'])}({inner[0]})",
+            f"{chance.choice(['greatest', 'least', 'nullif'])}({inner[0]}, {inner[1]})",
+            f"length(substring({_column(chance, sources, 'text')} || 'x', 2, 3))",
+            "extract(hour FROM date_trunc('day', TIMESTAMP '2011-12-09 08:00:00'))",
         ]
     )
 

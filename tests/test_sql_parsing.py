@@ -1,5 +1,8 @@
 """Statements are read as the papers print them, and what is wrong with one is said with its place."""
 
+import ast
+from pathlib import Path
+
 import pytest
 from sql_catalog import CATALOG
 
@@ -38,3 +41,23 @@ def test_an_unknown_column_is_told_with_its_place_and_the_nearest() -> None:
     with pytest.raises(SqlError, match=r"line 2, column 3: .*did you mean item_id") as error:
         read_statement("SELECT price,\n  item_idd FROM store1", CATALOG)
     assert (error.value.line, error.value.column) == (2, 3)
+
+
+def test_sqlglot_is_used_through_its_public_functions_alone() -> None:
+    """Its compiled build has no others: nothing of it is subclassed, patched or looked into."""
+    used = set()
+    for path in (Path(__file__).parent.parent / "nile" / "sql").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if node.value.id in ("sqlglot", "exp", "errors"):
+                    used.add(f"{node.value.id}.{node.attr}")
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sqlglot"):
+                assert {name.name for name in node.names} <= {"errors", "exp"}
+    assert used <= {
+        "sqlglot.tokenize",
+        "sqlglot.parse_one",
+        "sqlglot.Token",
+        "exp.Condition",
+        "errors.ParseError",
+        "errors.TokenError",
+    }

@@ -8,6 +8,7 @@ Spark cannot convert it three ways.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from nile.sql.tree import (
     Arithmetic,
     Between,
     Call,
+    Case,
     Cast,
     Column,
     Compare,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
+_OF_TIME = ("year", "month", "day", "hour", "minute", "second", "date_trunc")
+_OF_NUMBER = ("round", "floor", "ceil", "sqrt")
 _NUMERIC = ("integer", "number")
 _TIMES = ("timestamp", "date")
 _CASTS: dict[Kind, tuple[Kind, ...]] = {
@@ -152,6 +156,8 @@ class Binder:
                 return self._call(node)
             case Cast():
                 return self._cast(node)
+            case Case():
+                return self._case(node)
 
     def _alike(self, nodes: tuple[Node, ...], what: str) -> list[Node]:
         """The nodes bound and brought to one kind."""
@@ -211,10 +217,19 @@ class Binder:
 
     def _call(self, node: Call) -> Node:
         if node.function == "coalesce":
-            arguments = self._alike(node.arguments, "coalesce()")
-            kinds = {argument.kind for argument in arguments}
-            kind: Kind = kinds.pop() if len(kinds) == 1 else "timestamp" if kinds <= {*_TIMES} else "number"
-            return replace(node, arguments=tuple(arguments), kind=kind)
+            return self._of_one_kind(node)
+        if node.function in ("greatest", "least", "nullif"):
+            return self._of_one_kind(node)
+        if node.function in _OF_TIME:
+            return self._of_time(node)
+        if node.function in _OF_NUMBER:
+            return self._of_number(node)
+        if node.function == "concat":
+            parts = tuple(self.wanted(each, "text", "'||'") for each in node.arguments)
+            return replace(node, arguments=parts, kind="text")
+        if node.function == "substring":
+            item = self.wanted(node.arguments[0], "text", "substring()")
+            return replace(node, arguments=(item, *node.arguments[1:]), kind="text")
         if node.function == "abs":
             item = self.bind(node.arguments[0])
             if item.kind not in (*_NUMERIC, "null"):
@@ -223,6 +238,37 @@ class Binder:
             return replace(node, arguments=(item,), kind=item.kind)
         item = self.wanted(node.arguments[0], "text", f"{node.function}()")
         return replace(node, arguments=(item,), kind="integer" if node.function == "length" else "text")
+
+    def _of_one_kind(self, node: Call) -> Node:
+        arguments = self._alike(node.arguments, f"{node.function}()")
+        kind = arguments[0].kind if node.function == "nullif" else _kind_of_all(arguments)
+        return replace(node, arguments=tuple(arguments), kind=kind)
+
+    def _of_time(self, node: Call) -> Node:
+        *unit, item = node.arguments
+        bound = self.bind(item)
+        if bound.kind == "null":
+            bound = _null("timestamp")
+        if bound.kind not in _TIMES:
+            raise Fault(f"{node.function}() needs a timestamp or a date, got {_describe(bound)}")
+        return replace(node, arguments=(*unit, bound), kind="timestamp" if unit else "integer")
+
+    def _of_number(self, node: Call) -> Node:
+        item, *digits = node.arguments
+        bound = self.bind(item)
+        if bound.kind not in (*_NUMERIC, "null"):
+            raise Fault(f"{node.function}() needs a number, got {_describe(bound)}")
+        whole = bound.kind == "integer" and node.function != "sqrt"
+        if whole and any(isinstance(each, Constant) and int(each.value or 0) < 0 for each in digits):
+            raise Fault("round() of a whole number needs digits of 0 or more; CAST it to DOUBLE")
+        bound = self._as(bound, "integer" if whole else "number")
+        return replace(node, arguments=(bound, *digits), kind="integer" if whole else "number")
+
+    def _case(self, node: Case) -> Node:
+        conditions = [self.wanted(condition, "boolean", "WHEN") for condition, _ in node.branches]
+        *values, default = self._alike((*(value for _, value in node.branches), node.default), "CASE")
+        branches = tuple(zip(conditions, values, strict=True))
+        return Case(branches, default, _kind_of_all([*values, default]))
 
     def _cast(self, node: Cast) -> Node:
         item = self.bind(node.item)
@@ -249,6 +295,12 @@ class SchemaBinder(Binder):
 def is_native(column: pa.DataType) -> bool:
     """Whether Spark reads an Arrow type as the kind that it computes in."""
     return column in (pa.int64(), pa.float64())
+
+
+def _kind_of_all(nodes: Sequence[Node]) -> Kind:
+    """The kind of nodes that were brought to go together."""
+    kinds = {node.kind for node in nodes}
+    return kinds.pop() if len(kinds) == 1 else "timestamp" if kinds <= {*_TIMES} else "number"
 
 
 def _null(kind: Kind) -> Constant:

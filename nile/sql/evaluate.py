@@ -5,13 +5,15 @@ Pinned where engines differ (DuckDB's and Spark's common ground, tested against 
   - Whole numbers are 64 bits; an overflow is null. Division is of doubles; dividing by zero, and % by zero,
     is null. The sign of % is the dividend's.
   - A cast that is impossible is null; a double is cut towards zero.
+  - round() goes half away from zero; the square root of what is below zero is null; greatest() and least() look
+    past nulls; || with a null is null.
   - Text compares by bytes. LIKE has no escape character unless ESCAPE names one; ILIKE compares lower case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from nile.sql.tree import (
     Arithmetic,
     Between,
     Call,
+    Case,
     Cast,
     Column,
     Compare,
@@ -34,6 +37,7 @@ from nile.sql.tree import (
     Node,
     Not,
     Piece,
+    whole_numbers,
 )
 from summaries.lazy import lazy
 
@@ -90,6 +94,8 @@ def _value(node: Node, batch: pa.RecordBatch) -> Value:
             return _call(node, batch)
         case Cast():
             return cast_values(_value(node.item, batch), node.item.kind, node.kind, node.bits)
+        case Case():
+            return _case(node, batch)
 
 
 _ARROW_TYPES: dict[Kind, Callable[[], pa.DataType]] = {
@@ -250,10 +256,80 @@ def _as_numpy(value: Value) -> tuple[np.ndarray, np.ndarray]:
     return filled, value.is_null().to_numpy(zero_copy_only=False)
 
 
+def _case(node: Case, batch: pa.RecordBatch) -> Value:
+    """The first branch whose condition is true."""
+    *values, result = _alike(batch, *(value for _, value in node.branches), node.default)
+    for (condition, _), value in zip(reversed(node.branches), reversed(values), strict=True):
+        result = pc.if_else(pc.fill_null(_value(condition, batch), False), value, result)
+    return result
+
+
+def _further(operator: Comparison, one: Value, other: Value) -> Value:
+    """The greater or lesser of two values; what is null does not count."""
+    further = pc.fill_null(_compared(operator, other, one), False)
+    return pc.if_else(pc.or_(pc.is_null(one), further), pc.coalesce(other, one), one)
+
+
+def _rounded(node: Call, value: Value) -> Value:
+    """round(), floor(), ceil() and sqrt() of doubles; round() goes half away from zero, as C and DuckDB do."""
+    numbers, null = _as_numpy(value)
+    with np.errstate(all="ignore"):
+        if node.function == "sqrt":
+            null = null | (numbers < 0)
+            result = np.sqrt(np.where(numbers < 0, 0.0, numbers))
+        elif node.function == "round":
+            digits = whole_numbers(node.arguments[1:])
+            result = _half_away(numbers, digits[0] if digits else 0)
+        else:
+            result = np.floor(numbers) if node.function == "floor" else np.ceil(numbers)
+    array = pa.array(result, mask=null)
+    return array[0] if isinstance(value, pa.Scalar) else array
+
+
+def _half_away(numbers: np.ndarray, digits: int) -> np.ndarray:
+    size = 10.0 ** abs(digits)
+    scaled = numbers * size if digits >= 0 else numbers / size
+    whole = np.trunc(scaled)
+    nearest = whole + np.where(np.abs(scaled - whole) >= 0.5, np.sign(scaled), 0.0)
+    result = nearest / size if digits >= 0 else nearest * size
+    return np.where(np.isfinite(scaled) & np.isfinite(result), result, numbers)
+
+
+_PARTS: dict[str, Callable[[Value], Value]] = {
+    "year": lambda value: pc.year(value),
+    "month": lambda value: pc.month(value),
+    "day": lambda value: pc.day(value),
+    "hour": lambda value: pc.hour(value),
+    "minute": lambda value: pc.minute(value),
+    "second": lambda value: pc.second(value),
+}
+
+
 def _call(node: Call, batch: pa.RecordBatch) -> Value:
     if node.function == "coalesce":
         return pc.coalesce(*_alike(batch, *node.arguments))
-    value = _value(node.arguments[0], batch)
+    if node.function in ("greatest", "least"):
+        return reduce(partial(_further, ">" if node.function == "greatest" else "<"), _alike(batch, *node.arguments))
+    if node.function == "nullif":
+        first, second = _alike(batch, *node.arguments)
+        same = pc.fill_null(_compared("=", first, second), False)
+        value = _value(node.arguments[0], batch)
+        return pc.if_else(same, pa.scalar(None, value.type), value)
+    if node.function == "concat":
+        parts = [_value(each, batch) for each in node.arguments]
+        return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
+    value = _value(node.arguments[-1 if node.function == "date_trunc" else 0], batch)
+    if node.function in _PARTS:
+        return pc.cast(_PARTS[node.function](value), pa.int64())
+    if node.function == "date_trunc":
+        unit = node.arguments[0]
+        assert isinstance(unit, Constant)
+        return pc.floor_temporal(value, unit=unit.value)
+    if node.function == "substring":
+        begin, *length = whole_numbers(node.arguments[1:])
+        return pc.utf8_slice_codeunits(value, begin - 1, begin - 1 + length[0] if length else None)
+    if node.function in ("round", "floor", "ceil", "sqrt"):
+        return value if value.type == pa.int64() else _rounded(node, value)
     if node.function == "lower":
         return pc.utf8_lower(value)
     if node.function == "upper":

@@ -17,6 +17,7 @@ from nile.sql.tree import (
     Arithmetic,
     Between,
     Call,
+    Case,
     Cast,
     Column,
     Compare,
@@ -98,7 +99,12 @@ def _text(node: Node, shown: Shown) -> tuple[str, int]:
             binds = _OPERATORS[node.operator]
             return f"{inner(node.left, binds)} {node.operator} {inner(node.right, binds + 1)}", binds
         case Call():
+            if node.function == "concat":
+                return " || ".join(inner(each, _ATOM) for each in node.arguments), _COMPARED
             return f"{node.function}({', '.join(inner(each, _OR) for each in node.arguments)})", _ATOM
+        case Case():
+            branches = [f"WHEN {inner(when, _OR)} THEN {inner(then, _OR)}" for when, then in node.branches]
+            return f"CASE {' '.join(branches)} ELSE {inner(node.default, _OR)} END", _ATOM
         case Cast():
             to = _BITS[node.bits] if node.kind == "integer" else _TYPES[node.kind]
             return f"CAST({inner(node.item, _OR)} AS {to})", _ATOM

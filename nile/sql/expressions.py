@@ -1,9 +1,11 @@
 """Conditions over a stream's columns: which rows belong to it (`where`).
 
-What may be written: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS [NOT] NULL, + - * / %,
-CAST and TRY_CAST (alike: null where impossible), lower, upper, length, abs, coalesce, and literals: numbers,
-text, TRUE, FALSE, NULL, TIMESTAMP '...', DATE '...', INTERVAL '1 hour'. Names of columns are case-sensitive;
-names with spaces go in double quotes. Nothing in a condition can reach a file, the network or code.
+What may be written: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS [NOT] NULL, CASE, + - * / %, ||,
+CAST and TRY_CAST (alike: null where impossible), lower, upper, length, substring, abs, round, floor, ceil, sqrt,
+coalesce, nullif, greatest, least, extract(year|month|day|hour|minute|second FROM ...) and those as functions,
+date_trunc, and literals: numbers, text, TRUE, FALSE, NULL, TIMESTAMP '...', DATE '...', INTERVAL '1 hour'. Names of
+columns are case-sensitive; names with spaces go in double quotes. Nothing in a condition can reach a file, the
+network or code.
 
 How it is built: `reading` (text to tree), `binding` (types), `evaluate` (Arrow), `spark_text` (Spark SQL).
 The semantics are SQL's three-valued logic; where engines differ they are pinned in `evaluate`.

@@ -11,6 +11,7 @@ from nile.sql.tree import (
     Arithmetic,
     Between,
     Call,
+    Case,
     Column,
     Compare,
     Constant,
@@ -31,7 +32,7 @@ else:
 
 __all__ = ["fold"]
 
-_ALIKE = ("coalesce",)
+_ALIKE = ("coalesce", "greatest", "least", "nullif")
 _EPOCH = datetime(1970, 1, 1)
 _KINDS: tuple[Kind, ...] = ("boolean", "integer", "number", "text", "timestamp", "date")
 
@@ -55,7 +56,7 @@ def fold(node: Node) -> Node:
 def _widened(node: Node) -> Node:
     """A whole number that was computed beside numbers is one of them, as one that was written there."""
     alike = isinstance(node, Compare | Between | In) and any(child.kind == "number" for child in children_of(node))
-    if not alike and not (isinstance(node, Arithmetic | Call) and node.kind == "number"):
+    if not alike and not (isinstance(node, Arithmetic | Call | Case) and node.kind == "number"):
         return node
     if isinstance(node, Call) and node.function not in _ALIKE:
         return node

@@ -8,6 +8,7 @@ parser changes them. Times are UTC: the session's time zone must be.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from nile.sql.convert import CAST_PATTERNS
@@ -16,6 +17,7 @@ from nile.sql.tree import (
     Arithmetic,
     Between,
     Call,
+    Case,
     Cast,
     Column,
     Compare,
@@ -29,6 +31,7 @@ from nile.sql.tree import (
     Not,
     Piece,
     parts_of,
+    whole_numbers,
 )
 
 _TYPES: dict[Kind, str] = {
@@ -41,13 +44,15 @@ _TYPES: dict[Kind, str] = {
 }
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}
+_UNTYPED = ("lower", "upper", "length", "concat", "substring")
+_FINITE = "1.7976931348623157E308D"
 _WHITE = " \t\n\x0b\f\r"
 
 
 def needs_types(node: Node) -> bool:
     """Whether the Spark text depends on the types of columns, so that the tree must be bound first."""
     return any(
-        isinstance(part, (Arithmetic, Cast)) or (isinstance(part, Call) and part.function in ("abs", "coalesce"))
+        isinstance(part, (Arithmetic, Cast, Case)) or (isinstance(part, Call) and part.function not in _UNTYPED)
         for part in parts_of(node)
     )
 
@@ -80,6 +85,9 @@ def spark_text(node: Node) -> str:
             return _call(node)
         case Cast():
             return _cast(node)
+        case Case():
+            branches = [f"WHEN {spark_text(when)} THEN {spark_text(then)}" for when, then in node.branches]
+            return f"(CASE {' '.join(branches)} ELSE {spark_text(node.default)} END)"
 
 
 def _column(node: Column) -> str:
@@ -142,11 +150,47 @@ def _call(node: Call) -> str:
     arguments = ", ".join(map(spark_text, node.arguments))
     if node.function == "length":
         return f"CAST(length({arguments}) AS BIGINT)"
+    first = spark_text(node.arguments[0])
+    if node.function == "concat":
+        return "(" + " || ".join(map(spark_text, node.arguments)) + ")"
+    if node.function in ("year", "month", "day", "hour", "minute", "second"):
+        return f"CAST({node.function}({first}) AS BIGINT)"
+    if node.function == "date_trunc":
+        return f"date_trunc({first}, CAST({spark_text(node.arguments[1])} AS TIMESTAMP))"
+    if node.function == "substring":
+        return f"substring({', '.join([first, *map(str, whole_numbers(node.arguments[1:]))])})"
+    if node.function in ("round", "floor", "ceil", "sqrt"):
+        return first if node.kind == "integer" else _once(first, _ROUNDED[node.function](node))
     if node.function == "abs" and node.kind == "integer":
         # abs() of the smallest integer raises in ANSI mode, and naming the argument twice would let
         # nested calls grow without bound: a lambda names it once.
         return f"transform(array({arguments}), v -> if(v < 0L, try_subtract(0L, v), v))[0]"
     return f"{node.function}({arguments})"
+
+
+def _once(item: str, body: str) -> str:
+    """A lambda's body over `item`, which it calls v: named once, so that nested calls do not grow without bound."""
+    return f"transform(array({item}), v -> {body})[0]"
+
+
+def _round(node: Call) -> str:
+    digits = sum(whole_numbers(node.arguments[1:]))
+    if not digits:
+        return "if(abs(v) < 4503599627370496D, round(v), v)"
+    size = f"1E{abs(digits)}D"
+    there, back = ("*", "/") if digits > 0 else ("/", "*")
+    scaled = f"(v {there} {size})"
+    whole = f"if(abs({scaled}) < 4503599627370496D, round({scaled}), {scaled})"
+    result = f"({whole} {back} {size})"
+    return f"if(abs({scaled}) <= {_FINITE} AND abs({result}) <= {_FINITE}, {result}, v)"
+
+
+_ROUNDED: dict[str, Callable[[Call], str]] = {
+    "round": _round,
+    "floor": lambda _: "if(abs(v) < 4503599627370496D, CAST(floor(v) AS DOUBLE), v)",
+    "ceil": lambda _: "if(abs(v) < 4503599627370496D, CAST(ceil(v) AS DOUBLE), v)",
+    "sqrt": lambda _: "if(v < 0D, CAST(NULL AS DOUBLE), sqrt(v))",
+}
 
 
 def _cast(node: Cast) -> str:

@@ -16,6 +16,7 @@ from nile.sql.tree import (
     Arithmetic,
     Between,
     Call,
+    Case,
     Cast,
     Column,
     Compare,
@@ -31,6 +32,7 @@ from nile.sql.tree import (
     Not,
     Operator,
     children_of,
+    parts_of,
 )
 
 __all__ = ["Taker", "start_of"]
@@ -43,7 +45,30 @@ _FUNCTIONS: Mapping[str, Function] = {
     "Length": "length",
     "Abs": "abs",
     "Coalesce": "coalesce",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Sqrt": "sqrt",
+    "Nullif": "nullif",
+    "Greatest": "greatest",
+    "Least": "least",
+    "Year": "year",
+    "Month": "month",
+    "Day": "day",
+    "DayOfMonth": "day",
+    "Hour": "hour",
+    "Minute": "minute",
+    "Second": "second",
 }
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "coalesce": ("this", "expressions"),
+    "greatest": ("this", "expressions"),
+    "least": ("this", "expressions"),
+    "nullif": ("this", "expression"),
+}
+_PARTS: tuple[Function, ...] = ("year", "month", "day", "hour", "minute", "second")
+_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
+_MOST_DIGITS = 15
+_MOST_OPERAND = 16
 _TYPES: Mapping[str, tuple[Kind, int]] = {
     "TINYINT": ("integer", 8),
     "SMALLINT": ("integer", 16),
@@ -59,10 +84,10 @@ _TYPES: Mapping[str, tuple[Kind, int]] = {
     "DATE": ("date", 0),
 }
 # Arguments that only say how the text was spelt, or how another engine would divide.
-_SPELLING = {"typed", "safe", "is_nvl", "is_null", "binary", "encoding"}
+_SPELLING = {"typed", "safe", "is_nvl", "is_null", "binary", "encoding", "ignore_nulls"}
 _ALLOWED = (
-    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL, + - * / %, CAST, "
-    f"{', '.join(get_args(Function))}, and literals"
+    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL, CASE, + - * / %, ||, CAST, "
+    f"{', '.join(name for name in get_args(Function) if name != 'concat')}, extract, and literals"
 )
 
 TakeColumn = Callable[[str | None, str, int | None], Column]
@@ -107,6 +132,14 @@ class Taker:
             "Cast": self._cast,
             "TryCast": self._cast,
             "Interval": self._interval,
+            "DPipe": self._concat,
+            "Case": self._case,
+            "If": self._if,
+            "Round": self._round,
+            "Substring": self._substring,
+            "Extract": self._extract,
+            "TimestampTrunc": self._truncated,
+            "DateTrunc": self._truncated,
             **dict.fromkeys(_COMPARISONS, self._comparison),
             **dict.fromkeys(_OPERATORS, self._arithmetic),
             **dict.fromkeys(_FUNCTIONS, self._call),
@@ -222,9 +255,82 @@ class Taker:
 
     def _call(self, node: Any, depth: int) -> Node:
         function = _FUNCTIONS[type(node).__name__]
-        allowed = ("this", "expressions") if function == "coalesce" else ("this",)
-        arguments = [self.only(node, *allowed), *(node.expressions if function == "coalesce" else ())]
+        allowed = _ARGUMENTS.get(function, ("this",))
+        arguments = [self.only(node, *allowed)]
+        for name in allowed[1:]:
+            value = node.args.get(name)
+            arguments += value if isinstance(value, list) else [value]
         return Call(function, tuple(self.take(argument, depth) for argument in arguments))
+
+    def _concat(self, node: Any, depth: int) -> Node:
+        """A chain of || is one node, as a chain of ANDs."""
+        items = []
+        while type(node).__name__ == "DPipe":
+            self.only(node, "this", "expression")
+            items.append(self.take(node.expression, depth))
+            node = node.this
+        items.append(self.take(node, depth))
+        return Call("concat", tuple(reversed(items)))
+
+    def _case(self, node: Any, depth: int) -> Node:
+        self.only(node, "ifs", "this", "default")
+        operand = node.args.get("this")
+        item = None if operand is None else self.take(operand, depth)
+        if item is not None and sum(1 for _ in parts_of(item)) > _MOST_OPERAND:
+            raise Fault("CASE needs a simple value before WHEN; write CASE WHEN value = ... THEN", start_of(node))
+        branches = []
+        for branch in node.args["ifs"]:
+            self.only(branch, "this", "true")
+            condition = self.take(branch.this, depth)
+            if item is not None:
+                condition = Compare("=", item, condition)
+            branches.append((condition, self.take(branch.args["true"], depth)))
+        return Case(tuple(branches), self._default(node.args.get("default"), depth))
+
+    def _if(self, node: Any, depth: int) -> Node:
+        condition = self.take(self.only(node, "this", "true", "false"), depth)
+        value = self.take(node.args["true"], depth)
+        return Case(((condition, value),), self._default(node.args.get("false"), depth))
+
+    def _default(self, node: Any, depth: int) -> Node:
+        return Constant(None, "null") if node is None else self.take(node, depth)
+
+    def _round(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "decimals"), depth)
+        digits = node.args.get("decimals")
+        if digits is None:
+            return Call("round", (item,))
+        return Call("round", (item, self._whole(digits, depth, "round() digits", -_MOST_DIGITS, _MOST_DIGITS)))
+
+    def _substring(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "start", "length"), depth)
+        begin = self._whole(node.args["start"], depth, "substring() a start", 1, 2**31)
+        length = node.args.get("length")
+        if length is None:
+            return Call("substring", (item, begin))
+        return Call("substring", (item, begin, self._whole(length, depth, "substring() a length", 0, 2**31)))
+
+    def _whole(self, node: Any, depth: int, what: str, least: int, most: int) -> Constant:
+        value = self.take(node, depth)
+        if isinstance(value, Constant) and value.kind == "integer" and value.value is not None:
+            assert isinstance(value.value, int)
+            if least <= value.value <= most:
+                return value
+        raise Fault(f"needed for {what} as a whole number from {least} to {most}; got something else", start_of(node))
+
+    def _extract(self, node: Any, depth: int) -> Node:
+        unit = _unit(self.only(node, "this", "expression"))
+        part = next((part for part in _PARTS if part == unit), None)
+        if part is None:
+            raise Fault(f"extract needs one of {', '.join(_PARTS)}, got {unit!r:.40}", start_of(node))
+        return Call(part, (self.take(node.expression, depth),))
+
+    def _truncated(self, node: Any, depth: int) -> Node:
+        item = self.take(self.only(node, "this", "unit"), depth)
+        unit = _unit(node.args.get("unit"))
+        if unit not in _UNITS:
+            raise Fault(f"date_trunc needs one of {', '.join(_UNITS)}, got {unit!r:.40}", start_of(node))
+        return Call("date_trunc", (Constant(unit, "text"), item))
 
     def _like(self, node: Any, depth: int) -> Node:
         escape = None
@@ -270,6 +376,11 @@ class Taker:
             near = get_close_matches(function.lower(), get_args(Function), n=1)
             return f"the function {function[:40]}()" + (f" (did you mean {near[0]}()?)" if near else "")
         return name.upper()
+
+
+def _unit(node: Any) -> str:
+    """The name of a unit of time, as a word or a text."""
+    return str(getattr(node, "name", "") or getattr(node, "this", "")).lower()
 
 
 def start_of(node: Any) -> int | None:

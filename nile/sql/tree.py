@@ -16,7 +16,30 @@ Kind = Literal["boolean", "integer", "number", "text", "timestamp", "date", "int
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
 Operator = Literal["+", "-", "*", "/", "%"]
-Function = Literal["lower", "upper", "length", "abs", "coalesce"]
+Function = Literal[
+    "lower",
+    "upper",
+    "length",
+    "abs",
+    "coalesce",
+    "concat",
+    "substring",
+    "round",
+    "floor",
+    "ceil",
+    "sqrt",
+    "nullif",
+    "greatest",
+    "least",
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "date_trunc",
+]
+"""concat is ||, null if any part is; substring's numbers, round's digits and date_trunc's unit are constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +159,16 @@ class Cast:
     bits: int = 64
 
 
-Node = Column | Constant | Compare | Between | Logic | Not | IsNull | In | Like | Arithmetic | Call | Cast
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE WHEN condition THEN value ... ELSE default END."""
+
+    branches: tuple[tuple[Node, Node], ...]
+    default: Node
+    kind: Kind = "unknown"
+
+
+Node = Column | Constant | Compare | Between | Logic | Not | IsNull | In | Like | Arithmetic | Call | Cast | Case
 
 
 def parts_of(node: Node) -> Iterator[Node]:
@@ -149,6 +181,11 @@ def parts_of(node: Node) -> Iterator[Node]:
         elif isinstance(current, Node):
             yield current
             waiting.extend(reversed([getattr(current, item.name) for item in fields(current)]))
+
+
+def whole_numbers(nodes: Sequence[Node]) -> list[int]:
+    """What constants that are whole numbers hold."""
+    return [node.value for node in nodes if isinstance(node, Constant) and isinstance(node.value, int)]
 
 
 def children_of(node: Node) -> Iterator[Node]:
