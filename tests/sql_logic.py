@@ -70,7 +70,11 @@ def _case(file: str, line: int, block: list[str]) -> Case:
         return Case(file, line, kind, argument.strip(), "\n".join(body))
     cut = body.index("----")
     words = argument.split()
-    options = tuple((name, value) for name, _, value in (word.partition("=") for word in words) if value)
+    options = tuple(
+        (name, int(value) if value.isdigit() else value)
+        for name, _, value in (word.partition("=") for word in words)
+        if value
+    )
     return Case(file, line, kind, "", "\n".join(body[:cut]), tuple(body[cut + 1 :]), "ordered" in words, options)
 
 
