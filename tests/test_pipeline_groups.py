@@ -149,6 +149,7 @@ ORDERED = {
     "bool": (pa.bool_(), lambda rng, n: [bool(v) for v in rng.integers(0, 2, n)]),
     "text": (pa.string(), lambda rng, n: [["", "a", "B", "zz", "é", "日"][i] for i in rng.integers(0, 6, n)]),
     "large": (pa.large_string(), lambda rng, n: ["x" * int(v) for v in rng.integers(0, 30, n)]),
+    "coded": (pa.dictionary(pa.int32(), pa.string()), lambda rng, n: ["abcd"[v] for v in rng.integers(0, 4, n)]),
     "bytes": (pa.binary(), lambda rng, n: [bytes([v]) for v in rng.integers(0, 256, n)]),
     "decimal": (pa.decimal128(12, 2), lambda rng, n: [Decimal(int(v)) / 4 for v in rng.integers(-99, 99, n)]),
     "date": (pa.date32(), lambda rng, n: [date(2024, 1, int(v)) for v in rng.integers(1, 29, n)]),
@@ -215,6 +216,11 @@ def test_every_type_can_be_grouped_told_apart_and_joined(name: str) -> None:
     joined.push("b", ts, pa.RecordBatch.from_arrays(batch.columns, schema=right))
     joined.finish()
     assert joined.costs["pairs"] == sum(n * n for v, n in counts.items() if v is not None)
+
+
+def test_a_column_that_is_never_anything_but_null_has_null_aggregates() -> None:
+    for function in ("sum", "avg", "min", "max", "median"):
+        assert last_of(function, [None, None], pa.null(), Rows(1)) == [None, None]
 
 
 def test_text_that_never_comes_again_is_forgotten() -> None:

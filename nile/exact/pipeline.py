@@ -28,8 +28,8 @@ Scheduling = Literal["nta", "tpa", "ita"]
 Emit = Literal["append", "changes", "snapshot"]
 
 _MOST = 1 << 16  # events of a step
-_FIRST = 1 << 12
-_PAIRS = 1 << 20  # pairs of a step, beyond which steps get shorter
+_FIRST = 1 << 8
+_PAIRS = 1 << 20  # pairs that a step should not make more of
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,10 @@ class Pipeline:
             pairs = self._pairs()
             delta = self._root.step(now)
             made = self._pairs() - pairs
-            self._events = max(64, self._events // 2) if made > _PAIRS else min(_MOST, 2 * self._events)
+            if made > _PAIRS // 2:
+                self._events = max(16, self._events * _PAIRS // (2 * made))
+            else:
+                self._events = min(_MOST, 2 * self._events)
             self._done = now
             self._counts["steps"] += 1
             if (changes := self._changes(delta)) is not None:
