@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.durations import NS_PER_SECOND, format_duration
+from nile.durations import NS_PER_SECOND
 from nile.sql.expressions import Condition, parse_condition
 from nile.sql.tree import Between, Column, Compare, Comparison, Constant, In, Logic, Node, columns_of
 from nile.streams.cells import parse_instant
@@ -261,7 +261,10 @@ def instant(value: object, *, where: str) -> int:
     """
     needed = "needed a moment: '2011-12-09 08:01', a datetime, or a number of seconds since 1970"
     if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[ns]").astype(np.int64).item() / NS_PER_SECOND
+        fine = np.datetime_data(value.dtype)[0] in ("ms", "us", "ns")
+        value = str(value if fine else value.astype("datetime64[s]"))
+    elif isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, (datetime, date)):
         value = value.isoformat()
     if isinstance(value, str):
@@ -269,9 +272,11 @@ def instant(value: object, *, where: str) -> int:
         if found is None:
             raise ConfigError(f"{where}: {needed}; got {value!r}; check the spelling")
         return found
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or (isinstance(value, float) and not math.isfinite(value)):
         raise ConfigError(f"{where}: {needed}; got {value!r}; None leaves that end open")
-    found = round(value * NS_PER_SECOND)
-    if not -(1 << 62) <= found < 1 << 62:
-        raise ConfigError(f"{where}: {needed}; got {value!r}, {format_duration(abs(found))} from 1970; check the unit")
-    return found
+    assert isinstance(value, (int, float))
+    scaled = value * NS_PER_SECOND
+    if not -(1 << 62) <= scaled < 1 << 62:
+        raise ConfigError(f"{where}: {needed}; got {value!r:.40}, beyond 1823 to 2116; check the unit")
+    return round(scaled)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import nile
+from nile.aggregate_scope import instant
 
 
 @pytest.fixture
@@ -42,3 +45,48 @@ def test_branches_of_one_stream_change_in_their_own_windows(db: nile.Database) -
     for sign, k in zip(found["_sign"].to_pylist(), found["k"].to_pylist(), strict=True):
         kept[k] += sign
     assert +kept == {3: 1, 4: 1}
+
+
+CLICKS = pa.schema([("at", pa.float64()), ("page", pa.string())])
+
+
+def test_a_callback_that_raises_keeps_nothing_from_other_queries() -> None:
+    db = nile.connect()
+    db.stream("clicks", CLICKS, time="at")
+    seen: list[int] = []
+
+    def callback(batch: pa.RecordBatch) -> None:
+        seen.append(batch.num_rows)
+        raise RuntimeError("full")
+
+    db.subscribe("SELECT page FROM clicks", callback)
+    other = db.subscribe("SELECT page FROM clicks")
+    batches = [{"at": [0.0, 1.0], "page": ["a", "b"]}, {"at": [2.0], "page": ["c"]}]
+    with pytest.raises(RuntimeError, match="full"):
+        db.push("clicks", batches)
+    with pytest.raises(RuntimeError, match="full"):
+        db.close()
+    assert sum(seen) == 3
+    assert sum(batch.num_rows for batch in other) == 3
+    assert other.closed
+    assert other.accounting["clicks"].applied == 3
+    db.close()
+
+
+def test_nothing_to_push_is_pushed() -> None:
+    db = nile.connect()
+    db.stream("clicks", CLICKS, time="at")
+    assert db.push("clicks", []) == db.push("clicks", {"at": [], "page": []}) == 0
+
+
+@pytest.mark.parametrize("moment", [1e300, -1e300, 10**400, 5e9, float("nan"), "soon", None, True])
+def test_a_moment_that_is_none_is_refused(moment: object) -> None:
+    with pytest.raises(nile.ConfigError, match="advance: needed a moment"):
+        nile.connect().advance(moment)
+
+
+def test_moments_keep_their_nanoseconds() -> None:
+    wanted = 1_323_417_662_123_456_789
+    assert instant(np.datetime64("2011-12-09T08:01:02.123456789"), where="t") == wanted
+    assert instant(np.int64(7), where="t") == instant(np.datetime64("1970-01-01T00:00:07"), where="t") == 7_000_000_000
+    assert instant(np.datetime64("1971"), where="t") == 365 * 86_400 * 1_000_000_000

@@ -75,7 +75,9 @@ class Live:
     def push(self, name: str, data: Any) -> int:
         """Push rows; how many tuples' turn has come."""
         with self._lock:
-            return self.get(name).push(data)
+            done = self.get(name).push(data)
+            self._raise()
+            return done
 
     def advance(self, time: Any, name: str | None) -> None:
         """No tuple older than `time` will come, to one stream or to all."""
@@ -86,6 +88,13 @@ class Live:
                 stream.advance(now)
             for standing in self._standing:
                 standing.progress()
+            self._raise()
+
+    def _raise(self) -> None:
+        """Raise what a standing query (or its callback) could not do, after all have had their tuples."""
+        faults = [fault for standing in self._standing if (fault := standing.fault()) is not None]
+        if faults:
+            raise faults[0]
 
     def accounting(self, name: str) -> Accounting:
         """Where the tuples pushed to a stream went."""
@@ -109,11 +118,17 @@ class Live:
             return made
 
     def close(self) -> None:
-        """Close all live streams, then the standing queries."""
+        """Close all live streams, then the standing queries.  Raises what a callback raises, once all are closed."""
         with self._lock:
             for stream in self._streams.values():
                 stream.close()
+            faults = []
             for standing in self._standing:
-                standing.close()
+                try:
+                    standing.close()
+                except Exception as error:
+                    faults.append(error)
             self._streams.clear()
             self._standing.clear()
+            if faults:
+                raise faults[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ class Subscription:
 
     `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing
     is left; `follow()` waits for more until the query or the database is closed (by another thread, or by its
-    timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it.
+    timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it; what it raises
+    comes out of the push, once all that was pushed is taken in and every standing query has seen it.
     Nothing of an instant is emitted before all its streams have passed it: push to them all, or `advance`.
     Closing gives what is left; a context manager closes.
 
@@ -63,6 +65,7 @@ class Subscription:
         self._lock = lock
         self._changed = threading.Condition(lock)
         self._found: deque[pa.RecordBatch] = deque()
+        self._errors: list[Exception] = []
         self._closed = False
         self.outputs = 0
         plan = with_selections(query.plan)
@@ -159,7 +162,14 @@ class Subscription:
         """Emit what follows of how far the streams have come."""
         passed = [stream.passed for stream in self._streams.values()]
         if not self._closed and all(at is not None for at in passed):
-            self._take(self._pipeline.advance(min(at for at in passed if at is not None) - 1))
+            at = min(at for at in passed if at is not None) - 1
+            self._guarded(partial(self._pipeline.advance, at))
+
+    def fault(self) -> Exception | None:
+        """The first error since the last call."""
+        first = self._errors[0] if self._errors else None
+        self._errors.clear()
+        return first
 
     def close(self) -> None:
         """No tuple will come any more: emits what is left and takes its leave of the streams."""
@@ -170,9 +180,11 @@ class Subscription:
                 if self._arrived in stream.listeners:
                     stream.listeners.remove(self._arrived)
             last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
-            self._take(self._pipeline.finish(last))
+            self._guarded(partial(self._pipeline.finish, last))
             self._closed = True
             self._changed.notify_all()
+            if (fault := self.fault()) is not None:
+                raise fault
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         assert batch.carried is not None
@@ -180,8 +192,17 @@ class Subscription:
             columns = batch.carried.select(list(self._reading.columns(leaf)))
             ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
             if rows.num_rows:
-                self._take(self._pipeline.push(leaf.alias, ts, rows))
+                self._guarded(partial(self._pipeline.push, leaf.alias, ts, rows))
         self.progress()
+
+    def _guarded(self, step: Callable[[], list[Changes]]) -> None:
+        """One step of the pipeline, whose error is kept for the push to raise."""
+        try:
+            found = step()
+        except Exception as error:
+            self._errors.append(error)
+        else:
+            self._take(found)
 
     def _take(self, found: list[Changes]) -> None:
         for each in found:
@@ -190,7 +211,10 @@ class Subscription:
             batch = changed(each, self.schema) if self.choice.emit == "changes" else each.rows
             self.outputs += len(each)
             if self._callback is not None:
-                self._callback(batch)
+                try:
+                    self._callback(batch)
+                except Exception as error:
+                    self._errors.append(error)
             else:
                 self._found.append(batch)
                 self._changed.notify_all()

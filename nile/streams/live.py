@@ -96,6 +96,8 @@ class LiveStream:
             raise ConfigError(
                 f"stream '{self.name}': needed an open stream to push to; got a closed one; make a new one"
             )
+        if isinstance(data, list | tuple) and not data:
+            return 0
         done = 0
         for raw in self._rows(data):
             before = self.accounting + Accounting()
