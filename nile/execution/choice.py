@@ -146,5 +146,10 @@ def _scheduling(windows: set[StreamWindow], options: Options) -> tuple[str, str]
     if options.scheduling is not None:
         return options.scheduling, f"scheduling {options.scheduling}: as asked"
     sizes = len(windows - {None})
-    one = "one window size, for which the paper finds tpa enough" if sizes < 2 else f"{sizes} window sizes"
-    return "nta", f"scheduling nta: {one}; ours takes negative tuples in batches, the fastest we have in either case"
+    paper = (
+        "one window, for which the paper finds tpa enough" if sizes < 2 else f"{sizes} windows, as the paper advises"
+    )
+    return "nta", (
+        f"scheduling nta: {paper}; ours takes negative tuples in batches, and was measured as fast as tpa over one "
+        "stream and faster over joins"
+    )
