@@ -366,6 +366,16 @@ def test_parameters_that_do_not_fit_are_told(text: str, params: Any, message: st
         read_statement(text, CATALOG, params=params)
 
 
+def test_a_filter_of_an_aggregate_is_a_case_in_it() -> None:
+    one = query("SELECT room, count(*) FILTER (WHERE temperature > 2) AS n FROM sensors GROUP BY room")
+    other = query("SELECT room, count(CASE WHEN temperature > 2 THEN 1 END) AS n FROM sensors GROUP BY room")
+    assert one == other
+    with pytest.raises(SqlError, match="got one of another aggregate"):
+        query("SELECT count(*) FILTER (WHERE sum(at) > 2) FROM sensors")
+    with pytest.raises(SqlError, match="needed an aggregate before FILTER"):
+        query("SELECT abs(at) FILTER (WHERE at > 2) FROM sensors")
+
+
 def test_explain_is_of_the_same_query() -> None:
     statement = read_statement("EXPLAIN ANALYZE SELECT room FROM rooms", CATALOG)
     assert isinstance(statement, Explain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from nile.sql.clauses import CLAUSE_WORDS, OwnWindow
@@ -26,7 +27,7 @@ from nile.sql.places import Fault, NotYetFault, nearest
 from nile.sql.plan import AggregateFunction
 from nile.sql.taking import Taker, start_of
 from nile.sql.tokens import DIALECT, MAX_DEPTH, Token, tokens_of
-from nile.sql.tree import Column, Constant, Node
+from nile.sql.tree import Case, Column, Constant, Node
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -339,13 +340,30 @@ class _SelectReader:
             aggregates.append(Aggregate(_AGGREGATES[type(node).__name__], argument, distinct, fraction, start))
             return Column(f"@{len(aggregates) - 1}")
 
+        def filtered(node: Any, depth: int) -> Node:
+            """An aggregate of the rows for which FILTER (WHERE ...) is true: of a CASE that is null for the others."""
+            self._only(node, "this", "expression")
+            if type(node.this).__name__ not in _AGGREGATES:
+                raise Fault("needed an aggregate before FILTER; got something else", start_of(node))
+            nonlocal inside
+            if inside:
+                raise Fault("needed an aggregate of columns; got one of another aggregate", start_of(node))
+            inside = True
+            condition = taker.take(node.expression.this, depth)
+            inside = False
+            column = taker.take(node.this, depth)
+            whole = aggregates[-1]
+            value = Constant(1, "integer") if whole.argument is None else whole.argument
+            aggregates[-1] = replace(whole, argument=Case(((condition, value),), Constant(None, "null")))
+            return column
+
         def later(node: Any, _: int) -> Node:
             raise NotYetFault(f"{_LATER[type(node).__name__]}: it is not there yet", start_of(node))
 
         taker = _StatementTaker(
             column,
             parameters=self._values,
-            extra={**dict.fromkeys(_AGGREGATES, aggregate), **dict.fromkeys(_LATER, later)},
+            extra={**dict.fromkeys(_AGGREGATES, aggregate), **dict.fromkeys(_LATER, later), "Filter": filtered},
         )
         try:
             tree = taker.take(node)
