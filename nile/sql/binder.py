@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from nile.sql.binding import is_native, kind_of
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.expression_binder import ExpressionBinder, Grouping, typed
 from nile.sql.folding import fold
+from nile.sql.outputs import Output, alias, aliases, expanded, few, named, position
 from nile.sql.parsed import (
     Block,
     Derived,
@@ -23,7 +23,6 @@ from nile.sql.parsed import (
     Ordered,
     Reference,
     Source,
-    Star,
     Table,
     Written,
 )
@@ -47,13 +46,9 @@ from nile.sql.plan import (
 )
 from nile.sql.pushing import recognised
 from nile.sql.scope import Scope, ScopeSource, find, unique
-from nile.sql.tree import Cast, Column, Constant, Node, conjunction, conjuncts
+from nile.sql.tree import Cast, Column, Node, conjunction, conjuncts
 
 __all__ = ["BoundBlock", "QueryBinder"]
-
-MAX_COLUMNS = 2_000
-MAX_KEYS = 200
-Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +101,18 @@ class QueryBinder:
         left, right = _alike(left, right, query)
         plan: Plan = SetOperation(query.kind, query.all, left, right)
         scope = _output_scope(plan)
-        keys = [self._output_key(each, plan, scope) for each in _few(query.order, "ORDER BY", query.start)]
+        keys = [self._output_key(each, plan, scope) for each in few(query.order, "ORDER BY", query.start)]
         return BoundBlock(_limited(_sorted(plan, keys), query), None)
 
     def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> SortKey:
-        at = _position(ordered.key, len(plan.fields), "ORDER BY")
+        at = position(ordered.key, len(plan.fields), "ORDER BY")
         if at is not None:
             return _sort_key(_column(plan.fields[at]), ordered)
         return _sort_key(ExpressionBinder(scope, ordered.key, None).value("ORDER BY"), ordered)
 
     def _block(self, block: Block) -> BoundBlock:
         scope, plan = self._sources(block)
-        items = _expanded(block, scope)
+        items = expanded(block, scope)
         grouping = self._grouping(block, items, scope)
         bound = [self._item(item, scope, grouping) for item in items]
         having = self._having(block, items, scope, grouping)
@@ -127,12 +122,12 @@ class QueryBinder:
             plan = Group(plan, grouping.keys, tuple(grouping.aggregates))
             if having is not None:
                 plan = Filter(plan, having)
-        visible = _named([item.name for item in items])
+        visible = named([item.name for item in items])
         outputs = [Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
         aggregates = grouping is not None and bool(grouping.aggregates)
         return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates)
 
-    def _item(self, item: _Output, scope: Scope, grouping: Grouping | None) -> Node:
+    def _item(self, item: Output, scope: Scope, grouping: Grouping | None) -> Node:
         if isinstance(item.value, Field):
             column = _column(item.value)
             return column if grouping is None else grouping.above(column, item.start)
@@ -251,7 +246,7 @@ class QueryBinder:
 
     # Groups.
 
-    def _grouping(self, block: Block, items: Sequence[_Output], scope: Scope) -> Grouping | None:
+    def _grouping(self, block: Block, items: Sequence[Output], scope: Scope) -> Grouping | None:
         expressions = [item.value for item in items if isinstance(item.value, Expression)]
         others = [each for each in (block.having, *(key.key for key in block.order)) if each is not None]
         grouped = block.group is not None or block.having is not None
@@ -265,14 +260,14 @@ class QueryBinder:
                 elif not item.value.aggregates:
                     grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"))
             return grouping
-        for key in _few(block.group or (), "GROUP BY", block.start):
+        for key in few(block.group or (), "GROUP BY", block.start):
             grouping.add_key(self._key(key, items, scope))
         return grouping
 
-    def _key(self, key: Expression, items: Sequence[_Output], scope: Scope) -> Node:
-        at = _position(key, len(items), "GROUP BY")
+    def _key(self, key: Expression, items: Sequence[Output], scope: Scope) -> Node:
+        at = position(key, len(items), "GROUP BY")
         if at is None:
-            at = _alias(key, items, scope)
+            at = alias(key, items, scope)
         if at is None:
             return ExpressionBinder(scope, key, None).value("GROUP BY")
         value = items[at].value
@@ -282,15 +277,15 @@ class QueryBinder:
             raise Fault("needed columns to group by; got an aggregate", key.start)
         return ExpressionBinder(scope, value, None).value("GROUP BY")
 
-    def _having(self, block: Block, items: Sequence[_Output], scope: Scope, grouping: Grouping | None) -> Node | None:
+    def _having(self, block: Block, items: Sequence[Output], scope: Scope, grouping: Grouping | None) -> Node | None:
         if block.having is None or grouping is None:
             return None
-        return ExpressionBinder(scope, block.having, grouping, _aliases(items)).condition("HAVING")
+        return ExpressionBinder(scope, block.having, grouping, aliases(items)).condition("HAVING")
 
     def _order_nodes(
         self,
         block: Block,
-        items: Sequence[_Output],
+        items: Sequence[Output],
         bound: Sequence[Node],
         scope: Scope,
         grouping: Grouping | None,
@@ -298,12 +293,12 @@ class QueryBinder:
         """For each key the position of the output that it is, or its value below the outputs."""
         keys: list[tuple[Node | int, Ordered]] = []
         places = {node: at for at, node in reversed(list(enumerate(bound)))}
-        for ordered in _few(block.order, "ORDER BY", block.start):
-            at = _position(ordered.key, len(items), "ORDER BY")
+        for ordered in few(block.order, "ORDER BY", block.start):
+            at = position(ordered.key, len(items), "ORDER BY")
             if at is None:
-                at = _alias(ordered.key, items, None)
+                at = alias(ordered.key, items, None)
             if at is None:
-                node = ExpressionBinder(scope, ordered.key, grouping, _aliases(items)).value("ORDER BY")
+                node = ExpressionBinder(scope, ordered.key, grouping, aliases(items)).value("ORDER BY")
                 at = places.get(node)
                 if at is None and block.distinct:
                     raise Fault(
@@ -313,98 +308,6 @@ class QueryBinder:
             else:
                 keys.append((at, ordered))
         return keys
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """An output column: its name as wished, and what it is of."""
-
-    name: str
-    value: Field | Expression
-    start: int
-    aliased: bool
-
-
-def _expanded(block: Block, scope: Scope) -> list[_Output]:
-    """The items with every * replaced by the columns that it stands for."""
-    outputs: list[_Output] = []
-    for item in block.items:
-        if isinstance(item.value, Star):
-            outputs += [_Output(name, field, item.value.start, False) for name, field in scope.star(item.value)]
-        else:
-            name = item.alias if item.alias is not None else default_name(item.value)
-            outputs.append(_Output(name, item.value, item.value.start, item.alias is not None))
-    if not outputs:
-        raise Fault("needed columns to return; got none", block.start)
-    if len(outputs) > MAX_COLUMNS:
-        raise Fault(f"needed at most {MAX_COLUMNS} columns to return; got {len(outputs)}", block.start)
-    return outputs
-
-
-def _few(keys: Sequence[Key], clause: str, start: int) -> Sequence[Key]:
-    """The keys, which are not too many."""
-    if len(keys) > MAX_KEYS:
-        raise Fault(f"needed at most {MAX_KEYS} columns after {clause}; got {len(keys)}", start)
-    return keys
-
-
-def default_name(expression: Expression) -> str:
-    """What an output without AS is called: its column, or its text."""
-    node = expression.node
-    if isinstance(node, Column) and node.name.startswith("#"):
-        return expression.references[int(node.name[1:])].name
-    return expression.text
-
-
-def _named(wished: Sequence[str]) -> list[str]:
-    names: dict[str, None] = {}
-    often: dict[str, int] = {}
-    for name in wished:
-        count = often.get(name, 0)
-        candidate = f"{name}_{count}" if count else name
-        while candidate in names:
-            count += 1
-            candidate = f"{name}_{count}"
-        often[name] = count + 1
-        names[candidate] = None
-    return list(names)
-
-
-def _aliases(items: Sequence[_Output]) -> dict[str, Expression]:
-    return {item.name: item.value for item in items if item.aliased and isinstance(item.value, Expression)}
-
-
-def _bare(key: Expression) -> Reference | None:
-    """The column without qualifier that a key is, if it is one."""
-    if isinstance(key.node, Column) and key.node.name.startswith("#"):
-        reference = key.references[int(key.node.name[1:])]
-        return reference if reference.qualifier is None else None
-    return None
-
-
-def _alias(key: Expression, items: Sequence[_Output], scope: Scope | None) -> int | None:
-    """The item that a key names by its alias.  scope: where a column of that name goes before."""
-    reference = _bare(key)
-    if reference is None:
-        return None
-    if scope is not None and any(find(reference.name, source.columns) for source in scope.sources):
-        return None
-    names = [item.name for item in items if item.aliased or scope is None]
-    found = find(reference.name, names)
-    if len(set(found)) != 1 or names.count(found[0]) != 1:
-        return None
-    return next(at for at, item in enumerate(items) if item.name == found[0] and (item.aliased or scope is None))
-
-
-def _position(key: Expression, count: int, clause: str) -> int | None:
-    """Which output a key such as ORDER BY 2 is, from 0."""
-    node = key.node
-    if not isinstance(node, Constant) or node.kind != "integer":
-        return None
-    assert isinstance(node.value, int)
-    if not 1 <= node.value <= count:
-        raise Fault(f"needed a column from 1 to {count} after {clause}; got {node.value}", key.start)
-    return node.value - 1
 
 
 def _column(field: Field) -> Column:

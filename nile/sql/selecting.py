@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from nile.sql.clauses import CLAUSE_WORDS, OwnWindow
+from nile.sql.clauses import OwnWindow
 from nile.sql.expression_text import aggregate_text, expression_text
+from nile.sql.parse_errors import parse_fault
 from nile.sql.parsed import (
     Aggregate,
     Block,
@@ -23,10 +24,10 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.places import Fault, NotYetFault, nearest
+from nile.sql.places import Fault, NotYetFault
 from nile.sql.plan import AggregateFunction
 from nile.sql.taking import Taker, start_of
-from nile.sql.tokens import DIALECT, MAX_DEPTH, Token, tokens_of
+from nile.sql.tokens import DIALECT, MAX_DEPTH
 from nile.sql.tree import Case, Column, Constant, Node
 from summaries.lazy import lazy
 
@@ -83,7 +84,6 @@ _LATER_IN_SELECT = {
     "method": "a natural or ASOF join",
     "columns": "names for the columns of an alias",
 }
-_STATEMENT_WORDS = (*CLAUSE_WORDS, "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET")
 
 
 def read_select(text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindow], whole: str) -> Written:
@@ -119,7 +119,7 @@ class _SelectReader:
         try:
             return sqlglot.parse_one(text, dialect=DIALECT, into=into)
         except errors.ParseError as error:
-            raise _parse_fault(error, text) from None
+            raise parse_fault(error, text) from None
         except RecursionError:
             raise Fault(f"needed at most {MAX_DEPTH} levels of nesting; got more; simplify it") from None
         except Exception:  # a parser made for valid SQL trips over the rest in many ways
@@ -438,34 +438,3 @@ def _function(node: Any) -> str:
     if type(node).__name__ == "Anonymous":
         return f"{str(node.this)[:40]}()"
     return f"{type(node).__name__.upper()}()"
-
-
-def _parse_fault(error: Any, text: str) -> Fault:
-    """What sqlglot could not parse, in Nile's words."""
-    details = (error.errors or [{}])[0]
-    description = str(details.get("description") or "")
-    highlight = str(details.get("highlight") or "")
-    try:
-        tokens = tokens_of(text)
-    except Fault as fault:
-        return fault
-    at = _token_at(tokens, text, details)
-    start = tokens[at].start if at is not None else None
-    before = tokens[at - 1] if at else None
-    near = nearest(highlight, _STATEMENT_WORDS) if len(highlight) > 2 else None
-    if near is None and before is not None and before.kind == "VAR":
-        near = nearest(before.text, _STATEMENT_WORDS)
-    hint = f"; did you mean {near}?" if near and near != highlight.upper() else ""
-    if description.startswith("Expecting"):
-        return Fault(f"needed {description.removeprefix('Expecting').strip()}; got '{highlight}'{hint}", start)
-    if description.startswith("Required"):
-        return Fault(f"needed something more after '{highlight}'; got nothing that fits{hint}", start)
-    return Fault(f"needed another clause or the end; got '{highlight[:40]}'{hint}", start)
-
-
-def _token_at(tokens: list[Token], text: str, details: Mapping[str, Any]) -> int | None:
-    """Which token an error of sqlglot's is about: it gives the line and column of the token's end."""
-    for at, raw in enumerate(sqlglot.tokenize(text, dialect=DIALECT)):
-        if (raw.line, raw.col) == (details.get("line"), details.get("col")) and at < len(tokens):
-            return at
-    return None
