@@ -15,14 +15,14 @@ from summaries.errors import NileError
 
 
 def check_many(count: int, seed: int) -> tuple[int, int]:
-    """(read, refused) of so many statements, seven of eight mutated."""
+    """(read, refused) of so many statements, eleven of twelve mutated."""
     chance = random.Random(seed)
     read = refused = 0
     valid: list[str] = []
     for at in range(count):
-        if at % 8 == 0 or not valid:
+        if at % 12 == 0 or not valid:
             text = random_statement(chance)
-            valid = [*valid[-50:], text]
+            valid = [*valid[-50:], text] if len(text) < 250 or not valid else valid
         else:
             text = mutated(chance, chance.choice(valid))
         begin = time.thread_time()
@@ -42,8 +42,8 @@ def check_many(count: int, seed: int) -> tuple[int, int]:
 def test_twenty_thousand_statements_give_plans_or_named_errors() -> None:
     read_statement("SELECT room FROM rooms", CATALOG)  # sqlglot and Arrow load on first use
     read, refused = check_many(20_000, 2011)
-    assert read > 3_000
-    assert refused > 8_000
+    assert read > 1_500
+    assert refused > 10_000
 
 
 @pytest.mark.long
@@ -51,5 +51,5 @@ def test_a_million_statements_give_plans_or_named_errors() -> None:
     read_statement("SELECT room FROM rooms", CATALOG)
     for seed in range(10):
         read, refused = check_many(100_000, seed)
-        assert read > 15_000
-        assert refused > 40_000
+        assert read > 7_500
+        assert refused > 50_000
