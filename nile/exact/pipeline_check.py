@@ -19,7 +19,6 @@ from nile.exact.algebra import (
     Select,
     Stored,
     Union,
-    inputs_of,
     walk,
 )
 from nile.exact.pipeline_arrow import pa
@@ -192,8 +191,3 @@ def _path(where: str, node: GraphJoin) -> None:
     n = len(node.inputs)
     if len(pairs) != n - 1 or len(set(starts)) != n - 1 or len(set(ends)) != n - 1:
         raise ConfigError(f"{where}: needed a path, each input after one other; got {pairs}; name a window per step")
-
-
-def leaves(plan: Plan) -> list[Scan]:
-    """The scans, from left to right."""
-    return [node for node in walk(plan) if isinstance(node, Scan) and not inputs_of(node)]

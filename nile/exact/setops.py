@@ -76,9 +76,7 @@ class Bag(Stateful):
     def contents(self) -> Any:
         live = self._table.live()
         live = live[np.argsort(self._births[live], kind="stable")]
-        left, right = self._counts[live, 0], self._counts[live, 1]
-        times = np.array([kernels.standing(self._kind, a, b) for a, b in zip(left, right, strict=True)], np.int64)
-        return self._rows(np.repeat(live, times))
+        return self._rows(np.repeat(live, kernels.all_standing(self._kind, self._counts[live])))
 
     def _rows(self, codes: Any) -> Any:
         return pa.RecordBatch.from_arrays(self._table.columns(codes), schema=self.schema)

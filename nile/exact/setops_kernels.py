@@ -103,3 +103,12 @@ def apply_counts(
                     out_code[written] = code
                     written += 1
     return out_ts[:written], out_sign[:written], out_code[:written], born
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def all_standing(kind: int, counts: Array) -> Array:
+    """How often each row stands in the result: int64 [n].  counts: int64 [n, 2]."""
+    times = np.empty(counts.shape[0], np.int64)
+    for i in range(counts.shape[0]):
+        times[i] = standing(kind, counts[i, 0], counts[i, 1])
+    return times

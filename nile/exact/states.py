@@ -16,7 +16,7 @@ __all__ = ["RowTable", "grown", "kernels"]
 kernels: Any = pipeline_arrow.Late("nile.exact.states_kernels")
 
 _SMALL = 64
-_USED, _FREE, _, _LIVE = range(4)
+_USED, _FREE, _LIVE = range(3)
 _SLACK = 4096  # values of text kept beyond twice the live rows before they are sorted out
 
 
@@ -44,7 +44,7 @@ class RowTable:
         self.hashes = np.full(_SMALL, -1, np.int64)
         self.free = np.zeros(_SMALL, np.int64)
         self.index = np.zeros(4 * _SMALL, np.int64)
-        self.meta = np.zeros(4, np.int64)
+        self.meta = np.zeros(3, np.int64)
 
     def __len__(self) -> int:
         """Rows in use."""

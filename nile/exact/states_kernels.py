@@ -9,11 +9,10 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# meta of a table: int64 [4]
+# meta of a table: int64 [3]
 USED = 0  # codes ever given, free ones included
 FREE = 1  # length of the stack of free codes
-TOMB = 2  # unused
-LIVE = 3  # codes in use
+LIVE = 2  # codes in use
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
