@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from nile.operators.aggregate_estimates import Number, estimate_moment
 from nile.operators.aggregate_evidence import Evidence, no_cells
 from nile.operators.aggregate_input import AggregateInput, Measure
 from nile.operators.aggregate_weighted import WeightedOutputs, weighted_numbers
+from nile.operators.key_sample import KeySample
 from nile.sql.expressions import Value, parse_value
 from nile.streams.accounting import Accounting
 from nile.tabular import Members
@@ -104,14 +105,13 @@ class JoinAggregateAnswer(AggregateTable):
             self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
             return
         random = plan.method == "nile" and plan.preference == "weighted"
-        outputs = WeightedOutputs(
-            weight=found.weight,
-            key=found.key,
-            group=group.astype(np.int64),
-            groups=groups,
-            random=random,
-            by_key=sum(answer.figures.shed) > 0,
-        )
+        sample = KeySample(found.weight, np.ones(n), found.key)
+        if random:
+            sample = answer.key_sample()
+            if plan.output == "ranges" and sample.drops_keys:
+                # A record's outputs are drawn together: as if nothing were drawn but keys, which is wider.
+                sample = replace(sample, level=1.0 / sample.weight)
+        outputs = WeightedOutputs(sample=sample, group=group.astype(np.int64), groups=groups, random=random)
         self._numbers = [
             [
                 weighted_numbers(aggregate, measure, outputs, confidence, label)

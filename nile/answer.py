@@ -11,6 +11,8 @@ import numpy as np
 from nile.aggregate_join import JoinAggregateAnswer, aggregate_of_pairs
 from nile.joining import Joinable
 from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
+from nile.operators.key_levels import pair_sample
+from nile.operators.key_sample import KeySample
 from nile.operators.metered import MeteredRun
 from nile.operators.plan import JoinPlan
 from nile.streams.accounting import Accounting
@@ -140,6 +142,10 @@ class Answer(Tabular):
         """
         return aggregate_of_pairs(self, aggregates, by)
 
+    def key_sample(self) -> KeySample:
+        """The sample of keys that the pairs of a weighted answer are, in the order of `members()`."""
+        return pair_sample(self._join, [self._join.expand(part) for part in self.outputs()])
+
     @property
     def joined(self) -> Joinable:
         """The streams behind the answer, with everything their joins share."""
@@ -207,21 +213,19 @@ class Answer(Tabular):
     def estimate(self) -> Estimate:
         """How many pairs the exact answer has, as far as this answer tells.  Runs the query to its end.
 
-        A full answer knows.  A weighted one is a sample: the sum of its weights, with a 95 % interval from
-        the spread of the weights (not certified: outputs of one key are not independent).  desc and asc pick
-        their tuples, which is no random sample: what they found is a certain lower bound and nothing more.
+        A full answer knows.  A weighted one is a sample: the sum of its weights, with a 95 % interval from the
+        spread by key, and, where keys were dropped, room for a heavy one among them (`operators.key_sample`; not
+        certified: what was not seen cannot be known).  desc and asc pick their tuples, which is no random
+        sample: what they found is a certain lower bound and nothing more.
         """
         self._finish()
-        weights = np.concatenate([part.weight for part in self._found]) if self._found else np.zeros(0)
         sizes = [part.high - part.low for part in self._found if part.high is not None and part.low is not None]
-        pairs = np.concatenate(sizes) if sizes else np.ones(weights.shape[0])
+        pairs = np.concatenate(sizes) if sizes else np.ones(sum(part.weight.shape[0] for part in self._found))
         found = float(pairs.sum())
         if self.plan.is_exact and self.plan.preference != "asc":
             return Estimate.exact(found)
         if self.plan.method == "nile" and self.plan.preference == "weighted":
-            total = float((weights * pairs).sum())
-            spread = 1.96 * math.sqrt(float((weights * (weights - 1.0) * pairs * pairs).sum()))
-            return Estimate(total, max(found, total - spread), total + spread, 0.95, False)
+            return pair_sample(self._join, self._found).count(pairs, 0.95)
         return Estimate(found, found, math.inf, 1.0, True)
 
     @property

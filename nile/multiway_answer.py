@@ -10,6 +10,8 @@ import numpy as np
 
 from nile.aggregate_join import JoinAggregateAnswer, aggregate_of_outputs
 from nile.multiway_joining import MultiwayJoinable
+from nile.operators.key_levels import combination_sample
+from nile.operators.key_sample import KeySample
 from nile.operators.multiway import Combinations, MultiwayFigures, MultiwayJoin, buys_everything
 from nile.operators.plan import JoinPlan
 from nile.streams.accounting import Accounting
@@ -126,6 +128,10 @@ class MultiwayAnswer(Tabular):
         """
         return aggregate_of_outputs(self, self.names, self._key, aggregates, by)
 
+    def key_sample(self) -> KeySample:
+        """The sample of keys that the combinations of a weighted answer are, in the order of `members()`."""
+        return combination_sample(self._join, [self._join.expand(part) for part in self.outputs()])
+
     def _refuse(self, combinations: int) -> None:
         refuse_beyond_memory(combinations * (16 * len(self.names) + 24), combinations)
 
@@ -209,20 +215,17 @@ class MultiwayAnswer(Tabular):
     def estimate(self) -> Estimate:
         """How many combinations the exact answer has, as far as this answer tells.  Runs the query to its end.
 
-        A full answer knows.  A weighted one is a sample: the sum of its weights, with a 95 % interval from the
-        spread of the weights (not certified: outputs of one key are not independent).  desc and asc pick their
-        tuples, which is no random sample: what they found is a certain lower bound and nothing more.
+        A full answer knows.  A weighted one is a sample: the sum of its weights, with a 95 % interval as that of
+        `Answer.estimate` (not certified).  desc and asc pick their tuples, which is no random sample: what they
+        found is a certain lower bound and nothing more.
         """
         self._finish()
-        weights = np.concatenate([part.weight for part in self._found]) if self._found else np.zeros(0)
         sizes = np.concatenate([self._sizes(part) for part in self._found]) if self._found else np.zeros(0)
         found = float(sizes.sum())
         if self.plan.is_exact and self.plan.preference != "asc":
             return Estimate.exact(found)
         if self.plan.method == "nile" and self.plan.preference == "weighted":
-            total = float((weights * sizes).sum())
-            spread = 1.96 * math.sqrt(float((weights * (weights - 1.0) * sizes * sizes).sum()))
-            return Estimate(total, max(found, total - spread), total + spread, 0.95, False)
+            return combination_sample(self._join, self._found).count(sizes, 0.95)
         return Estimate(found, found, math.inf, 1.0, True)
 
     @property

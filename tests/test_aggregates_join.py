@@ -13,6 +13,7 @@ import nile
 from nile.aggregates import Aggregate
 from nile.operators.aggregate_input import Measure
 from nile.operators.aggregate_weighted import WeightedOutputs, weighted_numbers
+from nile.operators.key_sample import KeySample
 
 STANDARD_ERRORS = 3.5
 LEFT_UNDONE = 0.002  # share of the pairs whose entries still wait when the input ends
@@ -112,7 +113,8 @@ def test_totals_of_keys_and_outputs_drawn_with_known_chances_are_unbiased_and_co
     for _ in range(400):
         kept = (chance.random(60) < 0.5)[key] & (chance.random(3_000) < 1.0 / 3.0)
         n = int(kept.sum())
-        outputs = WeightedOutputs(np.full(n, 6.0), key[kept], np.zeros(n, np.int64), 1, random=True, by_key=True)
+        sample = KeySample(np.full(n, 6.0), np.full(n, 0.5), key[kept])
+        outputs = WeightedOutputs(sample, np.zeros(n, np.int64), 1, random=True)
         sampled = Measure("x", measure.valid[kept], measure.values[kept])
         estimate = weighted_numbers(Aggregate("v", "sum(x)", "sum", None), sampled, outputs, 0.95, None)[0].estimate
         assert estimate is not None

@@ -1,17 +1,16 @@
 """Aggregates over the outputs of a join: Horvitz-Thompson where outputs carry inclusion weights.
 
 A weighted output stands for `weight` = 1 / inclusion probability outputs, so sums of weight * x are unbiased
-for the exact sums (Horvitz, Thompson, JASA 47 (1952)), averages are their ratios.  Intervals treat outputs as
-drawn one by one, or, where tuples were shed by key, keys as drawn whole, whichever is wider; systematic
-sampling is neither, so none is certified.  Outputs that a preference picked (desc, asc) are no random sample:
-what they add up to is told, and what is certain about it.
+for the exact sums (Horvitz, Thompson, JASA 47 (1952)), averages are their ratios.  Intervals treat keys as drawn
+whole where tuples were shed by key, and outputs as drawn one by one among those of their key (`key_sample`);
+systematic sampling is not that, so none is certified.  Outputs that a preference picked (desc, asc) are no random
+sample: what they add up to is told, and what is certain about it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from nile.aggregates import DISTRIBUTION, Aggregate
 from nile.operators.aggregate_estimates import Number
 from nile.operators.aggregate_input import Measure
+from nile.operators.key_sample import KeySample
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
@@ -34,32 +34,30 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class WeightedOutputs:
-    """Outputs of a join.  weight: float64 [n]; key: int64 [n], dense; group: int64 [n].
+    """Outputs of a join, n of them.  group: int64 [n]; random: whether they are a sample (`weighted`), or picked."""
 
-    random: whether they are a sample (`weighted`), or picked by a preference.  by_key: whether tuples were shed
-    by key.
-    """
-
-    weight: Array
-    key: Array
+    sample: KeySample
     group: Array
     groups: int
     random: bool
-    by_key: bool
 
-    def totals(self, amount: Array) -> tuple[Array, Array]:
-        """Estimated totals of `amount` by group and their standard errors: float64 [groups] each."""
-        value = np.bincount(self.group, self.weight * amount, self.groups)
-        variance = np.bincount(self.group, self.weight * (self.weight - 1.0) * amount**2, self.groups)
-        if self.by_key and self.key.shape[0]:
-            keys = int(self.key.max()) + 1
-            cell = self.group * keys + self.key
-            present, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-            place = place.reshape(-1)
-            share = 1.0 - count / np.bincount(place, self.weight)
-            whole = np.bincount(place, self.weight * amount)
-            variance = np.maximum(variance, np.bincount(present // keys, share * whole**2, self.groups))
-        return value, np.sqrt(np.maximum(variance, 0.0))
+    @property
+    def weight(self) -> Array:
+        """Of each output: float64 [n]."""
+        return self.sample.weight
+
+    def total(self, amount: Array) -> Array:
+        """Estimated totals of `amount` by group: float64 [groups]."""
+        return np.bincount(self.group, self.weight * amount, self.groups)
+
+    def reach(self, amount: Array, confidence: float) -> Array:
+        """How far their intervals reach to either side: float64 [groups]."""
+        return self.sample.reach(amount, self.group, self.groups, confidence)
+
+    def unseen(self, amount: Array) -> Array:
+        """What a heavy key that was left out may add, were it like the others: float64 [groups]."""
+        outputs = float(self.weight.sum())
+        return self.total(amount) * (self.sample.unseen / outputs if outputs else 0.0)
 
 
 def weighted_numbers(
@@ -76,17 +74,16 @@ def weighted_numbers(
         ]
     if aggregate.function in DISTRIBUTION:
         return [_distribution(aggregate, measure, outputs, g, labels) for g in range(outputs.groups)]
-    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
     one = np.ones(outputs.weight.shape[0]) if measure is None else measure.valid.astype(np.float64)
     x = one if measure is None else np.where(measure.valid, measure.values, 0.0)
     seen = np.bincount(outputs.group, one, outputs.groups)
-    count, count_error = outputs.totals(one)
-    total, total_error = outputs.totals(x)
+    count, total = outputs.total(one), outputs.total(x)
+    more = np.zeros(outputs.groups)
     with np.errstate(all="ignore"):
         if aggregate.function == "count":
-            value, error = count, count_error
+            value, residual, more = count, one, outputs.unseen(one)
         elif aggregate.function == "sum":
-            value, error = total, total_error
+            value, residual, more = total, x, outputs.unseen(x)
         else:
             mean = total / count
             value = mean
@@ -94,12 +91,12 @@ def weighted_numbers(
             if aggregate.function != "avg":
                 freedom = count - 1.0 if aggregate.function.endswith("samp") else count
                 off = one * (x - mean[outputs.group]) ** 2
-                value = outputs.totals(off)[0] / freedom
+                value = outputs.total(off) / freedom
                 residual = (off - one * value[outputs.group]) / freedom[outputs.group]
                 if aggregate.function.startswith("stddev"):
                     value = np.sqrt(value)
                     residual = residual / (2.0 * value[outputs.group])
-            _, error = outputs.totals(residual)
+        error = outputs.reach(residual, confidence)
     numbers = []
     for g in range(outputs.groups):
         least = float(seen[g]) if aggregate.function == "count" else -math.inf
@@ -112,9 +109,10 @@ def weighted_numbers(
         elif not math.isfinite(told) or not math.isfinite(error[g]):
             numbers.append(Number(told, Estimate.guess(told)))
         else:
-            reach = z * float(error[g])
-            low = min(told, max(least, told - reach))
-            numbers.append(Number(told, Estimate(told, low, told + reach, confidence, False)))
+            reach = float(error[g])
+            low = min(told, max(least, told - reach + min(0.0, float(more[g]))))
+            high = told + reach + max(0.0, float(more[g]))
+            numbers.append(Number(told, Estimate(told, low, high, confidence, False)))
     return numbers
 
 

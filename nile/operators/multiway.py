@@ -314,7 +314,7 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
         window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
         shed=np.zeros(data.streams, np.int64),
         shed_at=np.full(max(1, data.hashes.shape[0]), -st.FOREVER, np.int64),
-        doors=np.ones(data.ts.shape[0] if sampled else 0),
+        doors=np.zeros(data.ts.shape[0] if sampled else 0),
         entry=np.zeros((data.streams, 2), np.int64),
         cut=np.zeros((depth + 1, data.streams), np.int64),
         expected=np.zeros((depth, data.streams)),

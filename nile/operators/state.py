@@ -79,7 +79,7 @@ class State(NamedTuple):
     # late, and over a window
     open: Array  # uint8 [64]: whether tuples of a slot are let in (desc)
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
-    left_door: Array  # float64 [left tuples]: the door when each came in (weighted, shared; 0: shed), else length 0
+    left_door: Array  # float64 [left tuples]: the door when each came in (weighted, shared; 0: it did not), or none
     right_door: Array  # float64 [right tuples]
 
 

@@ -1,0 +1,106 @@
+"""What a weighted join's sample of keys is worth: the variance of its totals, and what keys left out may hold.
+
+Keys are dropped by hash, whole: the unit of the sample is the key, not the output.  A key whose outputs came under
+the levels d_1 <= d_2 <= ... is in at d_i when its hash is below it, so levels of one key are nested.  With z_i the
+weights of its outputs at d_i, the Horvitz-Thompson variance is estimated by the sum over keys and pairs of levels
+of z_i z_j (1 - max(d_i, d_j)), besides that of sampling among a key's outputs, w (w - 1 / d) each.
+What the sample cannot show is a heavy key that was left out: most samples then are too low and look tame.  The
+tuples tell: each that came in stands for 1 / d, and what these miss of the tuples there were may be one key's.
+Sources: Horvitz, Thompson, JASA 47 (1952); Cochran, Sampling Techniques, 1977, section 9A; Satterthwaite,
+Biometrics Bulletin 2 (1946).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from summaries.estimate import Estimate
+from summaries.intervals import student_quantile
+
+__all__ = ["KeySample", "outputs_of_one_key"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySample:
+    """Outputs of a weighted join.  All [n]: weight: float64; level: float64 in (0, 1], the share of keys among
+    which the key was drawn when the output's tuples came in; key: int64, not below 0.
+
+    unseen: about how many outputs a key that was left out may have, `outputs_of_one_key`.
+    """
+
+    weight: Array
+    level: Array
+    key: Array
+    unseen: float = 0.0
+
+    @property
+    def drops_keys(self) -> bool:
+        """Whether any output stands for keys that were left out."""
+        return bool((self.level < 1.0).any()) or self.unseen > 0.0
+
+    def spread(self, amount: Array, group: Array, groups: int) -> tuple[Array, Array]:
+        """Variance of the estimated total of `amount` by group, and its degrees of freedom: float64 [groups] each.
+
+        amount: float64 [n]; group: int64 [n].  Infinite freedom where no key was dropped: outputs are many.
+        O(n log n).
+        """
+        none = np.zeros(groups), np.full(groups, math.inf)
+        if self.weight.shape[0] == 0:
+            return none
+        order = np.lexsort((self.level, self.key, group))
+        w, d, x, g = self.weight[order], self.level[order], amount[order], group[order]
+        key = self.key[order]
+        first = np.ones(key.shape[0], bool)
+        first[1:] = (key[1:] != key[:-1]) | (g[1:] != g[:-1])
+        cell = np.cumsum(first) - 1
+        of = g[first]
+        reached = np.cumsum(w * x)
+        reached -= (reached - w * x)[first][cell]
+        whole = np.bincount(cell, (1.0 - d) * (reached**2 - (reached - w * x) ** 2))
+        within = np.bincount(cell, np.maximum(w * (w - 1.0 / d), 0.0) * x**2)
+        part = np.maximum(whole, 0.0) + within
+        variance = np.bincount(of, part, groups)
+        squares = np.bincount(of, part**2, groups)
+        dropped = np.bincount(of, np.bincount(cell, d < 1.0), groups) > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            freedom = np.where(dropped & (squares > 0.0), np.maximum(1.0, np.floor(variance**2 / squares)), math.inf)
+        return variance, freedom
+
+    def reach(self, amount: Array, group: Array, groups: int, confidence: float) -> Array:
+        """How far an interval of a total reaches to either side, by group: float64 [groups]."""
+        variance, freedom = self.spread(amount, group, groups)
+        normal = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+        times = [student_quantile(confidence, int(f)) if math.isfinite(f) else normal for f in freedom]
+        return np.array(times) * np.sqrt(variance)
+
+    def count(self, pairs: Array, confidence: float) -> Estimate:
+        """How many outputs the exact answer has.  pairs: [n], how many each output stands for itself.
+
+        From what was found up; the upper end leaves room for a heavy key that was left out.
+        """
+        found = float(pairs.sum())
+        total = float((self.weight * pairs).sum())
+        one = np.zeros(pairs.shape[0], np.int64)
+        reach = float(self.reach(np.asarray(pairs, np.float64), one, 1, confidence)[0])
+        return Estimate(total, min(total, max(found, total - reach)), total + reach + self.unseen, confidence, False)
+
+
+def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None, span: int) -> float:
+    """Outputs of a key that has, in each stream, the tuples that those which came in do not stand for.
+
+    streams: of each, how many tuples with a key there were, and the level of each that came in.  window: None: no
+    window; span: of the input, in the unit of the window.  Tuples are taken to come evenly: of n in a span, all
+    within x of each other (a share of it) have probability n x^(n - 1) - (n - 1) x^n.
+    """
+    missing = [max(0.0, tuples - float((1.0 / level).sum())) for tuples, level in streams]
+    n = len(missing)
+    x = 1.0 if window is None or span <= window else window / span
+    return math.prod(missing) * (n * x ** (n - 1) - (n - 1) * x**n)

@@ -1,0 +1,74 @@
+"""Samples of keys drawn whole, then of their outputs: variances by counting every draw, intervals that cover."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from nile.operators.key_sample import KeySample, outputs_of_one_key
+
+
+def test_the_variance_of_keys_in_nested_levels_is_right_on_average_over_every_draw() -> None:
+    """Three keys with outputs under two levels each: a hash falls below both, below the higher, or above."""
+    low, high = 0.25, 0.5
+    counts = np.array([[1, 4], [2, 0], [3, 5]])  # outputs of each key under low and under high
+    chances = {0: low, 1: high - low, 2: 1.0 - high}
+    mean = square = estimated = 0.0
+    for draw in itertools.product(chances, repeat=3):
+        chance = math.prod(chances[where] for where in draw)
+        key, level = [], []
+        for k, where in enumerate(draw):
+            for at, d in enumerate((low, high)):
+                if where <= at:
+                    key += [k] * int(counts[k, at])
+                    level += [d] * int(counts[k, at])
+        d = np.array(level, np.float64)
+        sample = KeySample(1.0 / d, d, np.array(key, np.int64))
+        total = float(sample.weight.sum())
+        variance, _ = sample.spread(np.ones(d.shape[0]), np.zeros(d.shape[0], np.int64), 1)
+        mean += chance * total
+        square += chance * total**2
+        estimated += chance * float(variance[0])
+    assert mean == pytest.approx(counts.sum())
+    assert estimated == pytest.approx(square - mean**2)
+
+
+def test_groups_are_estimated_each_by_itself() -> None:
+    chance = np.random.Generator(np.random.PCG64(3))
+    n = 400
+    key, group, amount = chance.integers(0, 20, n), chance.integers(0, 3, n), chance.random(n)
+    sample = KeySample(np.full(n, 6.0), np.full(n, 0.5), key)
+    variance, freedom = sample.spread(amount, group, 4)
+    for g in range(3):
+        mine = group == g
+        alone = KeySample(sample.weight[mine], sample.level[mine], key[mine])
+        told = alone.spread(amount[mine], np.zeros(int(mine.sum()), np.int64), 1)
+        assert (variance[g], freedom[g]) == (pytest.approx(told[0][0]), told[1][0])
+    assert (variance[3], freedom[3]) == (0.0, math.inf)
+
+
+def test_a_sample_of_every_output_of_every_key_is_certain_of_itself() -> None:
+    sample = KeySample(np.ones(5), np.ones(5), np.arange(5))
+    told = sample.count(np.ones(5), 0.95)
+    assert (told.low, told.value, told.high, told.certified) == (5.0, 5.0, 5.0, False)
+    assert not sample.drops_keys
+
+
+def test_nothing_found_leaves_room_for_the_keys_that_were_left_out() -> None:
+    none = np.zeros(0)
+    told = KeySample(none, none, np.zeros(0, np.int64), unseen=12.0).count(none, 0.95)
+    assert (told.low, told.value, told.high) == (0.0, 0.0, 12.0)
+
+
+def test_tuples_that_nobody_stands_for_may_be_of_one_key() -> None:
+    half = np.full(10, 0.5)  # ten tuples that stand for twenty
+    assert outputs_of_one_key([(50, half), (60, half)], None, 100) == 30.0 * 40.0
+    assert outputs_of_one_key([(50, half), (20, half)], None, 100) == 0.0
+    chance = np.random.Generator(np.random.PCG64(4))
+    times = chance.random((3, 200_000))
+    share = np.mean(times.max(axis=0) - times.min(axis=0) <= 0.3)
+    told = outputs_of_one_key([(30, half), (30, half), (30, half)], 30, 100)
+    assert told == pytest.approx(1_000.0 * share, rel=0.02)
