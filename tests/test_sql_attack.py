@@ -90,3 +90,23 @@ def test_moments_keep_their_nanoseconds() -> None:
     assert instant(np.datetime64("2011-12-09T08:01:02.123456789"), where="t") == wanted
     assert instant(np.int64(7), where="t") == instant(np.datetime64("1970-01-01T00:00:07"), where="t") == 7_000_000_000
     assert instant(np.datetime64("1971"), where="t") == 365 * 86_400 * 1_000_000_000
+
+
+def test_a_column_of_nothing_but_nulls_groups_like_any_other(db: nile.Database) -> None:
+    db.register("n", pa.table({"ts": [0.0, 1.0], "k": pa.nulls(2)}), time="ts")
+    text = "SELECT k, count(*) AS n, max(k) AS m FROM n GROUP BY k ORDER BY k"
+    assert db.sql(text).fetchall() == [(None, 2, None)]
+    changes = db.sql("SELECT k, count(*) AS n FROM n GROUP BY k WINDOW 5").to_arrow()
+    assert changes["n"].to_pylist() == [1, 1, 2]
+
+
+def test_a_parameter_that_is_no_unicode_text_is_refused(db: nile.Database) -> None:
+    with pytest.raises(nile.SqlError, match="needed Unicode text as the parameter"):
+        db.sql("SELECT k FROM r WHERE CAST(k AS VARCHAR) = ?", ["\ud800"])
+
+
+def test_explain_calls_aggregates_and_odd_columns_as_the_statement_does(db: nile.Database) -> None:
+    db.register("odd", {"a.b": [1.5], "c": [1]})
+    told = db.sql('SELECT c, sum("a.b") AS t FROM odd GROUP BY c HAVING sum("a.b") > 0').explain()
+    assert "project odd.c, sum(odd.a.b) as t" in told
+    assert 'group by odd.c: sum(odd."a.b")' in told

@@ -181,7 +181,11 @@ def preference_text(preference: Preference) -> str:
 
 
 def _name(column: str) -> str:
-    return ".".join(identifier(part) for part in column.split("."))
+    """A column as it is called: alias.name, of an aggregate its text."""
+    alias, dot, name = column.partition(".")
+    if column.endswith(")") and "(" in alias:
+        return column
+    return f"{identifier(alias)}.{identifier(name)}" if dot else identifier(alias)
 
 
 def _shown(node: Node) -> str:

@@ -123,7 +123,7 @@ class ExpressionBinder(Binder):
     def value(self, clause: str) -> Node:
         """A value of any kind that can be returned."""
         node = self._finished(lambda: self.bind(self._expression.node), clause)
-        if node.kind == "null":
+        if node.kind == "null" and not isinstance(node, Column):
             return Constant(None, "integer")
         if node.kind == "interval":
             raise Fault("needed a value; got an interval, which only adds to a time", self._expression.start)

@@ -33,7 +33,7 @@ def place_parameters(tokens: Sequence[Token], params: Parameters) -> dict[int, A
             raise Fault("needed a name or a number after $; got something else", token.start)
         else:
             key = int(following.text) - 1 if following.text.isdecimal() else following.text
-        values[token.start] = _value(key, params, token.start)
+        values[token.start] = _checked(_value(key, params, token.start), token.start)
         used.add(key)
     given = range(len(params)) if isinstance(params, Sequence) else params or ()
     unused = [key for key in given if key not in used]
@@ -57,6 +57,13 @@ def _value(key: int | str, params: Parameters, start: int) -> Any:
     if not 0 <= key < len(params):
         raise Fault(f"needed a value for parameter {key + 1}; got {len(params)} of them", start)
     return params[key]
+
+
+def _checked(value: Any, start: int) -> Any:
+    """A value; text must be text that Arrow can hold.  Raises Fault."""
+    if isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise Fault("needed Unicode text as the parameter; got half of a surrogate pair in it; take it out", start)
+    return value
 
 
 def _got(params: Parameters) -> str:
