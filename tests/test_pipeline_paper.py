@@ -192,7 +192,7 @@ def test_get_time_is_the_clock_of_whoever_is_behind_below() -> None:
     assert root.time() == EARLIEST
     root.step(40)
     assert root.time() == 40
-    assert root.inputs[0].time() == 40  # type: ignore[attr-defined]
+    assert root.operator.inputs[0].time() == 40  # type: ignore[attr-defined]
 
 
 def test_an_operator_with_nothing_to_do_hands_control_back() -> None:

@@ -19,10 +19,11 @@ from nile.exact.expire import NEVER, joined
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_build import Reader, build
 from nile.exact.pipeline_check import check
+from nile.exact.pipeline_figures import Counted, Figures
 from nile.exact.schedule import EARLIEST, Clock, Delta, Operator, Stateful
 from summaries.errors import ConfigError, TimestampOrderError, UnknownStream
 
-__all__ = ["Changes", "Emit", "Pipeline", "Scheduling", "check"]
+__all__ = ["Changes", "Emit", "Figures", "Pipeline", "Scheduling", "check"]
 
 Scheduling = Literal["nta", "tpa", "ita"]
 Emit = Literal["append", "changes", "snapshot"]
@@ -82,7 +83,7 @@ class Pipeline:
         reader = Reader(come=emit != "snapshot", go=emit == "changes", keep=emit == "snapshot")
         self._root, self._built = build(plan, self._clock, reader)
         if emit == "changes" and scheduling != "nta":
-            self._root = _Window(self._clock, self._root)
+            self._root = Counted(_Window(self._clock, self._root), None, None, [self._root.figures])
         self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._done = EARLIEST
@@ -181,6 +182,15 @@ class Pipeline:
     def memory(self) -> int:
         """Bytes of all operators' state and of tuples that wait."""
         return self._root.memory
+
+    @property
+    def operators(self) -> tuple[Figures, ...]:
+        """What each node of the plan has done so far, the root first, inputs from left to right.
+
+        Their bytes add up to `memory`.  Before all of them, where no negative tuples come and changes are asked for,
+        the window of the output.
+        """
+        return tuple(self._root.figures())
 
     @property
     def costs(self) -> dict[str, int]:

@@ -17,9 +17,11 @@ from nile.exact.algebra import (
     Select,
     Stored,
     Union,
+    inputs_of,
 )
 from nile.exact.group import Grouping
 from nile.exact.pipeline_above import Projection, Selection
+from nile.exact.pipeline_figures import Counted, Path, counted_leaf, sides
 from nile.exact.pipeline_graph import GraphJoining
 from nile.exact.pipeline_join import Joining
 from nile.exact.pipeline_leaf import Arrivals, Relation, Stream, chain_of
@@ -48,54 +50,56 @@ class Built:
         self.joins: list[Joining | GraphJoining | StreamJoining] = []
         self.begins = False  # whether something holds before the first tuple
 
-    def make(self, plan: Plan, clock: Clock, reader: Reader) -> Operator:
+    def make(self, plan: Plan, clock: Clock, reader: Reader, path: Path = ()) -> Counted:
         """The operator of a node, with all below it."""
         base, above = chain_of(plan)
         if isinstance(base, Scan):
             stream = Stream(clock, base, above, keep=reader.keep, go=reader.go)
             self.streams.append(stream)
             self.arrivals.append(stream.arrivals)
-            return stream
+            return counted_leaf(stream, [base, *above], stream.arrivals.counts, path)
         if isinstance(base, Stored):
             self.begins = True
-            return Relation(clock, base.table, above)
-        whole = Reader()
-        operator: Operator
+            relation = Relation(clock, base.table, above)
+            return counted_leaf(relation, [base, *above], relation.counts, path)
+        if isinstance(plan, Join) and clock.negative and (streams := _streams(plan)) is not None:
+            joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
+            self.joins.append(joining)
+            self.streams.append(joining)
+            self.arrivals += joining.arrivals
+            return Counted(joining, plan, path, sides(joining, path))
+        if isinstance(plan, GraphJoin):
+            graph = GraphJoining(clock, plan, go=reader.go, keep=reader.keep)
+            self.joins.append(graph)
+            self.arrivals += graph.arrivals
+            return Counted(graph, plan, path, sides(graph, path))
+        below = reader if isinstance(plan, Select | Project) or (isinstance(plan, Union) and plan.all) else Reader()
+        inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
+        return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])
+
+    def _above(self, plan: Plan, clock: Clock, reader: Reader, inputs: list[Counted]) -> Operator:
+        """The operator of a node over its inputs."""
         match plan:
             case Select():
-                return Selection(plan, self.make(plan.input, clock, reader))
+                return Selection(plan, inputs[0])
             case Project():
-                return Projection(plan, self.make(plan.input, clock, reader))
-            case Join() if clock.negative and (streams := _streams(plan)) is not None:
-                operator = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
-                self.joins.append(operator)
-                self.streams.append(operator)
-                self.arrivals += operator.arrivals
+                return Projection(plan, inputs[0])
             case Join():
-                left, right = (self.make(each, clock, whole) for each in (plan.left, plan.right))
-                operator = Joining(clock, plan, left, right, come=reader.come, go=reader.go)
-                self.joins.append(operator)
-            case GraphJoin():
-                operator = GraphJoining(clock, plan, go=reader.go, keep=reader.keep)
-                self.joins.append(operator)
-                self.arrivals += operator.arrivals
+                joining = Joining(clock, plan, *inputs, come=reader.come, go=reader.go)
+                self.joins.append(joining)
+                return joining
             case Group():
                 self.begins = self.begins or not plan.by
-                operator = Grouping(clock, plan, self.make(plan.input, clock, whole), wanted=reader.come)
+                return Grouping(clock, plan, inputs[0], wanted=reader.come)
             case Distinct():
-                below = self.make(plan.input, clock, whole)
-                operator = Bag(clock, "distinct", [below], plan.schema, wanted=reader.come)
+                return Bag(clock, "distinct", inputs, plan.schema, wanted=reader.come)
             case Union() if plan.all:
-                operator = UnionAll(
-                    clock, [self.make(each, clock, reader) for each in (plan.left, plan.right)], plan.schema
-                )
+                return UnionAll(clock, inputs, plan.schema)
             case Union() | Intersect() | Minus():
                 kind = type(plan).__name__.lower() + (" all" if plan.all else "")
-                inputs = [self.make(each, clock, whole) for each in (plan.left, plan.right)]
-                operator = Bag(clock, kind, inputs, plan.schema, wanted=reader.come)
+                return Bag(clock, kind, inputs, plan.schema, wanted=reader.come)
             case _:
                 raise TypeError(plan)
-        return operator
 
 
 def _streams(plan: Join) -> tuple[Chain, Chain] | None:
@@ -106,7 +110,7 @@ def _streams(plan: Join) -> tuple[Chain, Chain] | None:
     return chains[0], chains[1]
 
 
-def build(plan: Plan, clock: Clock, reader: Reader) -> tuple[Operator, Built]:
+def build(plan: Plan, clock: Clock, reader: Reader) -> tuple[Counted, Built]:
     """The root operator, and all that the driver needs to know."""
     built = Built()
     return built.make(plan, clock, reader), built

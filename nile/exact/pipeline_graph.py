@@ -62,6 +62,7 @@ class GraphJoining:
         self.arrivals = [Arrivals(scan, above) for scan, above in bases if isinstance(scan, Scan)]
         n = len(self.arrivals)
         joining = joined_by(plan)
+        self.left = [0] * n  # it is combinations that leave
         self.join = joining.start()
         self._reach = [joining.graph.lookback(i) for i in range(n)]
         self._positions = np.array([each.scan.position for each in self.arrivals])

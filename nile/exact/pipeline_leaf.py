@@ -54,12 +54,16 @@ def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
     return plan, above[::-1]
 
 
-def applied(rows: Any, above: list[Select | Project]) -> tuple[Any, Array | None]:
-    """(rows after the chain, the place of each in the input or None for all)."""
+def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[Any, Array | None]:
+    """(rows after the chain, the place of each in the input or None for all).
+
+    counts: int64 [1 + nodes of the chain], to which the rows that came in and out of each node are added.
+    """
+    counts[0] += rows.num_rows
     at: Array | None = None
     if not rows.num_rows:
         return joined([], above[-1].schema if above else rows.schema), at
-    for node in above:
+    for k, node in enumerate(above, 1):
         if isinstance(node, Select):
             yes = selected(rows, node.test)
             if not yes.all():
@@ -70,23 +74,28 @@ def applied(rows: Any, above: list[Select | Project]) -> tuple[Any, Array | None
                     return joined([], above[-1].schema), at
         else:
             rows = conformed(node.make(rows), node.schema)
+        counts[k] += rows.num_rows
     return rows, at
 
 
 class Arrivals:
-    """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan."""
+    """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan.
+
+    counts: int64 [1 + nodes of the chain], rows out of each.
+    """
 
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
         self.scan = scan
         self.above = above
         self.schema = above[-1].schema if above else scan.schema
+        self.counts = np.zeros(1 + len(above), np.int64)
         self.taken = 0  # tuples worked on, before the chain
         self._raw: deque[Array] = deque()
         self._kept: deque[tuple[Array, Any, Array | None]] = deque()
 
     def push(self, ts: Array, rows: Any) -> None:
         """Tuples in time order, none before what was pushed."""
-        rows, at = applied(conformed(rows, self.scan.schema), self.above)
+        rows, at = applied(conformed(rows, self.scan.schema), self.above, self.counts)
         self._raw.append(ts)
         self._kept.append((ts if at is None else ts[at], rows, at))
 
@@ -208,13 +217,17 @@ class Stream:
 
 
 class Relation:
-    """Stored rows: they come at the pipeline's first instant and stay."""
+    """Stored rows: they come at the pipeline's first instant and stay.
+
+    counts: int64 [1 + nodes of the chain above them], rows out of each.
+    """
 
     def __init__(self, clock: Clock, table: Any, above: list[Select | Project]) -> None:
         self.clock = clock
         self.schema = above[-1].schema if above else table.schema
         whole = joined(table.to_batches(), table.schema) if table.num_rows else joined([], table.schema)
-        self._rows = applied(conformed(whole, table.schema), above)[0] if whole.num_rows else joined([], self.schema)
+        self.counts = np.zeros(1 + len(above), np.int64)
+        self._rows = applied(conformed(whole, table.schema), above, self.counts)[0]
         self._shown = False
 
     def step(self, to: int) -> Delta:

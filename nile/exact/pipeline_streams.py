@@ -57,9 +57,14 @@ class StreamJoining:
         self._now = EARLIEST
 
     @property
+    def left(self) -> list[int]:
+        """Tuples of each side that have left its window."""
+        return [int(n) for n in self._place[:, 0]]
+
+    @property
     def negative(self) -> int:
         """Tuples that have left a window."""
-        return int(self._place[:, 0].sum())
+        return sum(self.left)
 
     def step(self, to: int) -> Delta:
         """Pairs that come and go up to `to`."""
