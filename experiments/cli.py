@@ -86,7 +86,12 @@ def sql(statements: tuple[str, ...], files: tuple[Path, ...], form: str | None) 
     """
     from nile.shell.terminal import run_shell
 
-    scripts = (*(file.read_text(encoding="utf-8-sig") for file in files), *statements)
+    try:
+        scripts = (*(file.read_text(encoding="utf-8-sig") for file in files), *statements)
+    except UnicodeDecodeError as error:
+        raise click.UsageError(
+            f"--file: needed statements in UTF-8; got other bytes ({error.reason}); convert it"
+        ) from None
     sys.exit(run_shell(statements=scripts, form=form))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from rich.cells import cell_len
 
 import nile
 from experiments.cli import main
@@ -51,7 +52,7 @@ def test_statements_of_the_command_line_run_in_order(sales: Path) -> None:
     made = f"CREATE STREAM sales FROM '{sales}' TIMESTAMP BY ts"
     result = call("--format", "csv", made, "SELECT item, price FROM sales WHERE ts >= 60")
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[-3:] == ["item,price", "cup,", "tea,3.0"]
+    assert result.stdout.splitlines() == ["item,price", "cup,", "tea,3.0"]
 
 
 def test_a_script_from_a_pipe_stops_at_the_first_error_with_status_2(sales: Path) -> None:
@@ -100,6 +101,33 @@ def test_tables_fit_the_width_and_say_how_many_rows_there_are(db: nile.Database)
     assert shell.line("SELECT * FROM wide;")
     assert max(map(len, out.getvalue().splitlines())) <= 80
     assert "(3 rows)" in out.getvalue()
+
+
+def test_a_long_cell_takes_no_room_from_short_columns(db: nile.Database) -> None:
+    db.register("notes", {"ts": [0.0], "note": ["\u6f22\u5b57" * 90], "n": [123_456], "other": ["x" * 300]}, time="ts")
+    shell, out, _ = shell_over(db)
+    assert shell.line("SELECT * FROM notes;")
+    lines = out.getvalue().splitlines()
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert "\u2502    0.0 \u2502" in lines[-3]
+    assert "\u2502 123456 \u2502" in lines[-3]
+    assert "\u6f22\u5b57\u6f22" in lines[-3]
+    assert "xxxxx" in lines[-3]
+
+
+def test_what_programs_read_holds_rows_alone(db: nile.Database) -> None:
+    shell, out, err = shell_over(db, form="csv")
+    assert shell.line("CREATE STREAM more FROM sales TIMESTAMP BY ts; SELECT item FROM more WHERE ts = 60;")
+    assert out.getvalue() == "item\ncup\n"
+    assert err.getvalue() == "stream 'more' created, in the order of ts\n"
+
+
+def test_a_file_that_is_no_text_is_one_message(tmp_path: Path) -> None:
+    file = tmp_path / "statements.sql"
+    file.write_bytes(b"SELECT \xff")
+    result = call("--file", str(file))
+    assert result.exit_code == 2
+    assert "needed statements in UTF-8" in result.output
 
 
 def test_only_the_first_rows_of_a_long_table_are_shown(db: nile.Database) -> None:

@@ -94,7 +94,10 @@ class Shell:
 
     def _show(self, result: Result) -> None:
         if result.message is not None:
-            self.say(result.message)
+            told = self.form == "table" or "plan" in result.columns
+            to = self._out if told else self._err  # what a program reads holds rows alone
+            to.write(result.message + "\n")
+            to.flush()
             return
         bounded = self.limit if self.form == "table" else None
         rows, more = first_rows(result.batches(), bounded)

@@ -14,10 +14,11 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich import box, console, markup, table
+    from rich import box, cells, console, markup, table
 else:
     pa = lazy("pyarrow")
     box = lazy("rich.box")
+    cells = lazy("rich.cells")
     console = lazy("rich.console")
     markup = lazy("rich.markup")
     table = lazy("rich.table")
@@ -92,14 +93,32 @@ def _nanoseconds(value: int) -> str:
 
 def _table(names: Sequence[str], types: Sequence[str], rows: Rows, width: int) -> str:
     shown = table.Table(box=box.SQUARE, header_style="", show_edge=True, pad_edge=True)
-    for name, kind in zip(names, types, strict=True):
-        title = f"{markup.escape(cell_text(name))}\n[dim]{markup.escape(kind)}[/dim]"
-        shown.add_column(title, justify="right" if _is_number(kind) else "left", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        shown.add_row(*[markup.escape(_short(cell_text(value))) for value in row])
+    texts = [[_short(cell_text(value)) for value in row] for row in rows]
+    heads = [[cell_text(name), kind] for name, kind in zip(names, types, strict=True)]
+    wanted = [max(map(cells.cell_len, column)) for column in zip(*zip(*heads, strict=True), *texts, strict=True)]
+    most = _widest(wanted, max(width, 20) - 3 * len(wanted) - 1)
+    for (name, kind), own in zip(heads, wanted, strict=True):
+        title = f"{markup.escape(name)}\n[dim]{markup.escape(kind)}[/dim]"
+        shown.add_column(
+            title, justify="right" if _is_number(kind) else "left", no_wrap=True, overflow="ellipsis",
+            width=min(own, most),
+        )  # fmt: skip
+    for row in texts:
+        shown.add_row(*map(markup.escape, row))
     out = io.StringIO()
     console.Console(file=out, width=max(width, 20), color_system=None, legacy_windows=False).print(shown)
     return out.getvalue()
+
+
+def _widest(wanted: Sequence[int], room: int) -> int:
+    """The most that a column may take so that all fit: the long ones share what the short ones leave."""
+    left = sorted(wanted)
+    for at, own in enumerate(left):
+        share = room // (len(left) - at)
+        if own > share:
+            return max(1, share)
+        room -= own
+    return max(left, default=1)
 
 
 def _short(text: str) -> str:
