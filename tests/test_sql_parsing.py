@@ -61,3 +61,10 @@ def test_sqlglot_is_used_through_its_public_functions_alone() -> None:
         "errors.ParseError",
         "errors.TokenError",
     }
+
+
+def test_a_number_that_breaks_off_is_named_with_its_place() -> None:
+    with pytest.raises(SqlError, match=r"line 1, column 30: .*8E"):
+        read_statement("SELECT seq FROM store1 [ROWS 8E]", CATALOG)
+    with pytest.raises(SqlError, match=r"line 1, column 31: .*8E"):
+        read_statement("SELECT seq FROM store1 WINDOW 8E", CATALOG)

@@ -99,7 +99,11 @@ class Cursor:
         if digits is None:
             self.at = begin
             raise self.fault(what)
-        return sign * (int(digits) if digits.isdecimal() and len(digits) < 100 else float(digits))
+        try:
+            return sign * (int(digits) if digits.isdecimal() and len(digits) < 100 else float(digits))
+        except ValueError:  # 8E, which is a number to the tokenizer
+            self.at = begin
+            raise self.fault(what) from None
 
     def whole(self, what: str) -> int:
         """A whole number."""
