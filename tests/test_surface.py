@@ -319,3 +319,13 @@ def test_pandas_goes_in_and_out() -> None:
     back = db.sql("SELECT ts, x FROM s").to_pandas()
     assert back["x"].tolist() == [1, 2]
     assert back["ts"].tolist() == frame["ts"].tolist()
+
+
+def test_a_result_keeps_the_names_it_was_asked_of() -> None:
+    db = nile.connect().register("s", {"t": [0.0, 1.0], "k": ["a", "b"]}, time="t")
+    exact = db.sql("SELECT k FROM s")
+    most = db.sql("SELECT a.k FROM s a, s b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW 1")
+    db.register("s", {"t": [0.0], "other": [1]}, time="t")
+    assert exact.fetchall() == [("a",), ("b",)]
+    db.close()
+    assert sorted(most.fetchall()) == [("a",), ("b",)]

@@ -42,6 +42,7 @@ class PreferredSelection:
         assert query.preference is not None
         self._stream = shape.core
         self._budget = budget
+        self._summaries = [name for _, name in query.summaries]
         if isinstance(self._stream.window, Rows):
             raise NotYet("approximate selection: ROWS windows have no operator yet; say WINDOW with a duration")
         terms = {term.column for term in query.preference.terms}
@@ -82,10 +83,14 @@ class PreferredSelection:
         """What it will do, in words."""
         plan = self.query.plan(self._budget)
         budget = "no limit" if plan.budget is None else str(plan.budget)
-        return (
+        lines = [
             f"standing selection of {self._stream.name} on {self._on}: by {plan.method}, {plan.preference} first, "
-            f"regions by {plan.promise}\n  budget {budget} ({plan.costs.name} table); output {plan.output}"
-        )
+            f"regions by {plan.promise}",
+            f"  budget {budget} ({plan.costs.name} table); output {plan.output}",
+        ]
+        if self._summaries:
+            lines.append(f"  {', '.join(self._summaries)}: for joins; a selection keeps value-ordered buckets of its own")
+        return "\n".join(lines)
 
     def _carry(self) -> tuple[str, ...]:
         own = [field.name.removeprefix(f"{self._stream.alias}.") for field in self._stream.fields]

@@ -64,6 +64,14 @@ class Registry:
         """All summaries by name."""
         return self._summaries
 
+    def snapshot(self) -> Registry:
+        """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
+        made = Registry()
+        made._held.update(self._held)
+        made._entries.update(self._entries)
+        made._summaries.update(self._summaries)
+        return made
+
     def clear(self) -> None:
         """Forget everything."""
         self._held.clear()

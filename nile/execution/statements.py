@@ -54,6 +54,9 @@ class Engine(Home, Approximating, Protocol):
     def summaries(self) -> Mapping[str, CreateSummary]:
         """All summaries."""
 
+    def snapshot(self) -> Engine:
+        """The names as they are now."""
+
     def rows(self, name: str) -> int | None:
         """How many rows a source has, where it says so without reading."""
 
@@ -95,7 +98,11 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
 
 
 def run_query(engine: Engine, query: Query, options: Options) -> Result:
-    """A result for a bound query; nothing is read yet.  Raises ConfigError, NotYet, BudgetError."""
+    """A result for a bound query over the names as they are now; nothing is read yet.
+
+    Raises ConfigError, NotYet, BudgetError.
+    """
+    engine = engine.snapshot()
     if is_approximate(query, options):
         options.check_approximate()
         prepared = approximate(engine, query, options)
