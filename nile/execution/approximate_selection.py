@@ -89,7 +89,9 @@ class PreferredSelection:
             f"  budget {budget} ({plan.costs.name} table); output {plan.output}",
         ]
         if self._summaries:
-            lines.append(f"  {', '.join(self._summaries)}: for joins; a selection keeps value-ordered buckets of its own")
+            lines.append(
+                f"  {', '.join(self._summaries)}: for joins; a selection keeps value-ordered buckets of its own"
+            )
         return "\n".join(lines)
 
     def _carry(self) -> tuple[str, ...]:
