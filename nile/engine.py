@@ -305,6 +305,7 @@ class Database:
         summary = SummaryManager(SummarySpec(granularity=length, **options))
         for batch in self.manager(name, on).batches():
             summary.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
+        self._names.remember(name, on, summary)
         return summary
 
 

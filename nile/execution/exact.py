@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.pipeline import Changes, Pipeline
+from nile.execution.actual import Actual, actual_of
 from nile.execution.choice import Choice, is_chain, walk
 from nile.execution.joining import Side, joined
 from nile.execution.physical import Compiler, with_selections
@@ -48,7 +49,7 @@ class ExactRun:
 
     accounting: of each alias, as far as it was read; counts: rows that came out of each node of the plan, by path;
     memory: bytes of the operators' state, beyond input and output; held: bytes of input that were kept; costs: what
-    operators counted.
+    operators counted; actual: what a pipeline's operators did, by path.
     """
 
     def __init__(self, home: Home, query: Query, choice: Choice) -> None:
@@ -59,6 +60,7 @@ class ExactRun:
         self.memory = 0
         self.held = 0
         self.costs: Mapping[str, int] = {}
+        self.actual: Mapping[Path | None, Actual] = {}
         self._reading = Reading(home, query.plan)
         self._plain = schema_of(query.plan.fields)
 
@@ -182,6 +184,7 @@ class ExactRun:
             yield from self._emitted(found)
         self.memory = int(pipeline.memory)
         self.costs = dict(pipeline.costs)
+        self.actual = actual_of(pipeline.operators, compiler.made)
 
     def _emitted(self, found: Changes) -> Iterator[pa.RecordBatch]:
         self._count((), len(found))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from nile.durations import format_duration
 from nile.execution.choice import Choice
+from nile.execution.expected import expected
 from nile.execution.relational import Path
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import (
@@ -26,22 +28,23 @@ from nile.sql.plan import (
     StreamWindow,
     inputs_of,
 )
-from nile.sql.tree import Between, Column, Compare, In, Like, Logic, Node, Not
+from nile.sql.tree import Node
 
 if TYPE_CHECKING:
     from nile.execution.approximate import Prepared
     from nile.execution.statements import Engine
 
-__all__ = ["expected_rows", "explain_approximate", "explain_exact", "node_text"]
+__all__ = ["explain_approximate", "explain_exact", "node_text"]
 
-_KEEPS = {"=": 0.1, "<>": 0.9}
-_RANGE = 1 / 3
-_DISTINCT_SHARE = 0.1
+_WIDTH = 100
+_DEEPEST = 40  # columns of indentation
 
 
 def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str:
     """The tree of an exact query, and why it runs as it does.  run: what happened, or None."""
-    lines = _tree(engine, query.plan, (), None if run is None else run.counts)
+    lines = _tree(engine, query.plan, (), run)
+    if run is not None and None in run.actual:
+        lines.append(f"window of the output  [{run.actual[None]}]")
     scheduled = f", scheduling {choice.scheduling}" if choice.way == "pipeline" else ""
     lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
     lines += [f"  {reason}" for reason in choice.reasons]
@@ -50,7 +53,7 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str
         if run.costs:
             lines.append("cost: " + ", ".join(f"{name} {count:,}" for name, count in run.costs.items()))
         lines += _accounts(run.accounting)
-    return "\n".join(lines)
+    return _text(lines)
 
 
 def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
@@ -65,7 +68,7 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
     lines += [f"summary {name} of {stream}" for stream, name in query.summaries]
     lines += prepared.operator.explain().split("\n")
     if run is None or run.answer is None:
-        return "\n".join(lines)
+        return _text(lines)
     budget = run.budget
     lines.append(f"asked {budget.asked:g} {budget.unit}, spent {budget.spent:.6g} ({budget.fraction:.6g} of the exact)")
     figures = getattr(getattr(run.answer, "answer", run.answer), "figures", None)
@@ -84,7 +87,11 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
     if cost:
         lines.append("cost: " + ", ".join(cost))
     lines.append(f"coverage {run.coverage:.6g}; memory {run.memory:,} bytes")
-    return "\n".join(lines + _accounts(run.accounting))
+    return _text(lines + _accounts(run.accounting))
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join(part for line in lines for part in _fitted(line.lstrip(), len(line) - len(line.lstrip())))
 
 
 def _accounts(accounting: Any) -> list[str]:
@@ -95,18 +102,30 @@ def _accounts(accounting: Any) -> list[str]:
     ]
 
 
-def _tree(engine: Engine | None, plan: Plan, path: Path, counts: dict[Path, int] | None) -> list[str]:
-    line = "  " * len(path) + node_text(plan)
+def _tree(engine: Engine | None, plan: Plan, path: Path, run: Any) -> list[str]:
     told = []
-    expected = None if engine is None else expected_rows(engine, plan)
-    if expected is not None:
-        told.append(f"about {expected:,.0f}")
-    if counts is not None and path in counts:
-        told.append(f"actual {counts[path]:,}")
-    lines = [line + (f"  [{', '.join(told)}]" if told else "")]
+    hoped = None if engine is None else expected(engine, plan)
+    if hoped is not None:
+        told.append(str(hoped))
+    actual = None if run is None else run.actual.get(path)
+    if actual is not None:
+        told.append(str(actual))
+    elif run is not None and path in run.counts:
+        told.append(f"actual {run.counts[path]:,}")
+    lines = _fitted(node_text(plan), min(2 * len(path), _DEEPEST), f"[{'; '.join(told)}]" if told else "")
     for at, each in enumerate(inputs_of(plan)):
-        lines += _tree(engine, each, (*path, at), counts)
+        lines += _tree(engine, each, (*path, at), run)
     return lines
+
+
+def _fitted(text: str, indent: int = 0, told: str = "") -> list[str]:
+    """Lines of at most `_WIDTH` columns: the text, broken where it must be, and what is told of it."""
+    begin, further = " " * indent, " " * (indent + 4)
+    line = f"{begin}{text}" + (f"  {told}" if told else "")
+    if len(line) <= _WIDTH and "\n" not in line:
+        return [line]
+    lines = textwrap.wrap(text, _WIDTH, initial_indent=begin, subsequent_indent=further, break_on_hyphens=False)
+    return lines + textwrap.wrap(told, _WIDTH, initial_indent=further, subsequent_indent=further)
 
 
 def node_text(plan: Plan) -> str:
@@ -194,75 +213,3 @@ def _shown(node: Node) -> str:
 
 def _named(text: str, name: str) -> str:
     return text if text == identifier(name) or text.endswith(f".{identifier(name)}") else f"{text} as {name}"
-
-
-def expected_rows(engine: Engine, plan: Plan) -> float | None:
-    """Rows a node gives, by rule of thumb; None where a source does not say how many it has.
-
-    A source's own count; = keeps a tenth, <> nine tenths, other comparisons a third; keys of a join and groups are
-    a tenth as many as rows (at least one); windows are taken to hold everything.
-    """
-    match plan:
-        case Stream() | Relation():
-            rows = engine.rows(plan.name)
-            return None if rows is None else rows * (1.0 if plan.where is None else _share(plan.where))
-        case SetOperation():
-            left, right = expected_rows(engine, plan.left), expected_rows(engine, plan.right)
-            if left is None or right is None:
-                return None
-            return left + right if plan.kind == "union" else min(left, right) if plan.kind == "intersect" else left
-        case Join():
-            return _expected_join(engine, plan)
-        case Limit():
-            below = expected_rows(engine, plan.input)
-            return below if plan.count is None else plan.count if below is None else min(below, plan.count)
-        case _:
-            below = expected_rows(engine, plan.input)
-            return None if below is None else _through(plan, below)
-
-
-def _through(plan: Plan, below: float) -> float:
-    match plan:
-        case Filter():
-            return below * _share(plan.condition)
-        case Group() if not plan.by:
-            return 1.0
-        case Group() | Distinct():
-            return max(1.0, below * _DISTINCT_SHARE)
-        case _:
-            return below
-
-
-def _expected_join(engine: Engine, plan: Join) -> float | None:
-    rows = 1.0
-    largest = 0.0
-    for each in plan.inputs:
-        below = expected_rows(engine, each)
-        if below is None:
-            return None
-        rows *= below
-        largest = max(largest, below)
-    for _ in range(min(len(plan.equal), len(plan.inputs) - 1)):
-        rows /= max(1.0, largest * _DISTINCT_SHARE)
-    return rows if plan.condition is None else rows * _share(plan.condition)
-
-
-def _share(node: Node) -> float:
-    """What share of rows a condition keeps, by rule of thumb."""
-    match node:
-        case Compare():
-            return _KEEPS.get(node.operator, _RANGE)
-        case Logic():
-            shares = [_share(item) for item in node.items]
-            kept = 1.0
-            for share in shares:
-                kept *= share if node.operator == "AND" else 1.0 - share
-            return kept if node.operator == "AND" else 1.0 - kept
-        case Not():
-            return 1.0 - _share(node.item)
-        case In():
-            return min(1.0, 0.1 * len(node.choices))
-        case Between() | Like() | Column():
-            return _RANGE
-        case _:
-            return 1.0

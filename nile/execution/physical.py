@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nile.exact import algebra
+from nile.exact.pipeline_figures import Path
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.sql.binding import kind_of
 from nile.sql.plan import (
@@ -62,34 +63,43 @@ class Compiler:
         self._schema = schema
         self._table = table
         self._algorithm = algorithm
+        self.made: dict[Path, algebra.Plan] = {}
 
-    def plan(self, node: Plan) -> algebra.Plan:
-        """The algebra of a node.  Raises NotYet for what only a snapshot can do."""
+    def plan(self, node: Plan, path: Path = ()) -> algebra.Plan:
+        """The algebra of a node; `made` has the topmost one of each path.
+
+        Raises NotYet for what only a snapshot can do.
+        """
+        made = self._plan(node, path)
+        self.made[path] = made
+        return made
+
+    def _plan(self, node: Plan, path: Path) -> algebra.Plan:
         match node:
             case Stream():
                 return algebra.Scan(node.alias, self._schema(node), window_of(node.window), node.position)
             case Relation():
                 return algebra.Stored(node.alias, self._table(node))
             case Filter():
-                return algebra.Select(self.plan(node.input), tester(node.condition))
+                return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
             case Project():
-                return algebra.Project(self.plan(node.input), maker(node.items), schema_of(node.fields))
+                return algebra.Project(self.plan(node.input, (*path, 0)), maker(node.items), schema_of(node.fields))
             case Join():
-                return self._graph(node) if node.constraints else self._join(node)
+                return self._graph(node, path) if node.constraints else self._join(node, path)
             case Distinct():
-                return algebra.Distinct(self.plan(node.input))
+                return algebra.Distinct(self.plan(node.input, (*path, 0)))
             case SetOperation():
-                return self._set(node)
+                return self._set(node, path)
             case Group():
-                return self._group(node)
+                return self._group(node, path)
             case _:
                 raise NotYet(
                     f"{type(node).__name__.lower()}: needed a query that returns a snapshot; got one of changes; say "
                     "emit='snapshot'"
                 )
 
-    def _set(self, node: SetOperation) -> algebra.Plan:
-        left, right = self.plan(node.left), self.plan(node.right)
+    def _set(self, node: SetOperation, path: Path) -> algebra.Plan:
+        left, right = self.plan(node.left, (*path, 0)), self.plan(node.right, (*path, 1))
         wanted = schema_of(node.fields)
         if right.schema.types != wanted.types:
             items = tuple(
@@ -105,11 +115,11 @@ class Compiler:
             case _:
                 return algebra.Minus(left, right, node.all)
 
-    def _join(self, node: Join) -> algebra.Plan:
-        left = self.plan(node.inputs[0])
+    def _join(self, node: Join, path: Path) -> algebra.Plan:
+        left = self.plan(node.inputs[0], (*path, 0))
         waiting = list(node.equal)
-        for each in node.inputs[1:]:
-            right = self.plan(each)
+        for k, each in enumerate(node.inputs[1:], 1):
+            right = self.plan(each, (*path, k))
             have, own = set(left.schema.names), set(right.schema.names)
             on = [pair if pair[0] in have else pair[::-1] for pair in waiting if _links(pair, have, own)]
             waiting = [pair for pair in waiting if not _links(pair, have, own)]
@@ -118,12 +128,12 @@ class Compiler:
             left = algebra.Select(left, tester(node.condition))
         return left
 
-    def _graph(self, node: Join) -> algebra.Plan:
+    def _graph(self, node: Join, path: Path) -> algebra.Plan:
         on, rest = one_key(node)
         condition = all_of(*equalities(node, rest), node.condition)
         constraints = node.constraints[: node.given] if node.directed and node.given else node.constraints
         return algebra.GraphJoin(
-            tuple(self.plan(each) for each in node.inputs),
+            tuple(self.plan(each, (*path, k)) for k, each in enumerate(node.inputs)),
             on,
             tuple((each.left, each.right, each.window) for each in constraints),
             node.directed,
@@ -131,7 +141,7 @@ class Compiler:
             self._algorithm,
         )
 
-    def _group(self, node: Group) -> algebra.Plan:
+    def _group(self, node: Group, path: Path) -> algebra.Plan:
         for each in node.aggregates:
             if each.function not in _RUNNING:
                 raise NotYet(
@@ -146,10 +156,10 @@ class Compiler:
             names[each.name] = f"of{k}"
             items.append(Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
         if not items:  # count(*) alone: any column tells how many rows there are
-            below = self.plan(node.input)
+            below = self.plan(node.input, (*path, 0))
         else:
             fields = schema_of([item.field for item in items])
-            below = algebra.Project(self.plan(node.input), maker(items), fields)
+            below = algebra.Project(self.plan(node.input, (*path, 0)), maker(items), fields)
         below = _distinct(node, below)
         by = tuple(f"by{k}" for k in range(len(node.by)))
         grouped = algebra.Group(

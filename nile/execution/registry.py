@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from nile.aggregate_scope import conjuncts, contradiction
 from nile.durations import parse_duration
 from nile.sql.catalog import Entry
 from nile.sql.expressions import Condition, parse_condition
 from nile.sql.statements import CreateSummary
-from nile.sql.tree import Logic, columns_of
+from nile.sql.tree import Logic, Node, columns_of
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
 from nile.streams.times import check_time_type
@@ -22,6 +23,8 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pyramid.manager import SummaryManager
 else:
     pa = lazy("pyarrow")
 
@@ -53,6 +56,7 @@ class Registry:
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
+        self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -70,6 +74,7 @@ class Registry:
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
+        made._built.update(self._built)
         return made
 
     def clear(self) -> None:
@@ -77,6 +82,7 @@ class Registry:
         self._held.clear()
         self._entries.clear()
         self._summaries.clear()
+        self._built.clear()
 
     def register(self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any) -> None:
         """See `nile.engine.Database.register`."""
@@ -103,12 +109,14 @@ class Registry:
                     stacklevel=3,
                 )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
+        self._forget_built(name)
         self._held[name] = Registered(opened, time, late, condition)
         self._entries[name] = self._held[name].entry(name)
 
     def unregister(self, name: str) -> None:
         """Forget a stream or relation, and the summaries of it."""
         del self._held[name], self._entries[name]
+        self._forget_built(name)
         self._summaries = {key: made for key, made in self._summaries.items() if made.stream != name}
 
     def adopt(self, name: str) -> tuple[Source, str | None]:
@@ -129,6 +137,23 @@ class Registry:
         held = self._held.get(name)
         count: int | None = None if held is None else getattr(held.source, "rows", None)
         return count
+
+    def where(self, name: str) -> Node | None:
+        """The condition that a stream or relation was registered with."""
+        held = self._held.get(name)
+        return None if held is None or held.where is None else held.where.tree
+
+    def built(self, name: str) -> dict[str, SummaryManager]:
+        """Summaries of a stream that have been built and that someone still holds, by column."""
+        return {column: summary for (stream, column), summary in self._built.items() if stream == name}
+
+    def remember(self, name: str, column: str, summary: SummaryManager) -> None:
+        """A summary of a stream has been built.  It is not kept alive."""
+        self._built[name, column] = summary
+
+    def _forget_built(self, name: str) -> None:
+        for column in self.built(name):
+            del self._built[name, column]
 
     def stream(self, name: str) -> Registered:
         """A registered stream.  Raises UnknownStream."""

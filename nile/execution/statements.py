@@ -11,6 +11,7 @@ from nile.execution.approximate import Engine as Approximating
 from nile.execution.approximate import approximate, is_approximate
 from nile.execution.choice import choose
 from nile.execution.exact import ExactRun, output_schema
+from nile.execution.expected import Counts
 from nile.execution.explain import explain_approximate, explain_exact
 from nile.execution.options import Options
 from nile.execution.reading import Home
@@ -43,7 +44,7 @@ else:
 __all__ = ["Engine", "run_query", "run_statement"]
 
 
-class Engine(Home, Approximating, Protocol):
+class Engine(Home, Approximating, Counts, Protocol):
     """What statements ask of a database."""
 
     @property
@@ -56,9 +57,6 @@ class Engine(Home, Approximating, Protocol):
 
     def snapshot(self) -> Engine:
         """The names as they are now."""
-
-    def rows(self, name: str) -> int | None:
-        """How many rows a source has, where it says so without reading."""
 
     def register(self, name: str, source: Any, *, time: Any, where: Any, lateness: Any) -> Any:
         """Make a stream or a stored relation known."""
