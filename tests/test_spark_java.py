@@ -275,7 +275,7 @@ def test_without_any_java_the_spark_tests_are_skipped_and_say_why(tmp_path: Path
     test = "tests/test_spark_exact.py::test_progress_is_told_in_words"
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "NILE_JAVA")}
     run = subprocess.run(
-        [sys.executable, "-c", hidden, test, "-p", "no:cacheprovider"],
+        [sys.executable, "-c", hidden, test, "-p", "no:cacheprovider", "-n", "0"],
         cwd=ROOT,
         env=environment | {"PATH": str(tmp_path)},
         capture_output=True,
