@@ -14,7 +14,7 @@ from join_workloads import SECOND, Pairs, assert_honest, brute_force, joinable
 import nile
 from nile.operators.join import PromisingJoin
 from nile.operators.metered import MeteredRun, load_kernels
-from nile.operators.plan import METHODS, JoinPlan
+from nile.operators.plan import METHODS, PREFERRING, JoinPlan
 from preferences.budget import BUDGET_UNITS, Budget
 from preferences.clock import Pace
 from summaries.errors import BudgetError, ConfigError
@@ -129,9 +129,15 @@ def test_when_the_seconds_are_used_the_rest_is_shed_and_accounted_for(method: st
     assert sum(figures.shed) > 3_000
 
 
-def test_loading_kernels_reaches_the_turn_of_a_granularity_for_every_method() -> None:
-    for method in METHODS:
-        load_kernels(JoinPlan(window=None, budget=Budget(1.0), method=method))
+@pytest.mark.parametrize("method", METHODS)
+def test_loading_kernels_takes_tuples_in_and_ends_zones(method: str) -> None:
+    """Under seconds, which every method but `shed-uniform` can be asked for, `nile` keeps its sketches too."""
+    budget = Budget(0.5) if method == "shed-uniform" else Budget(seconds=1.0)
+    figures = load_kernels(JoinPlan(window=None, budget=budget, method=method)).figures
+    assert figures.arrivals == 4_096
+    assert figures.admitted + sum(figures.shed) == 4_096
+    assert figures.admitted > 0
+    assert (figures.zones > 0) == (method in PREFERRING)
 
 
 # --- as a user asks for it --------------------------------------------------------------------------------

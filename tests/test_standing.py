@@ -337,29 +337,31 @@ def test_the_papers_method_takes_turns_over_the_same_two_streams() -> None:
 # --- what cannot be shared ---------------------------------------------------------------------------------
 
 
-def refused(match: str, make: Callable[[nile.Database], object], *, error: type[Exception] = ConfigError) -> None:
+def assert_refused(
+    match: str, make: Callable[[nile.Database], object], *, error: type[Exception] = ConfigError
+) -> None:
     with pytest.raises(error, match=match):
         make(database(streams_of(0, n=20)))
 
 
 def test_two_key_columns_of_one_stream_are_named() -> None:
-    refused(
+    assert_refused(
         "one key column of stream 'A', whose tuples are kept once; got 'k' and 'other'",
         lambda db: db.standing([db.join("A", "B", on="k"), db.join("A", "C", on=("other", "k"))]).run(),
     )
 
 
 def test_streams_in_two_orders_are_named() -> None:
-    refused(
+    assert_refused(
         "needed streams in one order, left before right; got '[AB]' before '[AB]' before '[AB]'",
         lambda db: db.standing([db.join("A", "B", on="k"), db.join("B", "A", on="k")]).run(),
     )
 
 
 def test_joins_of_more_than_two_streams_of_one_or_with_a_condition_are_refused() -> None:
-    refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "A", on="k")]))
-    refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "B", "C", on="k")]))
-    refused(
+    assert_refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "A", on="k")]))
+    assert_refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "B", "C", on="k")]))
+    assert_refused(
         "joins of two streams without a condition",
         lambda db: db.standing([db.join("A", "B", on="k", where="A.other > 1")]),
     )
@@ -367,7 +369,7 @@ def test_joins_of_more_than_two_streams_of_one_or_with_a_condition_are_refused()
 
 @pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, True], [1, "2"]])
 def test_weights_are_one_positive_number_a_query(weights: Any) -> None:
-    refused(
+    assert_refused(
         "weights: needed 2 finite numbers above 0",
         lambda db: db.standing([db.join("A", "B", on="k"), db.join("A", "C", on="k")], weights=weights),
     )
@@ -378,36 +380,38 @@ def test_queries_must_agree_on_what_they_share() -> None:
         query = db.join("A", "B", on="k", window="20 s").prefer("desc")
         return [query, query.using(**options)]
 
-    refused("needed at least one; got none", lambda db: db.standing([]))
-    refused("needed the seed of query 0, 0; got 1", lambda db: db.standing(both(db, seed=1)).run(0.5))
-    refused("needed the same summary options", lambda db: db.standing(both(db, rate=8)).run(0.5))
-    refused("'nile' for all, or 'paper' for all; got nile, paper", lambda db: db.standing(both(db, method="paper")))
-    refused(
+    assert_refused("needed at least one; got none", lambda db: db.standing([]))
+    assert_refused("needed the seed of query 0, 0; got 1", lambda db: db.standing(both(db, seed=1)).run(0.5))
+    assert_refused("needed the same summary options", lambda db: db.standing(both(db, rate=8)).run(0.5))
+    assert_refused(
+        "'nile' for all, or 'paper' for all; got nile, paper", lambda db: db.standing(both(db, method="paper"))
+    )
+    assert_refused(
         "needed method 'nile' for all, or 'paper' for all; got hash-drop",
         lambda db: db.standing(both(db, method="hash-drop")[1:]),
     )
-    refused(
+    assert_refused(
         "needed a preference in each under a budget",
         lambda db: db.standing([*both(db), db.join("A", "C", on="k")]).run(0.5),
     )
-    refused(
+    assert_refused(
         "needed output 'pairs' with preference 'weighted'",
         lambda db: db.standing([q.prefer("weighted").returning("ranges") for q in both(db)]).run(0.5),
     )
-    refused(
+    assert_refused(
         "a budget that is a fraction",
         lambda db: db.standing(both(db)).run(nile.Budget(outputs=10)),
     )
-    refused("budget: needed a fraction above 0", lambda db: db.standing(both(db)).run(0.0), error=BudgetError)
-    refused(
+    assert_refused("budget: needed a fraction above 0", lambda db: db.standing(both(db)).run(0.0), error=BudgetError)
+    assert_refused(
         "the same two streams in all with method 'paper'",
         lambda db: db.standing([db.join("A", r, on="k").using(method="paper") for r in "BC"]),
     )
-    refused(
+    assert_refused(
         "needed no weights with method 'paper'",
         lambda db: db.standing([db.join("A", "B", on="k").using(method="paper")], weights=[1]),
     )
-    refused("'Z' is not registered", lambda db: db.standing([db.join("A", "Z", on="k")]), error=UnknownStream)
+    assert_refused("'Z' is not registered", lambda db: db.standing([db.join("A", "Z", on="k")]), error=UnknownStream)
 
 
 def test_keys_that_never_compare_are_refused_and_unrelated_streams_may_differ() -> None:

@@ -124,10 +124,10 @@ class MeteredRun:
         return max(0.0, wanted) * (end - begin) / (max(aim, end) - begin)
 
 
-def load_kernels(plan: JoinPlan) -> None:
+def load_kernels(plan: JoinPlan) -> PromisingJoin:
     """Run a small join of its own to the end, so that loading kernels is not charged to a run under the clock.
 
-    Its times are so far apart that zones end and granularities turn.
+    Its 4,096 arrivals are so far apart in time that zones end and granularities turn.  Returns that join.
     """
     n, keys = 2_048, 16
     codes = (np.arange(n) % keys).astype(np.int32)
@@ -137,9 +137,10 @@ def load_kernels(plan: JoinPlan) -> None:
     order = np.tile(np.array([0, 1], np.int8), n)
     data = JoinInput(left_ts=ts, right_ts=ts, left=side, right=side, order=order, costs=np.ones(2 * n), keys=keys)
     join = PromisingJoin(plan if plan.window is None else replace(plan, window=int(ts[-1]) // 16), data)
-    for credit in (20.0 * n, 0.0):
+    for credit in (200.0 * n, 0.0):  # the first takes in the slices of tuples that a zone is made of
         for _ in join.advance(n if credit else 2 * n, credit=credit):
             pass
+    return join
 
 
 def _ends(arrivals: int) -> Iterator[int]:

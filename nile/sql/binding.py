@@ -8,6 +8,7 @@ Spark cannot convert it three ways.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -101,12 +102,12 @@ def bind_value(tree: Node, schema: pa.Schema, *, where: str) -> Node:
         raise ExpressionError(f"{where}: {fault.reason}") from None
 
 
-class Binder:
+class Binder(ABC):
     """Gives every node of a tree a kind.  Raises Fault, whose node is the innermost that does not fit."""
 
+    @abstractmethod
     def column(self, node: Column) -> Node:
         """What a column is."""
-        raise NotImplementedError
 
     def wanted(self, node: Node, kind: Kind, what: str) -> Node:
         """`node` bound, which must be of `kind` (a NULL becomes one)."""
