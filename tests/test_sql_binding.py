@@ -28,7 +28,7 @@ from nile.sql.plan import (
     Sort,
     Stream,
     Term,
-    inputs_of,
+    walk,
 )
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Explain, Select
@@ -52,8 +52,7 @@ def query(text: str, params: Any = None) -> Query:
 
 def nodes(plan: Plan, kind: type) -> list[Any]:
     """The nodes of a kind, from the top."""
-    found = [plan] if isinstance(plan, kind) else []
-    return found + [node for each in inputs_of(plan) for node in nodes(each, kind)]
+    return [node for node in walk(plan) if isinstance(node, kind)]
 
 
 def names(plan: Plan) -> list[str]:

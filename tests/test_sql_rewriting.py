@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sql_catalog import CATALOG
 
-from nile.sql.plan import Distinct, Filter, Group, Join, Plan, Project, Query, Relation, Stream, inputs_of
+from nile.sql.plan import Distinct, Filter, Group, Join, Plan, Project, Query, Relation, Stream, walk
 from nile.sql.reading_statements import read_statement
 from nile.sql.rewriting import REWRITES
 from nile.sql.statements import Select
@@ -21,8 +21,7 @@ def query(text: str) -> Query:
 
 
 def nodes(plan: Plan, kind: type) -> list[Any]:
-    found = [plan] if isinstance(plan, kind) else []
-    return found + [node for each in inputs_of(plan) for node in nodes(each, kind)]
+    return [node for node in walk(plan) if isinstance(node, kind)]
 
 
 def test_selections_go_to_the_streams_that_they_are_about() -> None:

@@ -18,11 +18,12 @@ from nile.sql.plan import (
     Sort,
     Stream,
     StreamWindow,
-    inputs_of,
+    leaves_of,
+    walk,
 )
 from summaries.errors import ConfigError
 
-__all__ = ["Choice", "body_of", "choose", "is_chain", "walk"]
+__all__ = ["Choice", "body_of", "choose", "is_chain"]
 
 Way = Literal["pass", "whole", "join", "pipeline"]
 
@@ -95,11 +96,6 @@ def choose(query: Query, options: Options) -> Choice:
     return Choice(way, emit, algorithm, options.windows or "", scheduling, tuple(reasons))
 
 
-def walk(plan: Plan) -> list[Plan]:
-    """A node and all below it, the node first."""
-    return [plan, *(node for each in inputs_of(plan) for node in walk(each))]
-
-
 def body_of(plan: Plan) -> Plan:
     """A plan without the ORDER BY and LIMIT at its top."""
     while isinstance(plan, Sort | Limit):
@@ -120,7 +116,7 @@ def _is_flat_join(plan: Plan) -> bool:
         plan = plan.input
     if not isinstance(plan, Join) or not all(is_chain(each) for each in plan.inputs):
         return False
-    return not any(isinstance(leaf, Stream) and isinstance(leaf.window, Rows) for leaf in walk(plan))
+    return not any(isinstance(leaf, Stream) and isinstance(leaf.window, Rows) for leaf in leaves_of(plan))
 
 
 def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:

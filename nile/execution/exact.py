@@ -9,13 +9,13 @@ import numpy as np
 
 from nile.exact.pipeline import Changes, Pipeline
 from nile.execution.actual import Actual, actual_of
-from nile.execution.choice import Choice, is_chain, walk
+from nile.execution.choice import Choice, is_chain
 from nile.execution.joining import Side, joined
 from nile.execution.physical import Compiler, with_selections
-from nile.execution.reading import Home, Leaf, Reading, leaves_of
+from nile.execution.reading import Home, Leaf, Reading
 from nile.execution.relational import Path, Relational
 from nile.execution.values import filtered, maker, schema_of
-from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream
+from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
 from nile.streams.accounting import Accounting
 from summaries.lazy import lazy
 

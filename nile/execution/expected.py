@@ -6,6 +6,7 @@ summary says how many tuples have a value of its column.  All else goes by rules
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -17,11 +18,10 @@ from nile.sql.plan import (
     Join,
     Limit,
     Plan,
-    Project,
     Relation,
     SetOperation,
-    Sort,
     Stream,
+    inputs_of,
 )
 from nile.sql.tree import Between, Column, Compare, Constant, In, Like, Logic, Node, Not
 from summaries.errors import NileError
@@ -86,27 +86,31 @@ def expected(counts: Counts, plan: Plan) -> Expected | None:
     By rule: = keeps a tenth, <> nine tenths, other comparisons a third; keys of a join and groups are a tenth as many
     as rows (at least one); windows are taken to hold everything.
     """
+    if isinstance(plan, Stream | Relation):
+        return _leaf(counts, plan)
+    inputs = [expected(counts, each) for each in inputs_of(plan)]
+    below = [each for each in inputs if each is not None]
+    if isinstance(plan, Limit) and plan.count is not None:
+        return Expected(min([plan.count, *(each.rows for each in below)]), "rule")
+    return _above(plan, below) if len(below) == len(inputs) else None
+
+
+def _above(plan: Plan, below: list[Expected]) -> Expected:
+    """Rows that a node gives of those that its inputs give."""
+    (one, *_) = below
     match plan:
-        case Stream() | Relation():
-            return _leaf(counts, plan)
-        case SetOperation():
-            left, right = expected(counts, plan.left), expected(counts, plan.right)
-            if left is None or right is None:
-                return None
-            if plan.kind == "union" and plan.all:
-                return Expected(left.rows + right.rows, _weaker(left.by, right.by))
-            rows = {"union": left.rows + right.rows, "intersect": min(left.rows, right.rows)}.get(plan.kind, left.rows)
-            return Expected(rows, "rule")
         case Join():
-            return _join(counts, plan)
-        case Limit():
-            below = expected(counts, plan.input)
-            if plan.count is None:
-                return below
-            return Expected(plan.count if below is None else min(below.rows, plan.count), "rule")
+            return _join(plan, below)
+        case SetOperation():
+            return _set(plan, *below)
+        case Filter():
+            return one.times(_share(plan.condition))
+        case Group() if not plan.by:
+            return Expected(1.0, "rule")
+        case Group() | Distinct():
+            return Expected(max(1.0, one.rows * _DISTINCT_SHARE), "rule")
         case _:
-            below = expected(counts, plan.input)
-            return None if below is None else _through(plan, below)
+            return one
 
 
 def _leaf(counts: Counts, plan: Stream | Relation) -> Expected | None:
@@ -158,29 +162,16 @@ def _estimated(summary: SummaryManager, value: Any) -> float | None:
     return min(1.0, float(summary.estimate(hashes).value[0]) / held)  # type: ignore[index]
 
 
-def _through(plan: Plan, below: Expected) -> Expected:
-    match plan:
-        case Filter():
-            return below.times(_share(plan.condition))
-        case Group() if not plan.by:
-            return Expected(1.0, "rule")
-        case Group() | Distinct():
-            return Expected(max(1.0, below.rows * _DISTINCT_SHARE), "rule")
-        case Project() | Sort():
-            return below
-        case _:
-            return below
+def _set(plan: SetOperation, left: Expected, right: Expected) -> Expected:
+    if plan.kind == "union" and plan.all:
+        return Expected(left.rows + right.rows, _weaker(left.by, right.by))
+    rows = {"union": left.rows + right.rows, "intersect": min(left.rows, right.rows)}.get(plan.kind, left.rows)
+    return Expected(rows, "rule")
 
 
-def _join(counts: Counts, plan: Join) -> Expected | None:
-    rows = 1.0
-    largest = 0.0
-    for each in plan.inputs:
-        below = expected(counts, each)
-        if below is None:
-            return None
-        rows *= below.rows
-        largest = max(largest, below.rows)
+def _join(plan: Join, below: list[Expected]) -> Expected:
+    rows = math.prod(each.rows for each in below)
+    largest = max(each.rows for each in below)
     for _ in range(min(len(plan.equal), len(plan.inputs) - 1)):
         rows /= max(1.0, largest * _DISTINCT_SHARE)
     return Expected(rows if plan.condition is None else rows * _share(plan.condition), "rule")

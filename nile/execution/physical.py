@@ -24,6 +24,7 @@ from nile.sql.plan import (
     SetOperation,
     Stream,
     StreamWindow,
+    map_inputs,
 )
 from nile.sql.tree import Column, Compare, Node
 from summaries.errors import NotYet
@@ -185,14 +186,8 @@ def with_selections(plan: Plan) -> Plan:
     match plan:
         case Stream() if plan.where is not None and not isinstance(plan.window, Rows):
             return Filter(replace(plan, where=None), plan.where)
-        case Stream() | Relation():
-            return plan
-        case Join():
-            return replace(plan, inputs=tuple(with_selections(each) for each in plan.inputs))
-        case SetOperation():
-            return replace(plan, left=with_selections(plan.left), right=with_selections(plan.right))
         case _:
-            return replace(plan, input=with_selections(plan.input))
+            return map_inputs(plan, with_selections)
 
 
 def window_of(window: StreamWindow) -> algebra.Window:

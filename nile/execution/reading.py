@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.execution.values import filtered, schema_of
-from nile.sql.plan import Field, Plan, Relation, Stream, inputs_of
+from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.cells import misfit_reason
 from nile.streams.manager import StreamManager
@@ -26,7 +26,7 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
-__all__ = ["Home", "Leaf", "Reading", "leaves_of", "named_leaf", "selected"]
+__all__ = ["Home", "Leaf", "Reading", "named_leaf", "selected"]
 
 Array = np.ndarray[Any, Any]
 _ROWS = 65_536
@@ -157,13 +157,6 @@ class Reading:
             accounting.apply(batch.num_rows)
             arrays = [plain(batch.column(batch.schema.get_field_index(column))) for column in columns]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), accounting
-
-
-def leaves_of(plan: Plan) -> list[Stream | Relation]:
-    """The streams and relations below a node, from left to right."""
-    if isinstance(plan, Stream | Relation):
-        return [plan]
-    return [leaf for each in inputs_of(plan) for leaf in leaves_of(each)]
 
 
 def _own(leaf: Stream | Relation, field: Field) -> str:

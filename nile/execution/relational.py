@@ -26,6 +26,7 @@ from nile.sql.plan import (
     SetOperation,
     Sort,
     Stream,
+    inputs_of,
 )
 from summaries.lazy import lazy
 
@@ -59,31 +60,29 @@ class Relational:
         return made
 
     def _side(self, plan: Plan, path: Path) -> Side:
+        if isinstance(plan, Stream | Relation):
+            return self._leaf(plan)
+        sides = [self.side(each, (*path, k)) for k, each in enumerate(inputs_of(plan))]
+        (below, *_) = sides
         match plan:
-            case Stream() | Relation():
-                return self._leaf(plan)
             case Filter():
-                return self._filter(plan, self.side(plan.input, (*path, 0)))
+                return self._filter(plan, below)
             case Project():
-                below = self.side(plan.input, (*path, 0))
                 return Side(maker(plan.items)(below.batch), below.ts, below.window)
             case Join():
-                sides = [self.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
                 return Side(_concat(list(joined(plan, sides)), schema_of(plan.fields)))
             case Distinct():
-                below = self.side(plan.input, (*path, 0))
                 _, first = row_codes(below.batch.columns, len(below))
                 return Side(below.batch.take(pa.array(first)))
             case SetOperation():
-                left = self.rows(plan.left, (*path, 0))
-                right = self.rows(plan.right, (*path, 1))
-                return Side(_combined(plan, left, right))
+                left, right = sides
+                return Side(_combined(plan, left.batch, right.batch))
             case Group():
-                return Side(_grouped(plan, self.rows(plan.input, (*path, 0))))
+                return Side(_grouped(plan, below.batch))
             case Sort():
-                return Side(_sorted(plan, self.rows(plan.input, (*path, 0))))
+                return Side(_sorted(plan, below.batch))
             case Limit():
-                return Side(self.rows(plan.input, (*path, 0)).slice(plan.offset, plan.count))
+                return Side(below.batch.slice(plan.offset, plan.count))
 
     @staticmethod
     def ordered(plan: Sort, below: pa.RecordBatch) -> pa.RecordBatch:

@@ -13,8 +13,8 @@ from nile.exact.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice
 from nile.execution.exact import changed, output_schema
 from nile.execution.physical import Compiler, with_selections
-from nile.execution.reading import Home, Reading, leaves_of, named_leaf, selected
-from nile.sql.plan import Query, Relation, Stream
+from nile.execution.reading import Home, Reading, named_leaf, selected
+from nile.sql.plan import Query, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch

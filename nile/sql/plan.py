@@ -8,7 +8,7 @@ so that two plans are equal when they mean the same, and a plan can be written o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -41,6 +41,9 @@ __all__ = [
     "StreamWindow",
     "Term",
     "inputs_of",
+    "leaves_of",
+    "map_inputs",
+    "walk",
     "with_inputs",
 ]
 
@@ -324,3 +327,18 @@ def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
         case _:
             (only,) = inputs
             return replace(plan, input=only)
+
+
+def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+    """The node over its inputs changed."""
+    return with_inputs(plan, [change(each) for each in inputs_of(plan)])
+
+
+def walk(plan: Plan) -> list[Plan]:
+    """A node and all below it, the node first, inputs from left to right."""
+    return [plan, *(node for each in inputs_of(plan) for node in walk(each))]
+
+
+def leaves_of(plan: Plan) -> list[Stream | Relation]:
+    """The streams and relations below a node, from left to right."""
+    return [node for node in walk(plan) if isinstance(node, Stream | Relation)]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import replace
 
 from nile.sql.plan import (
-    AggregateItem,
     Distinct,
     Field,
     Filter,
     Group,
     Join,
-    Limit,
     Plan,
     Project,
     Relation,
     SetOperation,
     Sort,
     Stream,
+    map_inputs,
 )
 from nile.sql.tree import Node, columns_of
 
@@ -42,40 +41,28 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
         case Relation():
             wanted = needed | always | _of(plan.where)
             return replace(plan, fields=_kept(plan.fields, wanted, plan.fields[0].name))
+        case Distinct() | SetOperation():
+            return map_inputs(plan, lambda each: prune(each, always))
         case Filter():
-            return replace(plan, input=_pruned(plan.input, needed | _of(plan.condition), always))
+            needed = needed | _of(plan.condition)
         case Project():
-            items = tuple(item for item in plan.items if item.name in needed) or plan.items[:1]
-            return Project(_pruned(plan.input, _of(*(item.node for item in items)), always), items)
+            plan = replace(plan, items=tuple(item for item in plan.items if item.name in needed) or plan.items[:1])
+            needed = _of(*(item.node for item in plan.items))
         case Join():
-            wanted = needed | _of(plan.condition) | {name for pair in plan.equal for name in pair}
-            return replace(plan, inputs=tuple(_pruned(each, wanted, always) for each in plan.inputs))
+            needed = needed | _of(plan.condition) | {name for pair in plan.equal for name in pair}
         case Group():
-            aggregates: tuple[AggregateItem, ...] = tuple(each for each in plan.aggregates if each.name in needed)
+            aggregates = tuple(each for each in plan.aggregates if each.name in needed)
             if not plan.by and not aggregates:
                 aggregates = plan.aggregates[:1]
-            nodes = [item.node for item in plan.by] + [
-                each.argument for each in aggregates if each.argument is not None
-            ]
-            return replace(plan, input=_pruned(plan.input, _of(*nodes), always), aggregates=aggregates)
+            plan = replace(plan, aggregates=aggregates)
+            needed = _of(*(item.node for item in plan.by), *(each.argument for each in aggregates))
         case Sort():
-            keys = _of(*(key.node for key in plan.keys))
-            return replace(plan, input=_pruned(plan.input, needed | keys, always))
-        case Limit():
-            return replace(plan, input=_pruned(plan.input, needed, always))
-        case Distinct():
-            return replace(plan, input=_pruned(plan.input, _names(plan.input.fields), always))
-        case SetOperation():
-            left = _pruned(plan.left, _names(plan.left.fields), always)
-            return replace(plan, left=left, right=_pruned(plan.right, _names(plan.right.fields), always))
+            needed = needed | _of(*(key.node for key in plan.keys))
+    return map_inputs(plan, lambda each: _pruned(each, needed, always))
 
 
 def _of(*nodes: Node | None) -> Set[str]:
     return {name for node in nodes if node is not None for name in columns_of(node)}
-
-
-def _names(fields: Iterable[Field]) -> Set[str]:
-    return {field.name for field in fields}
 
 
 def _kept(fields: tuple[Field, ...], wanted: Set[str], least: str) -> tuple[Field, ...]:

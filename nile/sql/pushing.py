@@ -19,8 +19,7 @@ from nile.sql.plan import (
     Rows,
     SetOperation,
     Stream,
-    inputs_of,
-    with_inputs,
+    map_inputs,
 )
 from nile.sql.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
 
@@ -33,7 +32,7 @@ def push_selections(plan: Plan) -> Plan:
     A condition on one stream's columns becomes the stream's `where`, except under ROWS windows, which count before
     they select; one on several inputs of a join becomes an equality or the join's condition.
     """
-    plan = with_inputs(plan, [push_selections(each) for each in inputs_of(plan)])
+    plan = map_inputs(plan, push_selections)
     if isinstance(plan, Filter):
         return _pushed(plan.input, conjuncts(plan.condition))
     return plan
@@ -139,7 +138,7 @@ def recognised(condition: Node, owner: Mapping[str, int]) -> tuple[str, str] | N
 
 def merge_projections(plan: Plan) -> Plan:
     """A projection of a projection is one, where either of them only renames."""
-    plan = with_inputs(plan, [merge_projections(each) for each in inputs_of(plan)])
+    plan = map_inputs(plan, merge_projections)
     if not isinstance(plan, Project) or not isinstance(plan.input, Project):
         return plan
     upper, lower = plan, plan.input

@@ -22,8 +22,8 @@ from nile.sql.plan import (
     Query,
     Stream,
     Term,
-    inputs_of,
-    with_inputs,
+    leaves_of,
+    map_inputs,
 )
 from nile.sql.scope import Scope
 from nile.sql.selecting import read_select
@@ -160,7 +160,7 @@ def _check_connected(constraints: Sequence[Constraint], scope: Scope, start: int
         for each in constraints:
             if each.left in reached or each.right in reached:
                 reached |= {each.left, each.right}
-    apart = [source.alias for at, source in enumerate(scope.sources) if at not in reached and _is_stream(source.plan)]
+    apart = [source.alias for at, source in enumerate(scope.sources) if at not in reached and _has_stream(source.plan)]
     if apart:
         raise Fault(
             f"needed windows that bind every stream; got none that leads to {listed(apart)}; add {word} "
@@ -169,8 +169,8 @@ def _check_connected(constraints: Sequence[Constraint], scope: Scope, start: int
         )
 
 
-def _is_stream(plan: Plan) -> bool:
-    return isinstance(plan, Stream) or any(_is_stream(each) for each in inputs_of(plan))
+def _has_stream(plan: Plan) -> bool:
+    return any(isinstance(leaf, Stream) for leaf in leaves_of(plan))
 
 
 def _check_path(constraints: Sequence[Constraint], start: int) -> None:
@@ -186,5 +186,4 @@ def _on_join(plan: Plan, constraints: tuple[Constraint, ...], directed: bool) ->
     """The constraints on the join of the outermost FROM."""
     if isinstance(plan, Join):
         return replace(plan, constraints=constraints, given=len(constraints), directed=directed)
-    (below,) = inputs_of(plan)
-    return with_inputs(plan, [_on_join(below, constraints, directed)])
+    return map_inputs(plan, lambda below: _on_join(below, constraints, directed))

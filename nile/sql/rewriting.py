@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from nile.durations import MAX_DURATION
 from nile.sql.catalog import Catalog
-from nile.sql.plan import Constraint, Join, Plan, Query, Stream, inputs_of, with_inputs
+from nile.sql.plan import Constraint, Join, Plan, Query, Stream, map_inputs, walk
 from nile.sql.pruning import prune
 from nile.sql.pushing import merge_projections, push_selections
 from nile.sql.tree import columns_of
@@ -55,7 +55,7 @@ def complete_windows(query: Query, _: Catalog) -> Query:
 
 
 def _completed(plan: Plan) -> Plan:
-    plan = with_inputs(plan, [_completed(each) for each in inputs_of(plan)])
+    plan = map_inputs(plan, _completed)
     if not isinstance(plan, Join) or not plan.constraints:
         return plan
     given = plan.constraints[: plan.given]
@@ -89,10 +89,11 @@ def pick_summaries(query: Query, catalog: Catalog) -> Query:
     """
     if query.preference is None or not catalog.summaries:
         return query
+    nodes = walk(query.plan)
     wanted = [term.column for term in query.preference.terms]
-    wanted += [name for join in _joins(query.plan) for pair in join.equal for name in pair]
+    wanted += [name for join in nodes if isinstance(join, Join) for pair in join.equal for name in pair]
     picked = []
-    for stream in _streams(query.plan):
+    for stream in (node for node in nodes if isinstance(node, Stream)):
         columns = [*wanted, *(columns_of(stream.where) if stream.where is not None else ())]
         for column in columns:
             names = [
@@ -104,20 +105,6 @@ def pick_summaries(query: Query, catalog: Catalog) -> Query:
                 picked.append((stream.alias, names[0]))
                 break
     return replace(query, summaries=tuple(picked))
-
-
-def _streams(plan: Plan) -> Iterator[Stream]:
-    if isinstance(plan, Stream):
-        yield plan
-    for each in inputs_of(plan):
-        yield from _streams(each)
-
-
-def _joins(plan: Plan) -> Iterator[Join]:
-    if isinstance(plan, Join):
-        yield plan
-    for each in inputs_of(plan):
-        yield from _joins(each)
 
 
 REWRITES: tuple[Rewrite, ...] = (merge, push_down, prune_columns, complete_windows, pick_summaries)
