@@ -1,0 +1,343 @@
+"""The history of one stream: all its rows in order, and key indices over them, in tiers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.history.hot_rows import Rows, Tail, taken
+from pyramid.history.keys import HotIndex, KeyIndex
+from pyramid.history.merge import merge_hot
+from pyramid.history.opened import OpenIndex
+from summaries.errors import ConfigError, TimestampOrderError, UnknownColumn
+from summaries.hashing import KeyHasher, hash_keys, key_family
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["BATCH", "History", "plain_schema"]
+
+Array = np.ndarray[Any, Any]
+
+SLICE = 256
+RATE = 4
+SEGMENT = 131_072
+LARGEST = 8_388_608
+BATCH = 65_536
+"""Rows of a batch that `History.batches` gives, at most."""
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """A schema as a history keeps it: dictionaries decoded, views plain, no metadata."""
+    return pa.schema([pa.field(field.name, _plain(field.type), field.nullable) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+class History:
+    """Rows of one stream, ordinals 0..tuples-1, all columns; for each indexed column key indices that cover them.
+
+    Rows come in through `append`.  Every `segment` rows (a slice end, counted by ordinal, however batches are
+    cut) an index is sealed; `RATE` adjacent ones of a size become one, up to `largest` rows.
+    memory: anonymous bytes to stay below, None for no limit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        *,
+        indexed: Sequence[str] = (),
+        memory: int | None = None,
+        hasher: KeyHasher | None = None,
+        segment: int = SEGMENT,
+        largest: int = LARGEST,
+    ) -> None:
+        if segment % SLICE or segment <= 0 or largest < segment:
+            raise ConfigError(
+                f"history of {name!r}: needed a segment of whole slices ({SLICE} rows) and largest >= segment; got "
+                f"segment {segment}, largest {largest}; {SEGMENT} and {LARGEST} are the defaults"
+            )
+        self.name = name
+        self.schema = plain_schema(schema)
+        self.limit = memory
+        self.tuples = 0
+        self.hasher = hasher or KeyHasher()
+        self._segment = segment
+        self._largest = largest
+        self._rows: list[Rows] = []
+        self._tail = Tail(self.schema, 0)
+        self._indices: dict[str, list[KeyIndex]] = {}
+        self._open: dict[str, OpenIndex] = {}
+        self._last_ts = -(1 << 63)
+        self._ends: Array | None = None
+        for column in indexed:
+            self.index(column)
+
+    def __repr__(self) -> str:
+        return f"<history of {self.name}: {self.tuples} tuples, indexed by {', '.join(self._indices) or 'nothing'}>"
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """The columns with key indices."""
+        return tuple(self._indices)
+
+    def append(self, ts: Array, rows: pa.RecordBatch) -> None:
+        """Take the next rows of the stream.  ts: int64 [n] ns, not decreasing; rows: their columns.
+
+        Dictionaries are decoded.  Arrow's buffers are kept, not copied, until a segment is sealed.  Raises
+        ConfigError for times of another form or number or for columns that are not the history's,
+        TimestampOrderError for a time before one already here; then nothing is taken.
+        Cost: one hash a distinct value of a batch and indexed column, some 50 ns a row; every `segment` rows
+        a counting sort.
+        """
+        batch = self._checked(ts, rows)
+        done = 0
+        while done < ts.shape[0]:
+            n = min(ts.shape[0] - done, self._segment - self.tuples % self._segment)
+            piece = batch.slice(done, n)
+            for column, opened in self._open.items():
+                opened.append(piece.column(column), where=f"history of {self.name!r}, column {column!r}")
+            self._tail.append(ts[done : done + n], piece)
+            self._last_ts = int(ts[done + n - 1])
+            self.tuples += n
+            self._ends = None
+            done += n
+            if self.tuples % self._segment == 0:
+                self._seal()
+
+    def index(self, column: str) -> None:
+        """Keep key indices of a column from now on, and make them for the rows that are here.
+
+        Cost: one pass over the column.  Raises UnknownColumn, or KeyTypeError for a type that is no key.
+        """
+        if column in self._indices:
+            return
+        self._check_columns([column])
+        kind = self.schema.field(column).type
+        key_family(kind, where=f"history of {self.name!r}, column {column!r}")
+        indices: list[KeyIndex] = []
+        opened = OpenIndex(column, kind, 0, self.hasher)
+        for _, batch in self.batches([column]):
+            done = 0
+            while done < len(batch):
+                n = min(len(batch) - done, self._segment - (opened.first + opened.tuples) % self._segment)
+                opened.append(batch.column(0).slice(done, n), where=f"history of {self.name!r}, column {column!r}")
+                done += n
+                if opened.tuples == self._segment:
+                    indices.append(self._built(opened))
+                    opened = OpenIndex(column, kind, opened.first + opened.tuples, self.hasher)
+                    self._collapse(indices)
+        self._indices[column] = indices
+        self._open[column] = opened
+
+    def batches(
+        self, columns: Sequence[str] | None = None, begin: int = 0, end: int | None = None
+    ) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """Rows begin..end-1 in order, as (ts int64 [n], columns), at most `BATCH` rows at a time.
+
+        columns: names, None for all.  Rows appended later are not seen.  Memory: one batch.
+        """
+        names = self._check_columns(self.schema.names if columns is None else columns)
+        begin, end = self._range(begin, end)
+        for part in self._parts():
+            low, high = max(begin, part.first) - part.first, min(end, part.end) - part.first
+            for at in range(low, high, BATCH):
+                to = min(high, at + BATCH)
+                yield part.times(at, to), part.slice(at, to, names)
+
+    def between(self, since_ns: int | None = None, until_ns: int | None = None) -> tuple[int, int]:
+        """The ordinals [begin, end) of the rows with since <= ts <= until (None: no bound).  A binary search."""
+        begin = 0 if since_ns is None else self._before(since_ns, inclusive=False)
+        end = self.tuples if until_ns is None else self._before(until_ns, inclusive=True)
+        return begin, max(begin, end)
+
+    def ts(self, ordinals: Array) -> Array:
+        """The times of rows (int64 [n], any order): int64 [n] ns."""
+        out = np.empty(ordinals.shape[0], np.int64)
+        for part, rows, to in self._located(ordinals):
+            out[to] = part.times_of(rows)
+        return out
+
+    def take(self, ordinals: Array, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns of rows (int64 [n], any order, repeats allowed), in the order asked."""
+        names = self._check_columns(self.schema.names if columns is None else columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        found = [(part.take(rows, names), to) for part, rows, to in self._located(ordinals)]
+        if not found:
+            return schema.empty_table()
+        table = pa.Table.from_batches([batch for batch, _ in found], None if names else found[0][0].schema)
+        places = np.concatenate([to for _, to in found])
+        if (places[1:] > places[:-1]).all():
+            return table
+        back = np.empty(places.shape[0], np.int64)
+        back[places] = np.arange(places.shape[0])
+        return pa.Table.from_batches([taken(table.combine_chunks().to_batches()[0], back)])
+
+    def hashes(self, column: str, begin: int = 0, end: int | None = None) -> Array:
+        """The key hash of rows begin..end-1: uint64, 0 for null.  Cost: reads the column, a hash a distinct value."""
+        parts = [
+            hash_keys(batch.column(0), self.hasher, where=f"history of {self.name!r}, column {column!r}")
+            for _, batch in self.batches([column], begin, end)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+
+    def indices(self, column: str) -> list[KeyIndex]:
+        """The key indices of a column, oldest first; together they cover rows 0..tuples-1 exactly once.
+
+        The list is the caller's: what it holds stays readable and unchanged whatever the history does later.
+        Raises UnknownColumn for a column that is not indexed.
+        """
+        if column not in self._indices:
+            self._check_columns([column])
+            raise UnknownColumn(
+                f"history of {self.name!r}: needed a column with key indices "
+                f"({', '.join(self._indices) or 'none is'}); got {column!r}; "
+                f"CREATE SUMMARY on it, or call index({column!r})"
+            )
+        found = list(self._indices[column])
+        opened = self._open[column]
+        if opened.tuples:
+            found.append(self._built(opened))
+        return found
+
+    def settle(self) -> None:
+        """Collapse indices, so that there are few."""
+        for indices in self._indices.values():
+            self._collapse(indices)
+
+    @property
+    def memory(self) -> int:
+        """Anonymous bytes held: rows, key codes and indices in memory."""
+        rows = sum(part.nbytes for part in self._rows) + self._tail.nbytes
+        opened = sum(opened.nbytes for opened in self._open.values())
+        return rows + opened + sum(index.nbytes for indices in self._indices.values() for index in indices)
+
+    def info(self) -> list[dict[str, Any]]:
+        """Every stretch of rows and every index: kind, tier, first ordinal, tuples, bytes, since and until (ns)."""
+        rows = [_described("rows", None, part) for part in self._parts()]
+        indices = [_described("index", column, index) for column, held in self._indices.items() for index in held]
+        return rows + indices
+
+    def _seal(self) -> None:
+        whole = self._tail.whole()
+        self._rows.append(whole)
+        self._tail = Tail(self.schema, self.tuples)
+        for column, opened in self._open.items():
+            indices = self._indices[column]
+            indices.append(self._built(opened))
+            self._open[column] = OpenIndex(column, opened.kind, self.tuples, self.hasher)
+            self._collapse(indices)
+
+    def _built(self, opened: OpenIndex) -> HotIndex:
+        since, until = self.ts(np.array([opened.first, opened.first + opened.tuples - 1])).tolist()
+        return opened.build(since, until)
+
+    def _collapse(self, indices: list[KeyIndex]) -> None:
+        """Merge `RATE` adjacent indices of one size as long as there are any, the newest first."""
+        while len(indices) >= RATE:
+            newest = indices[-RATE:]
+            size = newest[-1].tuples
+            if any(index.tuples != size for index in newest) or RATE * size > self._largest:
+                return
+            indices[-RATE:] = [merge_hot(newest)]
+
+    def _parts(self) -> list[Rows]:
+        return [*self._rows, *self._tail.parts()]
+
+    def _located(self, ordinals: Array) -> Iterator[tuple[Rows, Array, Array]]:
+        """Each part that holds some of the rows: these, ascending, from its first, and their places in `ordinals`."""
+        if not ordinals.shape[0]:
+            return
+        if int(ordinals.min()) < 0 or int(ordinals.max()) >= self.tuples:
+            raise IndexError(
+                f"history of {self.name!r}: needed ordinals from 0 to {self.tuples - 1}; got "
+                f"{int(ordinals.min())} to {int(ordinals.max())}"
+            )
+        order = np.argsort(ordinals, kind="stable")
+        ascending = ordinals[order]
+        parts = self._parts()
+        firsts = np.array([part.first for part in parts], np.int64)
+        owner = np.searchsorted(firsts, ascending, side="right") - 1
+        cuts = np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1, [ascending.shape[0]]])
+        for low, high in itertools.pairwise(cuts):
+            part = parts[int(owner[low])]
+            yield part, ascending[low:high] - part.first, order[low:high]
+
+    def _before(self, ts: int, *, inclusive: bool) -> int:
+        """How many rows have a ts less than `ts` (or not above it)."""
+        for part in self._parts():
+            if part.until > ts or (part.until == ts and not inclusive):
+                return part.first + part.before(ts, inclusive=inclusive)
+        return self.tuples
+
+    def _range(self, begin: int, end: int | None) -> tuple[int, int]:
+        end = self.tuples if end is None else end
+        if not 0 <= begin <= self.tuples or end > self.tuples:
+            raise IndexError(
+                f"history of {self.name!r}: needed ordinals within 0 to {self.tuples}; got {begin} to {end}"
+            )
+        return begin, end
+
+    def _check_columns(self, columns: Sequence[str]) -> list[str]:
+        for column in columns:
+            if self.schema.get_field_index(column) < 0:
+                raise UnknownColumn(
+                    f"history of {self.name!r}: needed one of {', '.join(self.schema.names)}; got {column!r}; "
+                    "name one of these"
+                )
+        return list(columns)
+
+    def _checked(self, ts: Array, rows: pa.RecordBatch) -> pa.RecordBatch:
+        where = f"history of {self.name!r}"
+        if ts.dtype != np.int64 or ts.ndim != 1 or ts.shape[0] != len(rows):
+            raise ConfigError(
+                f"{where}: needed times as int64 [{len(rows)}], a row each; got {ts.dtype} {list(ts.shape)}; "
+                "take them from the column of the batch"
+            )
+        if rows.schema.names != self.schema.names:
+            raise ConfigError(
+                f"{where}: needed the columns {', '.join(self.schema.names)}; got {', '.join(rows.schema.names)}; "
+                "select these, in this order"
+            )
+        if ts.shape[0] and (int(ts[0]) < self._last_ts or (ts[1:] < ts[:-1]).any()):
+            worst = int(ts[0]) if int(ts[0]) < self._last_ts else int(ts[1:][ts[1:] < ts[:-1]][0])
+            raise TimestampOrderError(
+                f"{where}: needed times that never decrease; got {worst} ns after a later one; order the batch first"
+            )
+        if plain_schema(rows.schema).types != self.schema.types:
+            raise ConfigError(
+                f"{where}: needed columns of types {', '.join(map(str, self.schema.types))}; got "
+                f"{', '.join(map(str, rows.schema.types))}; cast them"
+            )
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(rows.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _described(kind: str, column: str | None, part: Rows | KeyIndex) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "column": column,
+        "tier": part.tier,
+        "first": part.first,
+        "tuples": part.tuples,
+        "memory": part.nbytes,
+        "stored": part.stored_bytes,
+        "since": part.since,
+        "until": part.until,
+    }

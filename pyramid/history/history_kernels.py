@@ -1,0 +1,125 @@
+"""Kernels of key indices: rows sorted by key, the sketch of an index, look-ups in its directory.
+
+The sketch is that of `summaries.sketch_kernels`: a row keeps the two signs of a counter apart, cell 2c the
+tuples of sign +, cell 2c + 1 those of sign -, so the own half is a certain upper bound.  Counters are uint32
+here: an index covers at most 2**32 - 1 tuples and never takes one back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from summaries.kernels import U8, allocating_kernel, kernel
+from summaries.sketch_kernels import median
+
+Array = np.ndarray[Any, Any]
+
+__all__ = ["copy_runs", "count_entries", "find", "rows_by_key", "sketch_add", "sketch_estimate", "sketch_upper"]
+
+
+@kernel
+def count_entries(codes: Array, place: Array, starts: Array) -> None:
+    """starts[e + 1] += 1 for the entry e = place[code] of every row, then sums: where each entry's rows begin.
+
+    codes: int32 [n], -1 null; place: int64 [k], the entry of each code; starts: int64 [k + 1], zeros.
+    """
+    for i in range(codes.shape[0]):
+        if codes[i] >= 0:
+            starts[place[codes[i]] + 1] += 1
+    for e in range(place.shape[0]):
+        starts[e + 1] += starts[e]
+
+
+@kernel
+def rows_by_key(codes: Array, place: Array, at: Array, positions: Array) -> None:
+    """The rows of every entry, ascending: a counting sort.  at: int64 [k], where each begins (moved to its end).
+
+    codes: int32 [n], -1 null; positions: uint32 [rows with a key].
+    """
+    for i in range(codes.shape[0]):
+        if codes[i] >= 0:
+            e = place[codes[i]]
+            positions[at[e]] = i
+            at[e] += 1
+
+
+@kernel
+def copy_runs(source: Array, begins: Array, ends: Array, offsets: Array, out: Array) -> None:
+    """out = source[begins[j]:ends[j]] + offsets[j] for one j after the other.
+
+    source, out: uint32; begins, ends: int64 [m]; offsets: int64 [m].  Sums stay below 2**32.
+    """
+    at = 0
+    for j in range(begins.shape[0]):
+        add = np.uint32(offsets[j])
+        for i in range(begins[j], ends[j]):
+            out[at] = source[i] + add
+            at += 1
+
+
+@kernel
+def sketch_add(counters: Array, multipliers: Array, shift: int, hashes: Array, counts: Array) -> None:
+    """Add counts[i] tuples of each key.  counters: uint32 [rows, cells]; cell = (multiplier * hash) >> shift."""
+    by = U8(shift)
+    for r in range(counters.shape[0]):
+        row = counters[r]
+        multiplier = multipliers[r]
+        for i in range(hashes.shape[0]):
+            row[(multiplier * hashes[i]) >> by] += np.uint32(counts[i])
+
+
+@kernel
+def sketch_upper(counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
+    """out[i]: at most so many tuples of key i are there, for certain; int64 [n].  Stops at the first 0."""
+    by = U8(shift)
+    for i in range(hashes.shape[0]):
+        bound = np.int64(counters[0, (multipliers[0] * hashes[i]) >> by])
+        for r in range(1, counters.shape[0]):
+            if bound == 0:
+                break
+            bound = min(bound, np.int64(counters[r, (multipliers[r] * hashes[i]) >> by]))
+        out[i] = bound
+
+
+@allocating_kernel
+def sketch_estimate(counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
+    """out[i]: the median over rows of own half - other half, cut to [0, upper bound]; int64 [n]."""
+    rows = counters.shape[0]
+    by = U8(shift)
+    work = np.empty(rows, np.float64)
+    for i in range(hashes.shape[0]):
+        bound = np.int64(0x7FFFFFFFFFFFFFFF)
+        for r in range(rows):
+            cell = (multipliers[r] * hashes[i]) >> by
+            own = np.int64(counters[r, cell])
+            work[r] = np.float64(own - np.int64(counters[r, cell ^ U8(1)]))
+            bound = min(bound, own)
+        out[i] = max(0, min(np.int64(np.rint(median(work, rows))), bound))
+
+
+@kernel
+def find(directory: Array, edges: Array, shift: int, hashes: Array, entry: Array, entries: Array) -> None:
+    """Where each hash is in a directory: entry[i] the first entry of it, entries[i] how many (0: none).
+
+    directory: uint64 [k], ascending; edges: int64 [buckets + 1], the entries before each bucket; shift: 64 -
+    log2(buckets), 64 for one bucket; hashes: uint64 [n]; entry, entries: int64 [n].  A binary search each.
+    """
+    for i in range(hashes.shape[0]):
+        h = hashes[i]
+        bucket = U8(0) if shift == 64 else h >> U8(shift)
+        low = edges[bucket]
+        top = edges[bucket + U8(1)]
+        high = top
+        while low < high:
+            middle = (low + high) >> 1
+            if directory[middle] < h:
+                low = middle + 1
+            else:
+                high = middle
+        n = 0
+        while low + n < top and directory[low + n] == h:
+            n += 1
+        entry[i] = low
+        entries[i] = n

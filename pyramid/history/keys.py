@@ -1,0 +1,301 @@
+"""Key indices: which rows of a stretch of the stream have which key, and what tells before reading.
+
+A key index covers the rows of one segment and one column.  Its directory has an entry for each distinct key,
+ascending by hash; the rows of the entries lie back to back, ascending within a key, so that a bound in time
+is a bound on the row number.  A cell is one value bucket of it: bucket = hash >> (64 - log2(buckets)).
+Source: promising tuples, sections 3.1 (value x time grid) and 3.4 (lowest-level cells: tuple list and summary).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pyramid.history.sketch import IndexSketch, cells_for
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.history import history_kernels
+else:
+    pa = lazy("pyarrow")
+    history_kernels = lazy("pyramid.history.history_kernels")
+
+__all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "buckets_for"]
+
+Array = np.ndarray[Any, Any]
+
+READING: Mapping[str, float] = MappingProxyType({"hot": 1.0, "warm": 4.0, "cold": 400.0})
+"""Cost of reading a cell by tier, in units of a hot one of the same size: what a priority divides by.
+
+Warm adds a checksum pass (about a nanosecond a byte, once) and page faults; cold decompresses Parquet row
+groups, of which a cell is a small part.
+"""
+
+TUPLES_A_BUCKET = 2_048
+MOST_BUCKETS = 4_096
+
+
+def buckets_for(tuples: int) -> int:
+    """Value buckets of an index over so many tuples: a power of two, about 2,048 tuples each, at most 4,096."""
+    return min(MOST_BUCKETS, 1 << max(0, (tuples // TUPLES_A_BUCKET).bit_length() - 1))
+
+
+class Found(NamedTuple):
+    """What a directory says of n hashes.
+
+    entry, entries: int64 [n], the first entry with the hash and how many have it: 0 absent, 2 and more when
+    several values share it.  begin, end: int64 [n], the range of places in the index's list of rows that they
+    fill together: `end - begin` counts the tuples of the hash.
+    """
+
+    entry: Array
+    entries: Array
+    begin: Array
+    end: Array
+
+
+class Cell:
+    """One value bucket of one key index, as read.
+
+    hashes: uint64 [k], ascending; starts: int64 [k + 1], from 0: rows of entry e are positions[starts[e]:
+    starts[e + 1]]; first_entry, first_place: where the cell begins in the index.  `positions` and `values`
+    are read when first asked for.
+    """
+
+    def __init__(self, index: KeyIndex, hashes: Array, starts: Array, first_entry: int, first_place: int) -> None:
+        self.index = index
+        self.hashes = hashes
+        self.starts = starts
+        self.first_entry = first_entry
+        self.first_place = first_place
+
+    @cached_property
+    def positions(self) -> Array:
+        """The tuples' ordinals in the stream: int64 [starts[k]], ascending within a key."""
+        return self.index.ordinals(self.first_place, self.first_place + int(self.starts[-1]))
+
+    @cached_property
+    def values(self) -> pa.Array:
+        """The key of each entry: Arrow [k]."""
+        return self.index.values(np.arange(self.first_entry, self.first_entry + self.hashes.shape[0]))
+
+
+class KeyIndex(ABC):
+    """The keys of rows first..first + tuples - 1 (ordinals) in one column; ts of those rows in [since, until] ns.
+
+    keyed: how many of the rows have a key; keys: how many distinct ones; buckets: a power of two; tier: "hot"
+    (arrays in memory), "warm" (a mapped zone file) or "cold" (the lake's Parquet).  Null keys are in no cell.
+    An index never changes; it stays readable as long as somebody holds it, also after its segment was merged
+    into a longer one.
+    reads: cells whose directory was asked so far, by `cell` or `look_up`; bytes_read: bytes checked or
+    decompressed for it.  Both only grow; whoever wants those of one query takes the difference.
+    """
+
+    tier: str
+
+    def __init__(
+        self, column: str, first: int, tuples: int, since: int, until: int, buckets: int, keyed: int, keys: int
+    ) -> None:
+        self.column = column
+        self.first = first
+        self.tuples = tuples
+        self.since = since
+        self.until = until
+        self.buckets = buckets
+        self.keyed = keyed
+        self.keys = keys
+        self.reads = 0
+        self.bytes_read = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.tier} index of {self.column}: rows {self.first} to {self.end - 1}, {self.keys} keys, "
+            f"{self.buckets} buckets>"
+        )
+
+    @property
+    def end(self) -> int:
+        """The ordinal after the last row."""
+        return self.first + self.tuples
+
+    @property
+    def shift(self) -> int:
+        """hash >> shift is the bucket (64 for one bucket)."""
+        return 65 - self.buckets.bit_length()
+
+    def bucket_of(self, hashes: Array) -> Array:
+        """The bucket of each hash (uint64 [n]): int64 [n]."""
+        if self.buckets == 1:
+            return np.zeros(hashes.shape[0], np.int64)
+        buckets: Array = (hashes >> np.uint64(self.shift)).astype(np.int64)
+        return buckets
+
+    @property
+    def reading(self) -> float:
+        """The cost of reading a tuple here, hot ones being 1."""
+        return READING[self.tier]
+
+    def upper(self, hashes: Array) -> Array:
+        """At most so many tuples of each key (uint64 [n]) are here, for certain: int64 [n].  From the sketch alone.
+
+        0 rules the key's cell out.  Cost: three reads a key at most.
+        """
+        return self.sketch.upper(hashes)
+
+    def estimate(self, hashes: Array) -> Array:
+        """About so many tuples of each key (uint64 [n]) are here, 0 to `upper`: int64 [n].  From the sketch alone."""
+        return self.sketch.estimate(hashes)
+
+    @property
+    @abstractmethod
+    def sketch(self) -> IndexSketch:
+        """The sketch over all keys."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of anonymous memory held."""
+
+    @property
+    @abstractmethod
+    def stored_bytes(self) -> int:
+        """Bytes on disk."""
+
+    @abstractmethod
+    def cell_tuples(self) -> Array:
+        """Tuples with a key in each bucket: int64 [buckets].  Known without reading cells."""
+
+    @abstractmethod
+    def cell(self, bucket: int) -> Cell:
+        """Read a cell.  Raises StoreCorrupt when its bytes are not those written, IndexError for no such bucket."""
+
+    @abstractmethod
+    def look_up(self, hashes: Array) -> Found:
+        """The directory's entries of many hashes (uint64 [n], any order) at once; counts the cells asked.
+
+        One call reads each cell needed once.  Ask only for hashes that `upper` leaves possible: a cell is
+        read for a hash that is absent as well.  Values are not compared: see `values`.
+        """
+
+    @abstractmethod
+    def ordinals(self, begin: int, end: int) -> Array:
+        """Places begin..end-1 of the list of rows as ordinals: int64 [end - begin]."""
+
+    @abstractmethod
+    def values(self, entries: Array) -> pa.Array:
+        """The keys of entries (int64 [n], any order): Arrow [n], of the column's type, dictionaries decoded."""
+
+    @abstractmethod
+    def part(self, low: int, high: int, buckets: int) -> Part:
+        """All that buckets low..high-1 hold, buckets counted as if there were `buckets` (at most those here)."""
+
+    def _check_bucket(self, bucket: int) -> None:
+        if not 0 <= bucket < self.buckets:
+            raise IndexError(f"cell: needed a bucket from 0 to {self.buckets - 1}; got {bucket}")
+
+
+class Part(NamedTuple):
+    """A stretch of an index by hash: what a merge takes.
+
+    hashes: uint64 [k]; starts: int64 [k + 1], from 0; rows: uint32 [starts[k]], counted from the index's first;
+    values: a function that gives the keys, Arrow [k].
+    """
+
+    hashes: Array
+    starts: Array
+    rows: Array
+    values: Callable[[], pa.Array]
+
+
+class HotIndex(KeyIndex):
+    """A key index in memory: about 4 bytes a row, 16 and the key's value an entry, and the sketch."""
+
+    tier = "hot"
+
+    def __init__(
+        self,
+        column: str,
+        first: int,
+        tuples: int,
+        since: int,
+        until: int,
+        *,
+        hashes: Array,
+        starts: Array,
+        rows: Array,
+        keys: pa.Array,
+        sketch: IndexSketch | None = None,
+    ) -> None:
+        """hashes: uint64 [k], ascending; starts: int64 [k + 1]; rows: uint32 [starts[k]]; keys: Arrow [k]."""
+        super().__init__(column, first, tuples, since, until, buckets_for(tuples), rows.shape[0], hashes.shape[0])
+        self.hashes = hashes
+        self.starts = starts
+        self.rows = rows
+        self.entry_values = keys
+        self._sketch = sketch or IndexSketch.of(hashes, np.diff(starts), cells_for(hashes.shape[0]))
+        self._edges = edges_of(hashes, self.buckets)
+
+    @property
+    def sketch(self) -> IndexSketch:
+        return self._sketch
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.hashes, self.starts, self.rows, self._edges, self._sketch.counters)
+        return sum(int(array.nbytes) for array in arrays) + int(self.entry_values.nbytes)
+
+    @property
+    def stored_bytes(self) -> int:
+        return 0
+
+    def cell_tuples(self) -> Array:
+        counts: Array = np.diff(self.starts[self._edges])
+        return counts
+
+    def cell(self, bucket: int) -> Cell:
+        self._check_bucket(bucket)
+        self.reads += 1
+        begin, end = int(self._edges[bucket]), int(self._edges[bucket + 1])
+        place = int(self.starts[begin])
+        return Cell(self, self.hashes[begin:end], self.starts[begin : end + 1] - place, begin, place)
+
+    def look_up(self, hashes: Array) -> Found:
+        n = hashes.shape[0]
+        entry, entries = np.empty(n, np.int64), np.empty(n, np.int64)
+        history_kernels.find(self.hashes, self._edges, self.shift, hashes, entry, entries)
+        self.reads += int(np.unique(self.bucket_of(hashes)).shape[0])
+        return Found(entry, entries, self.starts[entry], self.starts[entry + entries])
+
+    def ordinals(self, begin: int, end: int) -> Array:
+        return self.rows[begin:end].astype(np.int64) + self.first
+
+    def values(self, entries: Array) -> pa.Array:
+        return self.entry_values.take(pa.array(entries, pa.int64()))
+
+    def part(self, low: int, high: int, buckets: int) -> Part:
+        scale = self.buckets // buckets
+        begin, end = int(self._edges[low * scale]), int(self._edges[high * scale])
+        place = int(self.starts[begin])
+        return Part(
+            self.hashes[begin:end],
+            self.starts[begin : end + 1] - place,
+            self.rows[place : int(self.starts[end])],
+            lambda: self.entry_values.slice(begin, end - begin),
+        )
+
+
+def edges_of(hashes: Array, buckets: int) -> Array:
+    """How many of the ascending hashes (uint64 [k]) lie before each bucket: int64 [buckets + 1]."""
+    edges = np.empty(buckets + 1, np.int64)
+    edges[0], edges[-1] = 0, hashes.shape[0]
+    if buckets > 1:
+        lowest = np.arange(1, buckets, dtype=np.uint64) << np.uint64(65 - buckets.bit_length())
+        edges[1:-1] = np.searchsorted(hashes, lowest, side="left")
+    return edges
