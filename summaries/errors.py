@@ -70,6 +70,26 @@ class EnvelopeError(NileError, ValueError):
     """Bytes that are not an intact envelope of a version this Nile reads."""
 
 
+class StoreError(NileError, RuntimeError):
+    """The root of what can go wrong with a durable store or a lake."""
+
+
+class StoreLocked(StoreError, BlockingIOError):
+    """Another process has the sole right to write."""
+
+
+class StoreCorrupt(StoreError, ValueError):
+    """Bytes of a store or a lake are not those that were written, and no older generation can stand in."""
+
+
+class StoreWriteError(StoreError, OSError):
+    """A write failed (disk full, a broken disk); what was committed before is as it was."""
+
+
+class StoreTooNew(StoreError, ValueError):
+    """A store written by a later version of Nile."""
+
+
 class ConfigError(NileError, ValueError):
     """A setting outside its range, of the wrong type, or unknown."""
 
