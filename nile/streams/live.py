@@ -19,6 +19,7 @@ from nile.streams.arrow import ArrowSource, IterableSource
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
 from nile.streams.raw import RawBatch, check_columns
+from pyramid.history.history import History
 from summaries.errors import ConfigError, SourceError
 from summaries.lazy import lazy
 
@@ -40,6 +41,7 @@ class LiveStream:
 
     schema: its columns; time: the event-time column; lateness: ns of disorder to repair, None: any disorder is an
     error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
+    history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
     Raises UnknownColumn, SourceError, ExpressionError, ConfigError.
     """
@@ -53,6 +55,7 @@ class LiveStream:
         lateness: int | None = None,
         where: Condition | None = None,
         keep: int | None = None,
+        history: History | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
@@ -61,6 +64,7 @@ class LiveStream:
         spec = StreamSpec(name, self, time, time, where, lateness, tuple(schema.names))
         self._manager = StreamManager(spec)
         self._order = CheckedOrder(name) if lateness is None else RepairedOrder(lateness, 1)
+        self.history = History(name, schema) if history is None and keep is None else history
         self._kept: list[TupleBatch] = []
         self._pushed = 0
         self.listeners: list[Listener] = []
@@ -75,7 +79,7 @@ class LiveStream:
     @property
     def rows(self) -> int:
         """Tuples kept."""
-        return sum(map(len, self._kept))
+        return sum(map(len, self._kept)) if self.history is None else self.history.tuples
 
     def late(self) -> pa.Table:
         """The tuples that came too late: row (from 1 in the order of pushing), ts, key (the time as it came)."""
@@ -126,13 +130,20 @@ class LiveStream:
         """What is kept, in order, as of now."""
         check_columns(self.schema, columns, where=self.name)
         start = 1
-        for batch in list(self._kept):
-            assert batch.carried is not None
-            whole = batch.carried.select(list(columns))
-            for offset in range(0, len(batch), rows):
+        for whole in self._held(list(columns)):
+            for offset in range(0, whole.num_rows, rows):
                 piece = whole.slice(offset, rows)
                 yield RawBatch(piece, np.arange(start, start + piece.num_rows, dtype=np.int64))
                 start += piece.num_rows
+
+    def _held(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        if self.history is not None:
+            for _, batch in self.history.batches(columns):
+                yield batch
+            return
+        for kept in list(self._kept):
+            assert kept.carried is not None
+            yield kept.carried.select(columns)
 
     def _rows(self, data: Any) -> Iterator[RawBatch]:
         where = f"stream '{self.name}', push"
@@ -165,8 +176,11 @@ class LiveStream:
         batch = self._manager.batch(run)
         last = int(batch.ts[-1])
         self.passed = last if self.passed is None else max(self.passed, last)
-        self._kept.append(batch)
-        if self.keep is not None:
+        if self.history is not None:
+            self.history.append(batch.ts, batch.carried)
+        else:
+            assert self.keep is not None
+            self._kept.append(batch)
             while self._kept and int(self._kept[0].ts[-1]) < last - self.keep:
                 self._kept.pop(0)
         for listener in list(self.listeners):

@@ -1,0 +1,134 @@
+"""What a store remembers of a database's names: definitions as JSON, checked when they are read.
+
+Live streams with all that makes them; sources that have a path; summaries and standing queries as Nile SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from summaries.errors import StoreCorrupt
+from summaries.schemas import schema_from_json, schema_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["QueryDefinition", "SourceDefinition", "StreamDefinition", "integer", "refuse", "section", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefinition:
+    """A live stream.  lateness, keep: ns or None; where: the text of its condition."""
+
+    schema: pa.Schema
+    time: str
+    lateness: int | None = None
+    where: str | None = None
+    keep: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "schema": schema_to_json(self.schema),
+            "time": self.time,
+            "lateness": self.lateness,
+            "where": self.where,
+            "keep": self.keep,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], where: str) -> StreamDefinition:
+        """Raises StoreCorrupt, EnvelopeError."""
+        return cls(
+            schema_from_json(value.get("schema"), where),
+            text(value, "time", where),
+            integer(value, "lateness", where),
+            None if value.get("where") is None else text(value, "where", where),
+            integer(value, "keep", where),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDefinition:
+    """A registered file or glob: a stream, or without time a stored relation."""
+
+    path: str
+    time: str | None = None
+    lateness: int | None = None
+    where: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"path": self.path, "time": self.time, "lateness": self.lateness, "where": self.where}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], where: str) -> SourceDefinition:
+        """Raises StoreCorrupt."""
+        return cls(
+            text(value, "path", where),
+            None if value.get("time") is None else text(value, "time", where),
+            integer(value, "lateness", where),
+            None if value.get("where") is None else text(value, "where", where),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDefinition:
+    """A standing query with a name: its text with parameters written out, and the options that were said."""
+
+    text: str
+    emit: str | None = None
+    algorithm: str | None = None
+    scheduling: str | None = None
+    windows: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"text": self.text, "options": self.options()}
+
+    def options(self) -> dict[str, str]:
+        """The options that were said, by name."""
+        given = {
+            "emit": self.emit, "algorithm": self.algorithm, "scheduling": self.scheduling, "windows": self.windows,
+        }  # fmt: skip
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], where: str) -> QueryDefinition:
+        """Raises StoreCorrupt."""
+        options = section(value, "options", where)
+        known = ("emit", "algorithm", "scheduling", "windows")
+        for name in options:
+            if name not in known:
+                refuse(where, f"options among {', '.join(known)}", name)
+        return cls(text(value, "text", where), **{name: text(options, name, where) for name in options})
+
+
+def section(value: dict[str, Any], name: str, where: str) -> dict[str, Any]:
+    """The object under a name; empty where there is none."""
+    found = value.get(name, {})
+    if not isinstance(found, dict):
+        refuse(where, f"an object under {name!r}", found)
+    return found
+
+
+def text(value: dict[str, Any], name: str, where: str) -> str:
+    """The text under a name."""
+    found = value.get(name)
+    if not isinstance(found, str):
+        refuse(where, f"text under {name!r}", found)
+    return found
+
+
+def integer(value: dict[str, Any], name: str, where: str) -> int | None:
+    """The whole number of int64, not negative, under a name, or None."""
+    found = value.get(name)
+    if found is not None and (type(found) is not int or not 0 <= found < 1 << 63):
+        refuse(where, f"a count or nothing under {name!r}", found)
+    return found
+
+
+def refuse(where: str, needed: str, came: object) -> NoReturn:
+    """Raise StoreCorrupt in the house form."""
+    raise StoreCorrupt(f"{where}: needed {needed}; got {str(came)[:60]!r}; the store was not written by Nile, or altered")
