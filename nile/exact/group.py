@@ -24,7 +24,7 @@ __all__ = ["Grouping"]
 
 kernels: Any = pipeline_arrow.Late("nile.exact.group_kernels")
 
-_FAMILY = {"sum": Summed, "avg": Summed, "min": Ordered, "max": Ordered, "median": Ordered}
+_FAMILY: dict[str, type[State]] = {"sum": Summed, "avg": Summed, "min": Ordered, "max": Ordered, "median": Ordered}
 
 
 class Grouping(Stateful):
@@ -50,7 +50,7 @@ class Grouping(Stateful):
             if kind is not None and each.function in ("sum", "avg") and pa.types.is_null(kind):
                 key = (Ordered, at)
             if key not in self._states:
-                self._states[key] = Counted() if key[0] is Counted else key[0](kind)  # type: ignore[call-arg]
+                self._states[key] = _state(key[0], kind)
             state = self._states[key]
             if isinstance(state, Ordered) and each.function == "median":
                 state.middle = True
@@ -148,3 +148,10 @@ class Grouping(Stateful):
         tables = self._counts.nbytes + self._births.nbytes + self._mark.nbytes
         tables += 0 if self._table is None else self._table.memory
         return int(tables + sum(state.memory for state in self._states.values()))
+
+
+def _state(family: type[State], kind: Any) -> State:
+    """An empty state over a column of type `kind`."""
+    if family is Counted:
+        return Counted()
+    return Summed(kind) if family is Summed else Ordered(kind)

@@ -6,6 +6,7 @@ Every state reads, for each pair (instant, group) that changed, its value before
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,24 +49,25 @@ class Touches:
         return int(self.first.shape[0])
 
 
-class State:
+class State(ABC):
     """What one column keeps for all groups."""
 
+    @abstractmethod
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         """(before, after) of each pair: numbers, whichever the state reads; equal numbers are equal answers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def column(self, function: str, numbers: Array, kind: Any) -> Any:
         """An aggregate's Arrow column of type `kind` from rows of what `apply` returned."""
-        raise NotImplementedError
 
+    @abstractmethod
     def current(self, codes: Array) -> Array:
         """What `apply` would return for these groups now."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def memory(self) -> int:
-        raise NotImplementedError
+        """Bytes."""
 
 
 def _valid(column: Any) -> Array:

@@ -15,6 +15,7 @@ Source: negative tuples, sections 3.1, 3.2 and 6 (ITA).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -104,7 +105,7 @@ class Operator(Protocol):
         """Bytes of state, of those below as well."""
 
 
-class Stateful:
+class Stateful(ABC):
     """An operator with state: what its inputs send and, where no negative tuples come, what expires here.
 
     Subclasses say in `apply` what signed tuples do; a sign of -2 (2) is a tuple that leaves (returns) by its own
@@ -118,13 +119,13 @@ class Stateful:
         self._waiting = [Calendar(each.schema) for each in inputs]
         self._local_clock = EARLIEST
 
+    @abstractmethod
     def apply(self, deltas: list[Delta]) -> Delta:
         """Change the state by the signed tuples of each input, in order, and return the signed output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def contents(self) -> Any:
         """The rows that hold now."""
-        raise NotImplementedError
 
     def step(self, to: int) -> Delta:
         """All changes up to and at `to`."""
@@ -167,9 +168,9 @@ class Stateful:
         return self.own + sum(each.memory for each in self.inputs) + sum(each.memory for each in self._waiting)
 
     @property
+    @abstractmethod
     def own(self) -> int:
         """Bytes of this operator's own tables."""
-        raise NotImplementedError
 
 
 def until_of(delta: Delta) -> Array:

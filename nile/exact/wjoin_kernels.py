@@ -1,258 +1,63 @@
-"""W-join over buffers of each stream: one walk, and the rules of removal that tell the algorithms apart.
+"""W-join over buffers of each stream: one walk for all algorithms.
 
 Design.  A new tuple fixes one member; the walk then chooses a tuple of one further stream a level, backtracking, as
 TR 02-010 section 3.1 describes.  `access` says where candidates come from (the whole buffer, a bucket oldest first, a
-bucket's chain newest first), `removal` when tuples leave (eagerly; in the bucket probed, with an update routine for
-buckets rarely probed; when the period of forward evaluation ends; every so many arrivals).
+bucket's chain newest first); when tuples leave is up to `nile.exact.wjoin_buffers_kernels`.
 The period a candidate must lie in is kept as bounds on differences of timestamps, one matrix a direction, so uniform
 windows, conservative ones, graphs and directed paths are the same code.
 
-Buffers are rings of a power of two, addressed by absolute positions that only grow; a bucket links positions.
 The walk's stack is state: a full output stops it anywhere and the next call goes on.
 
-Cost.  A tuple costs its candidates; removal is amortised O(1).  Imports nothing of the lower floors on purpose.
+Cost.  A tuple costs its candidates.  Imports nothing of the lower floors on purpose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 
+from nile.exact.wjoin_buffers_kernels import insert, prune, remove_expired
+from nile.exact.wjoin_parts_kernels import (
+    ACCESS,
+    ARRIVED,
+    BAND,
+    CHAIN,
+    CHECKED,
+    COMPARISONS,
+    CONDITION,
+    DIRECTION,
+    DONE,
+    EQUAL,
+    FINISHED,
+    FIRST,
+    FULL,
+    GROW,
+    LAST,
+    LEVEL,
+    MODE_END,
+    PERIOD,
+    PROBED,
+    PROBES,
+    REMOVAL,
+    SCAN,
+    SEEN,
+    WIDTH,
+    WRITTEN,
+    bucket_of,
+    inlined,
+    kernel,
+    minus,
+    plus,
+)
+
 Array = np.ndarray[Any, Any]
-
-# Columns of Buffers.place
-FIRST, LAST, SEEN, LEAST_RECENT, MOST_RECENT = range(5)
-PLACES = 5
-# Entries of Rules.settings
-ACCESS, REMOVAL, CHECKED, CONDITION, WIDTH, EVERY = range(6)
-SCAN, BUCKET, CHAIN = range(3)
-EAGER, PROBED, PERIOD, CYCLE = range(4)
-EQUAL, BAND, ANY = range(3)
-# Entries of Walk.at
-DONE, LEVEL, DIRECTION, WRITTEN, MODE_END, ARRIVED = range(6)
-# Entries of costs
-COMPARISONS, PROBES, UPDATES, DROPPED, MOVED = range(5)
-# Why a kernel stops
-FINISHED, FULL, GROW = range(3)
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compiled(function: Function, **options: bool) -> Function:
-    """Kernels borrow their arrays, as no kernel here makes any: counting references costs more than the work."""
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function)
-    return compiled
-
-
-def _kernel(function: Function) -> Function:
-    """Called from Python."""
-    return _compiled(function)
-
-
-def _part(function: Function) -> Function:
-    """Called from kernels alone."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-def _inlined(function: Function) -> Function:
-    """Called from kernels alone, for every tuple or candidate."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
-
 
 _LEAST = np.iinfo(np.int64).min
 _MOST = np.iinfo(np.int64).max
 
 
-class Buffers(NamedTuple):
-    """What is kept of each stream: [n, capacity] rings of tuples, [n, buckets] tables.
-
-    link: the next position of the bucket, newer (BUCKET) or older (CHAIN), -1 none; dead: removed out of order;
-    head, tail: first and last position of a bucket; visited: ns when expired tuples of a bucket were last removed;
-    newer, older: the list of buckets that hold tuples, by `visited`.  place: int64 [n, PLACES].
-    """
-
-    ts: Array
-    code: Array
-    ordinal: Array
-    link: Array
-    dead: Array
-    head: Array
-    tail: Array
-    visited: Array
-    newer: Array
-    older: Array
-    place: Array
-
-
-class Rules(NamedTuple):
-    """What is settled at plan time.
-
-    order: int64 [n, n - 1], the streams a new tuple of each looks into; back, ahead: int64 [d, n, n], a candidate of
-    j must lie in [ts_i - back, ts_i + ahead] of each chosen i; exact: int64 [r, n, n], upper bounds on ts_j - ts_i of
-    which one matrix must hold, r = 0 when the period already says so; lookback: int64 [n] ns; settings: int64.
-    """
-
-    order: Array
-    back: Array
-    ahead: Array
-    exact: Array
-    lookback: Array
-    settings: Array
-
-
-class Walk(NamedTuple):
-    """Where the walk stands: int64 [n] a level (cursor, low, high) or a stream (chosen); `at` int64."""
-
-    cursor: Array
-    low: Array
-    high: Array
-    chosen: Array
-    at: Array
-
-
-@_inlined
-def minus(ts: int, span: int) -> int:
-    """ts - span, no less than the least int64; span >= 0."""
-    return ts - span if ts >= _LEAST + span else _LEAST
-
-
-@_inlined
-def plus(ts: int, span: int) -> int:
-    """ts + span, no more than the largest int64; span >= 0."""
-    return ts + span if ts <= _MOST - span else _MOST
-
-
-@_inlined
-def bucket_of(code: int, buckets: int) -> Any:
-    """The bucket of a code among a power of two: multiplicative hashing, upper bits folded into lower ones."""
-    mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64((mixed >> np.uint64(32)) & np.uint64(buckets - 1))
-
-
-@_part
-def _unlist(b: Any, j: int, bucket: int) -> None:
-    """Take a bucket out of the list by visits."""
-    older, newer = b.older[j, bucket], b.newer[j, bucket]
-    if older >= 0:
-        b.newer[j, older] = newer
-    else:
-        b.place[j, LEAST_RECENT] = newer
-    if newer >= 0:
-        b.older[j, newer] = older
-    else:
-        b.place[j, MOST_RECENT] = older
-
-
-@_part
-def _enlist(b: Any, j: int, bucket: int, now: int) -> None:
-    """Put a bucket at the recent end of the list by visits."""
-    last = b.place[j, MOST_RECENT]
-    b.older[j, bucket] = last
-    b.newer[j, bucket] = -1
-    b.visited[j, bucket] = now
-    b.place[j, MOST_RECENT] = bucket
-    if last >= 0:
-        b.newer[j, last] = bucket
-    else:
-        b.place[j, LEAST_RECENT] = bucket
-
-
-@_part
-def _prune(b: Any, j: int, bucket: int, since: int, now: int, costs: Array) -> None:
-    """Remove what is older than `since` from a bucket that holds tuples, and count it as visited."""
-    mask = b.ts.shape[1] - 1
-    p = b.head[j, bucket]
-    while p >= 0 and b.ts[j, p & mask] < since:
-        b.dead[j, p & mask] = 1
-        p = b.link[j, p & mask]
-        costs[DROPPED] += 1
-        costs[UPDATES] += 1
-    b.head[j, bucket] = p
-    _unlist(b, j, bucket)
-    if p >= 0:
-        _enlist(b, j, bucket, now)
-    else:
-        b.tail[j, bucket] = -1
-    while b.place[j, FIRST] < b.place[j, LAST] and b.dead[j, b.place[j, FIRST] & mask]:
-        b.place[j, FIRST] += 1
-
-
-@_part
-def _drop_before(b: Any, r: Any, j: int, since: int, costs: Array) -> None:
-    """Remove the tuples of stream j older than `since`, which are its first; with buckets, their first too."""
-    mask = b.ts.shape[1] - 1
-    first = b.place[j, FIRST]
-    while first < b.place[j, LAST] and b.ts[j, first & mask] < since:
-        if r.settings[ACCESS] == BUCKET:
-            bucket = bucket_of(b.code[j, first & mask], b.head.shape[1])
-            b.head[j, bucket] = b.link[j, first & mask]
-            if b.head[j, bucket] < 0:
-                b.tail[j, bucket] = -1
-            costs[UPDATES] += 1
-        first += 1
-        costs[DROPPED] += 1
-    b.place[j, FIRST] = first
-
-
-@_kernel
-def remove_expired(b: Any, r: Any, w: Any, now: int, forced: bool, costs: Array) -> None:
-    """Remove tuples as the algorithm does when time reaches `now`; forced: also what it would leave for later."""
-    removal = r.settings[REMOVAL]
-    n = b.ts.shape[0]
-    if removal == PROBED:
-        for j in range(n):
-            since = minus(now, r.lookback[j])
-            oldest = b.place[j, LEAST_RECENT]
-            while oldest >= 0 and b.visited[j, oldest] < since:
-                _prune(b, j, oldest, since, now, costs)
-                oldest = b.place[j, LEAST_RECENT]
-        return
-    if not forced and removal == PERIOD and now <= w.at[MODE_END]:
-        return
-    if not forced and removal == CYCLE and w.at[ARRIVED] % r.settings[EVERY] != 0:
-        return
-    for j in range(n):
-        _drop_before(b, r, j, minus(now, r.lookback[j]), costs)
-    if removal == PERIOD:
-        w.at[MODE_END] = _LEAST
-
-
-@_inlined
-def insert(b: Any, r: Any, j: int, ts: int, code: int, ordinal: int, costs: Array) -> Any:
-    """Put a tuple at the end of stream j's buffer, and of its bucket; returns its position."""
-    mask = b.ts.shape[1] - 1
-    p = b.place[j, LAST]
-    b.place[j, LAST] = p + 1
-    b.ts[j, p & mask] = ts
-    b.code[j, p & mask] = code
-    b.ordinal[j, p & mask] = ordinal
-    access = r.settings[ACCESS]
-    if access == SCAN:
-        return p
-    costs[UPDATES] += 1
-    bucket = bucket_of(code, b.head.shape[1])
-    if access == CHAIN:
-        b.link[j, p & mask] = b.head[j, bucket]
-        b.head[j, bucket] = p
-        return p
-    b.link[j, p & mask] = -1
-    last = b.tail[j, bucket]
-    b.tail[j, bucket] = p
-    if last >= 0:
-        b.link[j, last & mask] = p
-    else:
-        b.head[j, bucket] = p
-    if r.settings[REMOVAL] == PROBED:
-        b.dead[j, p & mask] = 0
-        if last < 0:
-            _enlist(b, j, bucket, ts)
-    return p
-
-
-@_inlined
+@inlined
 def _joins_now(b: Any, r: Any, w: Any) -> Any:
     """Whether the arrival just put in is walked.  Forward evaluation: Mode 1 first looks for the starting tuples.
 
@@ -271,7 +76,7 @@ def _joins_now(b: Any, r: Any, w: Any) -> Any:
     return True
 
 
-@_inlined
+@inlined
 def _enter(b: Any, r: Any, w: Any, s: int, level: int, now: int, costs: Array) -> None:
     """Begin a level: the period its candidates must lie in, and the first candidate."""
     j = r.order[s, level]
@@ -292,11 +97,11 @@ def _enter(b: Any, r: Any, w: Any, s: int, level: int, now: int, costs: Array) -
         return
     bucket = bucket_of(b.code[s, w.chosen[s] & mask], b.head.shape[1])
     if r.settings[REMOVAL] == PROBED and b.head[j, bucket] >= 0:
-        _prune(b, j, bucket, minus(now, r.lookback[j]), now, costs)
+        prune(b, j, bucket, minus(now, r.lookback[j]), now, costs)
     w.cursor[level] = b.head[j, bucket]
 
 
-@_inlined
+@inlined
 def _meets(b: Any, r: Any, w: Any, s: int, level: int, j: int, p: int) -> Any:
     """Whether the candidate at position p of stream j satisfies the condition with every tuple chosen."""
     mask = b.ts.shape[1] - 1
@@ -313,7 +118,7 @@ def _meets(b: Any, r: Any, w: Any, s: int, level: int, j: int, p: int) -> Any:
     return True
 
 
-@_inlined
+@inlined
 def _next(b: Any, r: Any, w: Any, s: int, level: int, costs: Array) -> Any:
     """The next candidate of a level that lies in its period and satisfies the condition, or -1; moves the cursor."""
     j = r.order[s, level]
@@ -347,7 +152,7 @@ def _next(b: Any, r: Any, w: Any, s: int, level: int, costs: Array) -> Any:
     return found
 
 
-@_inlined
+@inlined
 def _holds(b: Any, r: Any, w: Any) -> bool:
     """Refine: whether the chosen tuples keep every given bound of one direction; in a second pass, not of the first.
 
@@ -374,7 +179,7 @@ def _holds(b: Any, r: Any, w: Any) -> bool:
     return False
 
 
-@_kernel
+@kernel
 def join_batch(
     b: Any, r: Any, w: Any, which: Array, ts: Array, code: Array, null: int, out: Array, costs: Array
 ) -> int:
@@ -439,28 +244,3 @@ def join_batch(
     w.at[LEVEL] = level
     w.at[WRITTEN] = written
     return why
-
-
-@_kernel
-def refill(old: Any, new: Any, r: Any, now: int, costs: Array) -> None:
-    """Put what `old` holds into the empty `new` of another capacity, at the same positions."""
-    mask = old.ts.shape[1] - 1
-    for j in range(old.ts.shape[0]):
-        new.place[j, SEEN] = old.place[j, SEEN]
-        first = old.place[j, FIRST]
-        new.place[j, FIRST] = first
-        new.place[j, LAST] = first
-        new.place[j, LEAST_RECENT] = -1
-        new.place[j, MOST_RECENT] = -1
-        for p in range(first, old.place[j, LAST]):
-            s = p & mask
-            if old.dead.shape[1] > 1 and old.dead[j, s]:
-                new.dead[j, p & (new.ts.shape[1] - 1)] = 1
-                new.place[j, LAST] = p + 1
-                continue
-            insert(new, r, j, old.ts[j, s], old.code[j, s], old.ordinal[j, s], costs)
-            costs[MOVED] += 1
-        bucket = new.place[j, LEAST_RECENT]
-        while bucket >= 0:
-            new.visited[j, bucket] = now
-            bucket = new.newer[j, bucket]

@@ -6,16 +6,20 @@ period a candidate must lie in, and what is left to refine.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nile.exact import pipeline_arrow
 from nile.exact.window_graph import UNBOUNDED, WindowGraph
 
 __all__ = ["Condition", "WalkJoin"]
+
+kernels: Any = pipeline_arrow.Late("nile.exact.wjoin_kernels")
+buffers: Any = pipeline_arrow.Late("nile.exact.wjoin_buffers_kernels")
+parts: Any = pipeline_arrow.Late("nile.exact.wjoin_parts_kernels")
 
 Array = np.ndarray[Any, Any]
 _LEAST_CAPACITY = 64
@@ -65,8 +69,6 @@ class WalkJoin:
     """
 
     def __init__(self, graph: WindowGraph, condition: Condition, algorithm: str, strategy: str, every: int) -> None:
-        kernels = importlib.import_module("nile.exact.wjoin_kernels")
-        self._kernels = kernels
         self._streams = graph.streams
         self._null = condition.null
         self._blind = condition.kind == "any"
@@ -75,9 +77,9 @@ class WalkJoin:
         self._buffers = self._allocate(_LEAST_CAPACITY)
         n = graph.streams
         at = np.zeros(6, np.int64)
-        at[kernels.LEVEL] = -1
-        at[kernels.MODE_END] = np.iinfo(np.int64).min
-        self._walk = kernels.Walk(*(np.zeros(n, np.int64) for _ in range(4)), at)
+        at[parts.LEVEL] = -1
+        at[parts.MODE_END] = np.iinfo(np.int64).min
+        self._walk = parts.Walk(*(np.zeros(n, np.int64) for _ in range(4)), at)
         self._costs = np.zeros(5, np.int64)
         self._now = int(np.iinfo(np.int64).min)
         self.most_memory = self.memory
@@ -105,20 +107,20 @@ class WalkJoin:
         settings = np.array(
             [self._access, self._removal, not forward, condition.number, condition.width, every], np.int64
         )
-        return self._kernels.Rules(order, back, ahead, exact, np.minimum(lookback, UNBOUNDED), settings)
+        return parts.Rules(order, back, ahead, exact, np.minimum(lookback, UNBOUNDED), settings)
 
     def _allocate(self, capacity: int) -> Any:
         n = self._streams
         hashed = capacity if self._access != _SCAN else 1
         both = capacity if self._access == _BUCKET else 1
         listed = capacity if self._removal == _PROBED else 1
-        place = np.zeros((n, self._kernels.PLACES), np.int64)
-        place[:, self._kernels.LEAST_RECENT :] = -1
+        place = np.zeros((n, parts.PLACES), np.int64)
+        place[:, parts.LEAST_RECENT :] = -1
 
         def empty(columns: int) -> Array:
             return np.full((n, columns), -1, np.int64)
 
-        return self._kernels.Buffers(
+        return parts.Buffers(
             empty(capacity), empty(capacity), empty(capacity), empty(hashed), np.zeros((n, listed), np.uint8),
             empty(hashed), empty(both), empty(listed), empty(listed), empty(listed), place,
         )  # fmt: skip
@@ -138,16 +140,16 @@ class WalkJoin:
         return self._join(which, ts, codes)
 
     def _join(self, which: Array, ts: Array, codes: Array) -> Iterator[Array]:
-        kernels, walk = self._kernels, self._walk
-        walk.at[kernels.DONE] = 0
+        walk = self._walk
+        walk.at[parts.DONE] = 0
         values = np.zeros(ts.shape[0], np.int64) if self._blind else codes
-        why = kernels.FULL
-        while why != kernels.FINISHED:
-            if why == kernels.GROW:
+        why = parts.FULL
+        while why != parts.FINISHED:
+            if why == parts.GROW:
                 self._resize(2 * self._buffers.ts.shape[1])
             out = np.empty((self._streams, _ROOM), np.int64)
             why = kernels.join_batch(self._buffers, self._rules, walk, which, ts, values, self._null, out, self._costs)
-            written = int(walk.at[kernels.WRITTEN])
+            written = int(walk.at[parts.WRITTEN])
             if written:
                 yield out[:, :written].T if 2 * written >= _ROOM else out[:, :written].copy().T
         if ts.shape[0]:
@@ -157,20 +159,20 @@ class WalkJoin:
     def advance(self, now: int) -> None:
         """Let go of what no tuple at `now` or later can join; the opponents clean up."""
         self._now = now
-        self._kernels.remove_expired(self._buffers, self._rules, self._walk, now, True, self._costs)
+        buffers.remove_expired(self._buffers, self._rules, self._walk, now, True, self._costs)
         self._shrink()
 
     @property
     def seen(self) -> Array:
         """Tuples seen of each stream: int64 [n]."""
-        seen: Array = self._buffers.place[:, self._kernels.SEEN]
+        seen: Array = self._buffers.place[:, parts.SEEN]
         return seen
 
     @property
     def held(self) -> int:
         """Tuples kept, those removed out of order that still take a slot included."""
         place = self._buffers.place
-        return int((place[:, self._kernels.LAST] - place[:, self._kernels.FIRST]).sum())
+        return int((place[:, parts.LAST] - place[:, parts.FIRST]).sum())
 
     @property
     def memory(self) -> int:
@@ -185,12 +187,12 @@ class WalkJoin:
 
     def _shrink(self) -> None:
         place = self._buffers.place
-        fullest = int((place[:, self._kernels.LAST] - place[:, self._kernels.FIRST]).max())
+        fullest = int((place[:, parts.LAST] - place[:, parts.FIRST]).max())
         capacity = self._buffers.ts.shape[1]
         if capacity > _LEAST_CAPACITY and 8 * fullest < capacity:
             self._resize(max(_LEAST_CAPACITY, capacity // 4))
 
     def _resize(self, capacity: int) -> None:
         old, self._buffers = self._buffers, self._allocate(capacity)
-        self._kernels.refill(old, self._buffers, self._rules, self._now, self._costs)
+        buffers.refill(old, self._buffers, self._rules, self._now, self._costs)
         self.most_memory = max(self.most_memory, self.memory)
