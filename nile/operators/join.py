@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.operators import state as st
 from nile.operators.figures import JoinFigures
+from nile.operators.join_data import JoinInput, Outputs
+from nile.operators.join_start import UNIT, initial_state
 from nile.operators.plan import JoinPlan
 from nile.operators.range_probe import RangeProbe, is_counted
 from nile.operators.runners import runner_of
@@ -18,8 +18,7 @@ from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.arrays import CHANGES, CLOSED, FORGOTTEN
 from pyramid.manager import Memory
-from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, PIECE, TupleStore
-from summaries.hashing import Encoded
+from pyramid.store import PIECE, TupleStore
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -35,49 +34,6 @@ __all__ = ["JoinFigures", "JoinInput", "Outputs", "PromisingJoin"]
 
 Array = np.ndarray[Any, Any]
 _ROOM = 1 << 16
-_UNIT = 100.0
-"""Kernels count in hundredths of the cost table's unit: whole numbers, whose sums are exact in any order."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinInput:
-    """Two ordered streams, merged.
-
-    left_ts, right_ts: int64 ns; left, right: encoded keys; order: int8 [n], the stream of each arrival;
-    costs: float64 [n], what the exact answer spends at each arrival; keys: distinct codes.
-    """
-
-    left_ts: Array
-    right_ts: Array
-    left: Encoded
-    right: Encoded
-    order: Array
-    costs: Array
-    keys: int
-
-    def times(self) -> Array:
-        """The time of each arrival in total order: int64 [n]."""
-        out = np.empty(self.order.shape[0], np.int64)
-        out[self.order == 0] = self.left_ts
-        out[self.order == 1] = self.right_ts
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """A batch of outputs.  Pairs: left, right ordinals int64 [n].  weight: float64 [n], 1 / inclusion probability.
-
-    Ranges: `ordinal` and `side` of the probing tuple, ranks [low, high) in the other stream's list of its key.
-    query: int64 [n], where several standing queries found them.
-    """
-
-    left: Array
-    right: Array
-    weight: Array
-    side: Array | None = None
-    low: Array | None = None
-    high: Array | None = None
-    query: Array | None = None
 
 
 class PromisingJoin:
@@ -98,8 +54,8 @@ class PromisingJoin:
         self.batch_rows = max(1, batch_rows)
         sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
-        self.state = _initial_state(plan, data, self.stores[0], sketched)
-        self._costs = np.rint(_UNIT * data.costs)
+        self.state = initial_state(plan, data, self.stores[0], sketched)
+        self._costs = np.rint(UNIT * data.costs)
         self._grant = grants(
             self._costs, plan.fraction, plan.pace, data.times() if plan.pace.is_replay else data.left_ts
         )
@@ -132,13 +88,13 @@ class PromisingJoin:
     @property
     def spent(self) -> float:
         """What has been spent so far, in units of the cost table."""
-        return float(self.state.real[st.SPENT]) / _UNIT
+        return float(self.state.real[st.SPENT]) / UNIT
 
     @property
     def credit(self) -> float:
         """What is granted and not yet spent, in units of the cost table."""
         self._settle()
-        return float(self.state.real[st.CREDIT]) / _UNIT
+        return float(self.state.real[st.CREDIT]) / UNIT
 
     def _settle(self) -> None:
         """Bring up to date what was granted, and the credit."""
@@ -155,10 +111,10 @@ class PromisingJoin:
         if credit is not None:
             self._settle()
             arrivals = end - self._fed
-            self._grant[self._fed : end] = _UNIT * credit / max(1, arrivals)
+            self._grant[self._fed : end] = UNIT * credit / max(1, arrivals)
             if not arrivals:
-                real[st.CREDIT] += _UNIT * credit
-                real[st.GRANTED] += _UNIT * credit
+                real[st.CREDIT] += UNIT * credit
+                real[st.GRANTED] += UNIT * credit
         self._feed(end)
         while True:
             why = self._step(end)
@@ -321,11 +277,11 @@ class PromisingJoin:
             changes=sum(int(store.side.zone[CHANGES]) for store in self.stores),
             expired=int(whole[st.EXPIRED]),
             evicted=int(whole[st.EVICTED]),
-            granted=float(real[st.GRANTED]) / _UNIT,
-            spent=float(real[st.SPENT]) / _UNIT,
-            spent_insert=float(real[st.SPENT_INSERT]) / _UNIT,
-            spent_hit=float(real[st.SPENT_HIT]) / _UNIT,
-            exact_cost=float(self._costs.sum()) / _UNIT,
+            granted=float(real[st.GRANTED]) / UNIT,
+            spent=float(real[st.SPENT]) / UNIT,
+            spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
+            spent_hit=float(real[st.SPENT_HIT]) / UNIT,
+            exact_cost=float(self._costs.sum()) / UNIT,
             coverage=self._coverage(),
             forgotten=sum(int(store.side.zone[FORGOTTEN]) for store in self.stores),
             door=float(real[st.DOOR]),
@@ -346,80 +302,3 @@ class PromisingJoin:
         """The mean share of the window, in time, that a probe could still reach."""
         probes = self.state.whole[st.ADMITTED]
         return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0
-
-
-def _initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool) -> st.State:
-    side = store.side
-    prices = np.rint(_UNIT * plan.costs.prices())
-    whole = np.zeros(st.WHOLE_FIELDS, np.int64)
-    whole[st.DOOR_SINCE] = -st.FOREVER
-    setting = np.zeros(st.SETTING_FIELDS, np.int64)
-    setting[st.GUIDE] = st.COUNTSKETCH if sketched else st.DIRECTORY
-    setting[st.PREFERENCE] = plan.preference_number
-    setting[st.RANGES] = int(plan.output == "ranges")
-    setting[st.CAP] = plan.outlier_cap
-    setting[st.REPLAYED] = int(plan.pace.is_replay)
-    setting[st.WAITING] = plan.patience
-    setting[st.BLIND] = int(plan.blind)
-    setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
-    setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
-    real = np.zeros(st.REAL_FIELDS, np.float64)
-    real[st.DOOR] = 1.0
-    real[st.DOOR_BEFORE] = 1.0
-    real[st.WANTED] = 1.0
-    real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
-    real[st.FRACTION] = plan.fraction
-    real[st.RATE] = min(1.0, plan.fraction)
-    phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
-    real[st.GAP] = phase / real[st.RATE]
-    real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + math.log2(st.SLOTS) * prices[st.P_ADD])
-    whole[st.SAMPLED] = 8
-    real[st.BOUNDS] = min(prices[st.P_SCAN], prices[st.P_LOOKUP])
-    real[st.ENTRANCE] = _entrance(plan, side, prices, real[st.BOUNDS], sketched)
-    sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
-    if sketched:
-        passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
-        real[st.SLICE_COST] = prices[st.P_ADD] * passes
-        real[st.TURN_COST] = prices[st.P_ADD] * _turn_adds(plan)
-    return st.State(
-        whole=whole,
-        real=real,
-        setting=setting,
-        prices=prices,
-        fades=plan.fade.powers(plan.spec.depth),
-        window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
-        left_door=np.zeros(data.left_ts.shape[0] if sampled else 0),
-        right_door=np.zeros(data.right_ts.shape[0] if sampled else 0),
-        seen=np.zeros((6, st.SLOTS)),
-        open=np.ones(st.SLOTS, np.uint8),
-        shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
-    )
-
-
-def _entrance(plan: JoinPlan, side: Any, prices: Array, bounds: float, sketched: bool) -> float:
-    """The most that taking one tuple in can cost, so that it is paid for before it begins."""
-    m = plan.spec.depth
-    cost = prices[st.P_INSERT] + 2 * bounds + (prices[st.P_UPDATE] if plan.preference == "desc" else 0.0)
-    if sketched:
-        rows = side.counters.shape[1]
-        reads = 2 * m * rows if plan.preference == "asc" else m
-        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * reads
-        cost += prices[st.P_PUSH] * (m if plan.preference == "desc" else 1)
-    elif plan.preference == "asc":
-        cost += prices[st.P_LOOKUP] + prices[st.P_PUSH]
-    elif plan.preference == "desc":
-        cut = m if plan.fade.factor < 1.0 else 1
-        cost += (cut - 1) * bounds + cut * prices[st.P_PUSH]
-    else:
-        cost += prices[st.P_PUSH]
-    return float(cost)
-
-
-def _turn_adds(plan: JoinPlan) -> int:
-    """The most counters one turn adds: a close with a merge, and a zone's way through every granularity."""
-    spec = plan.spec
-    levels = [int(math.log2(leaves)) for leaves in spec.leaf_capacity]
-    close = 1 + levels[0] + (2 * levels[0] + 4)
-    moves = sum(1 + levels[g] + levels[g - 1] + 1 for g in range(1, spec.depth))
-    last = 2 * levels[-1] + 2
-    return (close + moves + last) * spec.rows * 2 * spec.width

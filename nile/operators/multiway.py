@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators import multiway_state as st
+from nile.operators.join_start import UNIT, turn_adds
 from nile.operators.multiway_outputs import Combinations, MultiwayFigures
 from nile.operators.plan import JoinPlan
 from preferences.clock import grants
@@ -35,8 +35,6 @@ __all__ = ["METHODS", "Combinations", "MultiwayFigures", "MultiwayInput", "Multi
 Array = np.ndarray[Any, Any]
 METHODS = ("nile", "hash-drop")
 _ROOM = 1 << 16
-_UNIT = 100.0
-"""Kernels count in hundredths of the cost table's unit: whole numbers, whose sums are exact in any order."""
 _NO_FLOOR = -1e300
 
 
@@ -96,7 +94,7 @@ class MultiwayJoin:
         sketched = plan.guide == "countsketch" and not self._plain
         self.state = _initial_state(plan, data, self.store, sketched)
         n = data.ts.shape[0]
-        self._costs = np.zeros(n) if data.costs is None else np.rint(_UNIT * data.costs)
+        self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
         self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
         self._floor = _NO_FLOOR if self.whole else 0.0
         self._arrivals = st.Arrivals(stream=data.stream, key=data.key, ts=data.ts, hash=_at_least_one(data.hashes))
@@ -230,7 +228,7 @@ class MultiwayJoin:
         whole, real = self.state.whole, self.state.real
         waiting = self.data.stream[int(whole[st.APPLIED]) : int(whole[st.ARRIVED])]
         shed = self.state.shed + np.bincount(waiting, minlength=self.data.streams)
-        spent = float(real[st.SPENT]) / _UNIT
+        spent = float(real[st.SPENT]) / UNIT
         return MultiwayFigures(
             arrivals=int(whole[st.ARRIVED]),
             nulls=int(whole[st.NULLS]),
@@ -242,11 +240,11 @@ class MultiwayJoin:
             pruned=int(whole[st.PRUNED]),
             expired=int(whole[st.EXPIRED]),
             evicted=int(whole[st.EVICTED]),
-            granted=float(real[st.GRANTED]) / _UNIT,
+            granted=float(real[st.GRANTED]) / UNIT,
             spent=spent,
-            spent_insert=float(real[st.SPENT_INSERT]) / _UNIT,
-            spent_hit=float(real[st.SPENT_HIT]) / _UNIT,
-            exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / _UNIT,
+            spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
+            spent_hit=float(real[st.SPENT_HIT]) / UNIT,
+            exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / UNIT,
             coverage=self._coverage(),
             forgotten=int(self.store.side.zone[FORGOTTEN]),
             door=float(real[st.DOOR]),
@@ -270,7 +268,7 @@ def _at_least_one(hashes: Array) -> Array:
 
 
 def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketched: bool) -> st.State:
-    prices = np.rint(_UNIT * plan.costs.prices())
+    prices = np.rint(UNIT * plan.costs.prices())
     whole = np.zeros(st.WHOLE_FIELDS, np.int64)
     whole[st.DOOR_SINCE] = -st.FOREVER
     setting = np.zeros(st.SETTING_FIELDS, np.int64)
@@ -303,7 +301,7 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
     if sketched:
         passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
         real[st.SLICE_COST] = prices[st.P_ADD] * passes
-        real[st.TURN_COST] = prices[st.P_ADD] * _turn_adds(plan)
+        real[st.TURN_COST] = prices[st.P_ADD] * turn_adds(plan.spec)
     depth = plan.spec.depth
     return st.State(
         whole=whole,
@@ -337,13 +335,3 @@ def _entrance(plan: JoinPlan, store: TupleStore, prices: Array, sketched: bool, 
         cost += prices[st.P_LOOKUP] * others * (m - 1)
     split = plan.preference == "desc" and (sketched or plan.fade.factor < 1.0)
     return float(cost + prices[st.P_PUSH] * (regions if split else 1))
-
-
-def _turn_adds(plan: JoinPlan) -> int:
-    """The most counters one turn adds: a close with a merge, and a zone's way through every granularity."""
-    spec = plan.spec
-    levels = [int(math.log2(leaves)) for leaves in spec.leaf_capacity]
-    close = 1 + levels[0] + (2 * levels[0] + 4)
-    moves = sum(1 + levels[g] + levels[g - 1] + 1 for g in range(1, spec.depth))
-    last = 2 * levels[-1] + 2
-    return (close + moves + last) * spec.rows * 2 * spec.width

@@ -12,7 +12,7 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators import range_kernels
-    from nile.operators.join import JoinInput
+    from nile.operators.join_data import JoinInput
 else:
     range_kernels = lazy("nile.operators.range_kernels")
 

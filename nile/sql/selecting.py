@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from nile.sql.clauses import OwnWindow
-from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parse_errors import parse_fault
 from nile.sql.parsed import (
-    Aggregate,
     Block,
     Derived,
     Expression,
@@ -25,10 +22,10 @@ from nile.sql.parsed import (
     Written,
 )
 from nile.sql.places import Fault, NotYetFault
-from nile.sql.plan import AggregateFunction
-from nile.sql.taking import Taker, start_of
+from nile.sql.select_expressions import ExpressionReader, plain_only
+from nile.sql.taking import start_of
 from nile.sql.tokens import DIALECT, MAX_DEPTH
-from nile.sql.tree import Case, Column, Constant, Node
+from nile.sql.tree import Constant
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -42,47 +39,10 @@ else:
 __all__ = ["read_fragment", "read_select"]
 
 MAX_SOURCES = 64
-_AGGREGATES: Mapping[str, AggregateFunction] = {
-    "Count": "count",
-    "Sum": "sum",
-    "Avg": "avg",
-    "Min": "min",
-    "Max": "max",
-    "Median": "median",
-    "Variance": "variance",
-    "Stddev": "stddev",
-    "StddevSamp": "stddev",
-    "PercentileCont": "quantile",
-}
 _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
     "Union": "union",
     "Intersect": "intersect",
     "Except": "except",
-}
-_LATER = {
-    "Window": "a window function (OVER)",
-    "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction)",
-    "Subquery": "a query inside an expression",
-    "Select": "a query inside an expression",
-    "Exists": "EXISTS",
-    "Any": "ANY",
-    "VariancePop": "var_pop",
-    "StddevPop": "stddev_pop",
-    "PercentileDisc": "quantile_disc; write quantile_cont",
-    "Quantile": "quantile; write quantile_cont",
-    "ApproxQuantile": "approx_quantile; write quantile_cont",
-    "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
-}
-_LATER_IN_SELECT = {
-    "with_": "WITH name AS (...)",
-    "qualify": "QUALIFY",
-    "windows": "WINDOW name AS (...)",
-    "pivots": "PIVOT",
-    "sample": "a sample",
-    "laterals": "LATERAL",
-    "side": "an outer join",
-    "method": "a natural or ASOF join",
-    "columns": "names for the columns of an alias",
 }
 
 
@@ -111,7 +71,7 @@ class _SelectReader:
         self._values = values
         self._own = own
         self._own_used: set[int] = set()
-        self._used: set[int] = set()
+        self._expressions = ExpressionReader(values)
         self._sources = 0
 
     def parse(self, text: str, into: Any = None) -> Any:
@@ -130,7 +90,7 @@ class _SelectReader:
             if start not in self._own_used:
                 raise Fault("needed a stream's name before its window in brackets; got something else", own.start)
         for start in self._values:
-            if start not in self._used and self._text[start] == "0":
+            if start not in self._expressions.used and self._text[start] == "0":
                 raise Fault("needed a parameter where a value can stand; got one here", start)
 
     def query(self, node: Any, depth: int = 0) -> Written:
@@ -138,7 +98,7 @@ class _SelectReader:
         if depth > MAX_DEPTH:
             raise Fault(f"needed at most {MAX_DEPTH} levels of queries; got more; simplify it", start_of(node))
         if name == "Subquery":
-            self._only(node, "this")
+            plain_only(node, "this")
             return self.query(node.this, depth + 1)
         if name == "Select":
             return self._block(node)
@@ -147,7 +107,7 @@ class _SelectReader:
         raise Fault(f"needed a SELECT; got {name.upper()}", start_of(node))
 
     def _operation(self, node: Any, depth: int) -> Operation:
-        self._only(node, "this", "expression", "distinct", "order", "limit", "offset")
+        plain_only(node, "this", "expression", "distinct", "order", "limit", "offset")
         return Operation(
             _OPERATIONS[type(node).__name__],
             not node.args.get("distinct"),
@@ -158,7 +118,7 @@ class _SelectReader:
         )
 
     def _block(self, node: Any) -> Block:
-        self._only(
+        plain_only(
             node,
             "expressions",
             "from_",
@@ -179,14 +139,14 @@ class _SelectReader:
         where, having = node.args.get("where"), node.args.get("having")
         distinct = node.args.get("distinct")
         if distinct is not None:
-            self._only(distinct)
+            plain_only(distinct)
         return Block(
             tuple(self._item(each) for each in node.expressions),
             self._from(node),
             start,
-            where=None if where is None else self.expression(where.this),
+            where=None if where is None else self._expressions.read(where.this),
             group=self._group(node.args.get("group")),
-            having=None if having is None else self.expression(having.this),
+            having=None if having is None else self._expressions.read(having.this),
             distinct=distinct is not None,
             **self._ordering(node),
         )
@@ -194,11 +154,11 @@ class _SelectReader:
     def _ordering(self, node: Any) -> dict[str, Any]:
         order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
         if order is not None:
-            self._only(order, "expressions")
+            plain_only(order, "expressions")
         if limit is not None:
-            self._only(limit, "expression")
+            plain_only(limit, "expression")
         if offset is not None:
-            self._only(offset, "expression")
+            plain_only(offset, "expression")
         return {
             "order": () if order is None else tuple(self._ordered(each) for each in order.expressions),
             "limit": None if limit is None else self._count(limit.expression, "LIMIT"),
@@ -207,12 +167,12 @@ class _SelectReader:
 
     def _ordered(self, node: Any) -> Ordered:
         if type(node).__name__ != "Ordered":
-            return Ordered(self.expression(node), False, True)
-        self._only(node, "this", "desc", "nulls_first")
-        return Ordered(self.expression(node.this), bool(node.args.get("desc")), not node.args.get("nulls_first"))
+            return Ordered(self._expressions.read(node), False, True)
+        plain_only(node, "this", "desc", "nulls_first")
+        return Ordered(self._expressions.read(node.this), bool(node.args.get("desc")), not node.args.get("nulls_first"))
 
     def _count(self, node: Any, clause: str) -> int:
-        value = self.expression(node).node
+        value = self._expressions.read(node).node
         if not isinstance(value, Constant) or value.kind != "integer" or not 0 <= int(value.value or 0) < 2**62:
             raise Fault(f"needed a whole number of rows after {clause}; got something else", start_of(node))
         assert isinstance(value.value, int)
@@ -221,28 +181,28 @@ class _SelectReader:
     def _group(self, node: Any) -> tuple[Expression, ...] | Literal["all"] | None:
         if node is None:
             return None
-        self._only(node, "expressions", "all")
+        plain_only(node, "expressions", "all")
         if node.args.get("all"):
             return "all"
-        return tuple(self.expression(each) for each in node.expressions)
+        return tuple(self._expressions.read(each) for each in node.expressions)
 
     def _item(self, node: Any) -> SelectItem:
         alias = None
         if type(node).__name__ == "Alias":
-            self._only(node, "this", "alias")
+            plain_only(node, "this", "alias")
             alias = str(node.args["alias"].this)
             node = node.this
         star = _star(node)
         if star is None:
-            return SelectItem(self.expression(node), alias)
-        self._only(star, *(("this", "table") if type(node).__name__ == "Column" else ()))
+            return SelectItem(self._expressions.read(node), alias)
+        plain_only(star, *(("this", "table") if type(node).__name__ == "Column" else ()))
         table = node.args.get("table") if type(node).__name__ == "Column" else None
         if alias is not None:
             raise Fault("needed * without a name of its own; got AS", start_of(node))
         return SelectItem(Star(None if table is None else str(table.this), start_of(node) or 0), None)
 
     def _from(self, node: Any) -> tuple[Joined, ...]:
-        self._only(node.args["from_"], "this")
+        plain_only(node.args["from_"], "this")
         sources = [Joined(self._source(node.args["from_"].this))]
         nested = list(node.args["from_"].this.args.get("joins") or ())
         for join in [*nested, *(node.args.get("joins") or ())]:
@@ -257,13 +217,13 @@ class _SelectReader:
         side = str(join.args.get("side") or join.args.get("method") or "")
         if side:
             raise NotYetFault(f"{side} JOIN is not there yet; write JOIN ... ON", start_of(join))
-        self._only(join, "this", "on", "using", "kind")
+        plain_only(join, "this", "on", "using", "kind")
         using = []
         for each in join.args.get("using") or ():
             name = each.this if type(each).__name__ == "Column" else each
             using.append(Reference(None, str(name.this), start_of(each) or 0))
         on = join.args.get("on")
-        return Joined(self._source(join.this), None if on is None else self.expression(on), tuple(using))
+        return Joined(self._source(join.this), None if on is None else self._expressions.read(on), tuple(using))
 
     def _source(self, node: Any) -> Source:
         self._sources += 1
@@ -273,10 +233,10 @@ class _SelectReader:
         name = type(node).__name__
         if name not in ("Table", "Subquery"):
             raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
-        self._only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
+        plain_only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
         alias = node.args.get("alias")
         if alias is not None:
-            self._only(alias, "this")
+            plain_only(alias, "this")
         named = None if alias is None or alias.this is None else alias.this
         if name == "Subquery":
             if type(node.this).__name__ not in ("Select", "Subquery", *_OPERATIONS):
@@ -317,112 +277,7 @@ class _SelectReader:
         inside = "".join(sign if sign == "\n" else " " for sign in self._whole[:begin]) + self._whole[begin:end]
         if not inside.strip():
             raise Fault("needed a condition after WHERE; got none", begin)
-        return self.expression(self.parse(inside, exp.Condition))
-
-    def expression(self, node: Any) -> Expression:
-        """One expression, with the columns and aggregates in it."""
-        references: list[Reference] = []
-        aggregates: list[Aggregate] = []
-        inside = False
-
-        def column(qualifier: str | None, name: str, start: int | None) -> Column:
-            references.append(Reference(qualifier, name, start or 0))
-            return Column(f"#{len(references) - 1}")
-
-        def aggregate(node: Any, depth: int) -> Node:
-            nonlocal inside
-            start = start_of(node) or 0
-            if inside:
-                raise Fault("needed an aggregate of columns; got one of another aggregate", start)
-            inside = True
-            argument, distinct, fraction = self._argument(node, taker, depth)
-            inside = False
-            aggregates.append(Aggregate(_AGGREGATES[type(node).__name__], argument, distinct, fraction, start))
-            return Column(f"@{len(aggregates) - 1}")
-
-        def filtered(node: Any, depth: int) -> Node:
-            """An aggregate of the rows for which FILTER (WHERE ...) is true: of a CASE that is null for the others."""
-            self._only(node, "this", "expression")
-            if type(node.this).__name__ not in _AGGREGATES:
-                raise Fault("needed an aggregate before FILTER; got something else", start_of(node))
-            nonlocal inside
-            if inside:
-                raise Fault("needed an aggregate of columns; got one of another aggregate", start_of(node))
-            inside = True
-            condition = taker.take(node.expression.this, depth)
-            inside = False
-            column = taker.take(node.this, depth)
-            whole = aggregates[-1]
-            value = Constant(1, "integer") if whole.argument is None else whole.argument
-            aggregates[-1] = replace(whole, argument=Case(((condition, value),), Constant(None, "null")))
-            return column
-
-        def later(node: Any, _: int) -> Node:
-            raise NotYetFault(f"{_LATER[type(node).__name__]}: it is not there yet", start_of(node))
-
-        taker = _StatementTaker(
-            column,
-            parameters=self._values,
-            extra={**dict.fromkeys(_AGGREGATES, aggregate), **dict.fromkeys(_LATER, later), "Filter": filtered},
-        )
-        try:
-            tree = taker.take(node)
-        except RecursionError:
-            raise Fault(f"needed at most {MAX_DEPTH} levels of nesting; got more; simplify it") from None
-        self._used |= taker.used
-        start = taker.places.get(id(tree), start_of(node) or 0)
-
-        def shown(name: str) -> str:
-            at = int(name[1:])
-            if name.startswith("#"):
-                reference = references[at]
-                return reference.name if reference.qualifier is None else f"{reference.qualifier}.{reference.name}"
-            each = aggregates[at]
-            return aggregate_text(each.function, each.argument, each.distinct, each.fraction, shown)
-
-        text = expression_text(tree, shown)
-        return Expression(tree, tuple(references), tuple(aggregates), start, text, taker.places)
-
-    def _argument(self, node: Any, taker: Taker, depth: int) -> tuple[Node | None, bool, float | None]:
-        name = type(node).__name__
-        allowed = {"Count": ("this", "big_int"), "PercentileCont": ("this", "expression")}.get(name, ("this",))
-        inner = taker.only(node, *allowed)
-        fraction = None
-        if name == "PercentileCont":
-            given = taker.take(node.expression, depth) if node.args.get("expression") is not None else None
-            value = given.value if isinstance(given, Constant) and given.kind in ("integer", "number") else None
-            if value is None or not 0 <= float(value) <= 1:
-                raise Fault("needed a fraction from 0 to 1, such as quantile_cont(price, 0.9)", start_of(node))
-            fraction = float(value)
-        if name == "Count" and (inner is None or type(inner).__name__ == "Star"):
-            if inner is not None:
-                self._only(inner)
-            return None, False, None
-        if inner is None:
-            raise Fault(f"needed something to aggregate; got {name.lower()}()", start_of(node))
-        distinct = type(inner).__name__ == "Distinct"
-        if distinct:
-            self._only(inner, "expressions")
-            if len(inner.expressions) != 1:
-                raise NotYetFault("DISTINCT of several columns in an aggregate is not there yet", start_of(node))
-            inner = inner.expressions[0]
-        return taker.take(inner, depth), distinct, fraction
-
-    def _only(self, node: Any, *allowed: str) -> None:
-        for argument, value in node.args.items():
-            if not value or argument in allowed:
-                continue
-            later = _LATER_IN_SELECT.get(argument)
-            start = start_of(node)
-            if later is not None:
-                raise NotYetFault(f"{later} is not there yet; leave it out", start)
-            raise Fault(f"needed a plain SELECT; got {argument.strip('_').upper()}; leave it out", start)
-
-
-class _StatementTaker(Taker):
-    def refused(self, what: str, node: Any) -> Fault:
-        fault = super().refused(what, node)
-        return Fault(fault.reason.replace("a condition is made of", "expressions are made of"), fault.start)
+        return self._expressions.read(self.parse(inside, exp.Condition))
 
 
 def _star(node: Any) -> Any:

@@ -1,6 +1,7 @@
 """sqlglot's expressions taken apart: an allow-list of its node classes decides what may be said.
 
-A node, or an argument of a node, that is not listed here is refused; nothing of sqlglot's tree is kept.
+A node that has no reader here, or an argument that its reader does not name, is refused; nothing of sqlglot's tree is
+kept.
 """
 
 from __future__ import annotations
@@ -9,6 +10,17 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
 
+from nile.sql.allowed import (
+    ALLOWED,
+    ARGUMENTS,
+    COMPARISONS,
+    FUNCTIONS,
+    OPERATORS,
+    PARTS,
+    SPELLING,
+    TYPES,
+    UNITS,
+)
 from nile.sql.literals import read_interval, read_number, read_parameter, read_pattern, read_time
 from nile.sql.places import Fault
 from nile.sql.tokens import DIALECT, MAX_DEPTH
@@ -20,75 +32,22 @@ from nile.sql.tree import (
     Cast,
     Column,
     Compare,
-    Comparison,
     Constant,
     Function,
     In,
     IsNull,
-    Kind,
     Like,
     Logic,
     Node,
     Not,
-    Operator,
     children_of,
     parts_of,
 )
 
 __all__ = ["Taker", "start_of"]
 
-_COMPARISONS: Mapping[str, Comparison] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
-_OPERATORS: Mapping[str, Operator] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
-_FUNCTIONS: Mapping[str, Function] = {
-    "Lower": "lower",
-    "Upper": "upper",
-    "Length": "length",
-    "Abs": "abs",
-    "Coalesce": "coalesce",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Sqrt": "sqrt",
-    "Nullif": "nullif",
-    "Greatest": "greatest",
-    "Least": "least",
-    "Year": "year",
-    "Month": "month",
-    "Day": "day",
-    "DayOfMonth": "day",
-    "Hour": "hour",
-    "Minute": "minute",
-    "Second": "second",
-}
-_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "coalesce": ("this", "expressions"),
-    "greatest": ("this", "expressions"),
-    "least": ("this", "expressions"),
-    "nullif": ("this", "expression"),
-}
-_PARTS: tuple[Function, ...] = ("year", "month", "day", "hour", "minute", "second")
-_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 _MOST_DIGITS = 15
 _MOST_OPERAND = 16
-_TYPES: Mapping[str, tuple[Kind, int]] = {
-    "TINYINT": ("integer", 8),
-    "SMALLINT": ("integer", 16),
-    "INT": ("integer", 32),
-    "BIGINT": ("integer", 64),
-    "DOUBLE": ("number", 64),
-    "TEXT": ("text", 0),
-    "VARCHAR": ("text", 0),
-    "BOOLEAN": ("boolean", 0),
-    "TIMESTAMP": ("timestamp", 0),
-    "TIMESTAMPNTZ": ("timestamp", 0),
-    "TIMESTAMPTZ": ("timestamp", 0),
-    "DATE": ("date", 0),
-}
-# Arguments that only say how the text was spelt, or how another engine would divide.
-_SPELLING = {"typed", "safe", "is_nvl", "is_null", "binary", "encoding", "ignore_nulls"}
-_ALLOWED = (
-    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL, CASE, + - * / %, ||, CAST, "
-    f"{', '.join(name for name in get_args(Function) if name != 'concat')}, extract, and literals"
-)
 
 TakeColumn = Callable[[str | None, str, int | None], Column]
 """From (qualifier or None, name, offset in the text)."""
@@ -140,9 +99,9 @@ class Taker:
             "Extract": self._extract,
             "TimestampTrunc": self._truncated,
             "DateTrunc": self._truncated,
-            **dict.fromkeys(_COMPARISONS, self._comparison),
-            **dict.fromkeys(_OPERATORS, self._arithmetic),
-            **dict.fromkeys(_FUNCTIONS, self._call),
+            **dict.fromkeys(COMPARISONS, self._comparison),
+            **dict.fromkeys(OPERATORS, self._arithmetic),
+            **dict.fromkeys(FUNCTIONS, self._call),
             **(extra or {}),
         }
 
@@ -170,12 +129,12 @@ class Taker:
     def only(self, node: Any, *allowed: str) -> Any:
         """The node's first allowed argument, once it is sure that it has no others."""
         for argument, value in node.args.items():
-            if value and argument not in allowed and argument not in _SPELLING:
+            if value and argument not in allowed and argument not in SPELLING:
                 raise self.refused(f"{argument.upper()} in {type(node).__name__.upper()}", node)
         return node.args.get(allowed[0])
 
     def refused(self, what: str, node: Any) -> Fault:
-        return Fault(f"{what} is not allowed; a condition is made of {_ALLOWED}", start_of(node))
+        return Fault(f"{what} is not allowed; a condition is made of {ALLOWED}", start_of(node))
 
     def text_literal(self, node: Any, of: str) -> str:
         """The value of a text literal.  Raises Fault."""
@@ -230,11 +189,11 @@ class Taker:
 
     def _comparison(self, node: Any, depth: int) -> Node:
         left = self.take(self.only(node, "this", "expression"), depth)
-        return Compare(_COMPARISONS[type(node).__name__], left, self.take(node.expression, depth))
+        return Compare(COMPARISONS[type(node).__name__], left, self.take(node.expression, depth))
 
     def _arithmetic(self, node: Any, depth: int) -> Node:
         left = self.take(self.only(node, "this", "expression"), depth)
-        return Arithmetic(_OPERATORS[type(node).__name__], left, self.take(node.expression, depth))
+        return Arithmetic(OPERATORS[type(node).__name__], left, self.take(node.expression, depth))
 
     def _between(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "low", "high"), depth)
@@ -254,8 +213,8 @@ class Taker:
         return IsNull(item)
 
     def _call(self, node: Any, depth: int) -> Node:
-        function = _FUNCTIONS[type(node).__name__]
-        allowed = _ARGUMENTS.get(function, ("this",))
+        function = FUNCTIONS[type(node).__name__]
+        allowed = ARGUMENTS.get(function, ("this",))
         arguments = [self.only(node, *allowed)]
         for name in allowed[1:]:
             value = node.args.get(name)
@@ -320,16 +279,16 @@ class Taker:
 
     def _extract(self, node: Any, depth: int) -> Node:
         unit = _unit(self.only(node, "this", "expression"))
-        part = next((part for part in _PARTS if part == unit), None)
+        part = next((part for part in PARTS if part == unit), None)
         if part is None:
-            raise Fault(f"extract needs one of {', '.join(_PARTS)}, got {unit!r:.40}", start_of(node))
+            raise Fault(f"extract needs one of {', '.join(PARTS)}, got {unit!r:.40}", start_of(node))
         return Call(part, (self.take(node.expression, depth),))
 
     def _truncated(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "unit"), depth)
         unit = _unit(node.args.get("unit"))
-        if unit not in _UNITS:
-            raise Fault(f"date_trunc needs one of {', '.join(_UNITS)}, got {unit!r:.40}", start_of(node))
+        if unit not in UNITS:
+            raise Fault(f"date_trunc needs one of {', '.join(UNITS)}, got {unit!r:.40}", start_of(node))
         return Call("date_trunc", (Constant(unit, "text"), item))
 
     def _like(self, node: Any, depth: int) -> Node:
@@ -350,7 +309,7 @@ class Taker:
     def _cast(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "to"), depth)
         wanted = node.args["to"]
-        kind, bits = _TYPES.get(getattr(wanted.this, "name", ""), ("other", 0))
+        kind, bits = TYPES.get(getattr(wanted.this, "name", ""), ("other", 0))
         if kind == "other" or wanted.expressions:
             raise Fault(
                 f"cannot cast to {_sql(wanted).upper()}; the types are BIGINT (and smaller), DOUBLE, VARCHAR, BOOLEAN, "

@@ -1,0 +1,55 @@
+"""What goes into a join of two streams, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from summaries.hashing import Encoded
+
+__all__ = ["JoinInput", "Outputs"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """Two ordered streams, merged.
+
+    left_ts, right_ts: int64 ns; left, right: encoded keys; order: int8 [n], the stream of each arrival;
+    costs: float64 [n], what the exact answer spends at each arrival; keys: distinct codes.
+    """
+
+    left_ts: Array
+    right_ts: Array
+    left: Encoded
+    right: Encoded
+    order: Array
+    costs: Array
+    keys: int
+
+    def times(self) -> Array:
+        """The time of each arrival in total order: int64 [n]."""
+        out = np.empty(self.order.shape[0], np.int64)
+        out[self.order == 0] = self.left_ts
+        out[self.order == 1] = self.right_ts
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A batch of outputs.  Pairs: left, right ordinals int64 [n].  weight: float64 [n], 1 / inclusion probability.
+
+    Ranges: `ordinal` and `side` of the probing tuple, ranks [low, high) in the other stream's list of its key.
+    query: int64 [n], where several standing queries found them.
+    """
+
+    left: Array
+    right: Array
+    weight: Array
+    side: Array | None = None
+    low: Array | None = None
+    high: Array | None = None
+    query: Array | None = None

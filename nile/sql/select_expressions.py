@@ -1,0 +1,170 @@
+"""The expressions of a SELECT: the columns that they refer to, and the aggregates in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from nile.sql.expression_text import aggregate_text, expression_text
+from nile.sql.parsed import Aggregate, Expression, Reference
+from nile.sql.places import Fault, NotYetFault
+from nile.sql.plan import AggregateFunction
+from nile.sql.taking import Taker, start_of
+from nile.sql.tokens import MAX_DEPTH
+from nile.sql.tree import Case, Column, Constant, Node
+
+__all__ = ["ExpressionReader", "plain_only"]
+
+_AGGREGATES: Mapping[str, AggregateFunction] = {
+    "Count": "count",
+    "Sum": "sum",
+    "Avg": "avg",
+    "Min": "min",
+    "Max": "max",
+    "Median": "median",
+    "Variance": "variance",
+    "Stddev": "stddev",
+    "StddevSamp": "stddev",
+    "PercentileCont": "quantile",
+}
+_LATER = {
+    "Window": "a window function (OVER)",
+    "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction)",
+    "Subquery": "a query inside an expression",
+    "Select": "a query inside an expression",
+    "Exists": "EXISTS",
+    "Any": "ANY",
+    "VariancePop": "var_pop",
+    "StddevPop": "stddev_pop",
+    "PercentileDisc": "quantile_disc; write quantile_cont",
+    "Quantile": "quantile; write quantile_cont",
+    "ApproxQuantile": "approx_quantile; write quantile_cont",
+    "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
+}
+_LATER_IN_SELECT = {
+    "with_": "WITH name AS (...)",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW name AS (...)",
+    "pivots": "PIVOT",
+    "sample": "a sample",
+    "laterals": "LATERAL",
+    "side": "an outer join",
+    "method": "a natural or ASOF join",
+    "columns": "names for the columns of an alias",
+}
+
+
+class ExpressionReader:
+    """Reads expressions of one statement.  values: parameters by offset; used: the offsets of those it has met."""
+
+    def __init__(self, values: Mapping[int, Any]) -> None:
+        self._values = values
+        self.used: set[int] = set()
+
+    def read(self, node: Any) -> Expression:
+        """One expression, with the columns and aggregates in it."""
+        references: list[Reference] = []
+        aggregates: list[Aggregate] = []
+        inside = False
+
+        def column(qualifier: str | None, name: str, start: int | None) -> Column:
+            references.append(Reference(qualifier, name, start or 0))
+            return Column(f"#{len(references) - 1}")
+
+        def aggregate(node: Any, depth: int) -> Node:
+            nonlocal inside
+            start = start_of(node) or 0
+            if inside:
+                raise Fault("needed an aggregate of columns; got one of another aggregate", start)
+            inside = True
+            argument, distinct, fraction = self._argument(node, taker, depth)
+            inside = False
+            aggregates.append(Aggregate(_AGGREGATES[type(node).__name__], argument, distinct, fraction, start))
+            return Column(f"@{len(aggregates) - 1}")
+
+        def filtered(node: Any, depth: int) -> Node:
+            """An aggregate of the rows for which FILTER (WHERE ...) is true: of a CASE that is null for the others."""
+            plain_only(node, "this", "expression")
+            if type(node.this).__name__ not in _AGGREGATES:
+                raise Fault("needed an aggregate before FILTER; got something else", start_of(node))
+            nonlocal inside
+            if inside:
+                raise Fault("needed an aggregate of columns; got one of another aggregate", start_of(node))
+            inside = True
+            condition = taker.take(node.expression.this, depth)
+            inside = False
+            column = taker.take(node.this, depth)
+            whole = aggregates[-1]
+            value = Constant(1, "integer") if whole.argument is None else whole.argument
+            aggregates[-1] = replace(whole, argument=Case(((condition, value),), Constant(None, "null")))
+            return column
+
+        def later(node: Any, _: int) -> Node:
+            raise NotYetFault(f"{_LATER[type(node).__name__]}: it is not there yet", start_of(node))
+
+        taker = _StatementTaker(
+            column,
+            parameters=self._values,
+            extra={**dict.fromkeys(_AGGREGATES, aggregate), **dict.fromkeys(_LATER, later), "Filter": filtered},
+        )
+        try:
+            tree = taker.take(node)
+        except RecursionError:
+            raise Fault(f"needed at most {MAX_DEPTH} levels of nesting; got more; simplify it") from None
+        self.used |= taker.used
+        start = taker.places.get(id(tree), start_of(node) or 0)
+
+        def shown(name: str) -> str:
+            at = int(name[1:])
+            if name.startswith("#"):
+                reference = references[at]
+                return reference.name if reference.qualifier is None else f"{reference.qualifier}.{reference.name}"
+            each = aggregates[at]
+            return aggregate_text(each.function, each.argument, each.distinct, each.fraction, shown)
+
+        text = expression_text(tree, shown)
+        return Expression(tree, tuple(references), tuple(aggregates), start, text, taker.places)
+
+    def _argument(self, node: Any, taker: Taker, depth: int) -> tuple[Node | None, bool, float | None]:
+        name = type(node).__name__
+        allowed = {"Count": ("this", "big_int"), "PercentileCont": ("this", "expression")}.get(name, ("this",))
+        inner = taker.only(node, *allowed)
+        fraction = None
+        if name == "PercentileCont":
+            given = taker.take(node.expression, depth) if node.args.get("expression") is not None else None
+            value = given.value if isinstance(given, Constant) and given.kind in ("integer", "number") else None
+            if value is None or not 0 <= float(value) <= 1:
+                raise Fault("needed a fraction from 0 to 1, such as quantile_cont(price, 0.9)", start_of(node))
+            fraction = float(value)
+        if name == "Count" and (inner is None or type(inner).__name__ == "Star"):
+            if inner is not None:
+                plain_only(inner)
+            return None, False, None
+        if inner is None:
+            raise Fault(f"needed something to aggregate; got {name.lower()}()", start_of(node))
+        distinct = type(inner).__name__ == "Distinct"
+        if distinct:
+            plain_only(inner, "expressions")
+            if len(inner.expressions) != 1:
+                raise NotYetFault("DISTINCT of several columns in an aggregate is not there yet", start_of(node))
+            inner = inner.expressions[0]
+        return taker.take(inner, depth), distinct, fraction
+
+
+def plain_only(node: Any, *allowed: str) -> None:
+    """Raises Fault where a node has other arguments than those allowed."""
+    for argument, value in node.args.items():
+        if not value or argument in allowed:
+            continue
+        later = _LATER_IN_SELECT.get(argument)
+        start = start_of(node)
+        if later is not None:
+            raise NotYetFault(f"{later} is not there yet; leave it out", start)
+        raise Fault(f"needed a plain SELECT; got {argument.strip('_').upper()}; leave it out", start)
+
+
+class _StatementTaker(Taker):
+    def refused(self, what: str, node: Any) -> Fault:
+        fault = super().refused(what, node)
+        return Fault(fault.reason.replace("a condition is made of", "expressions are made of"), fault.start)
