@@ -1,0 +1,64 @@
+"""The keys that a join over histories asks for: distinct values of the probing tuples, in order of hash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from summaries.hashing import KeyHasher, KeyTable, key_family
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+__all__ = ["ProbeKeys"]
+
+Array = np.ndarray[Any, Any]
+_BYTES = ("text", "bytes")
+
+
+class ProbeKeys:
+    """Distinct keys of some tuples, ascending by hash, and which tuples have each.
+
+    hashes: uint64 [k]; values: Arrow [k]; rows: int64 [k], tuples of each; ordinals: int64 [sum of rows], grouped by
+    key and ascending in it; starts: int64 [k + 1] into it.  Tuples with a null key are not here.
+    """
+
+    def __init__(self, column: pa.Array, ordinals: Array, hasher: KeyHasher) -> None:
+        """column: the tuples' keys [n]; ordinals: int64 [n], ascending.  O(n + k log k)."""
+        self._table = KeyTable(hasher)
+        codes = self._table.encode(column).codes
+        valid = codes >= 0
+        if not valid.all():
+            codes, ordinals = codes[valid], ordinals[valid]
+        known = self._table.hashes()
+        self._order = np.argsort(known, kind="stable")
+        rank = np.empty_like(self._order)
+        rank[self._order] = np.arange(self._order.shape[0])
+        self.hashes: Array = known[self._order]
+        place = rank[codes]
+        self.rows: Array = np.bincount(place, minlength=known.shape[0])
+        self.starts: Array = np.concatenate([[0], np.cumsum(self.rows)])
+        self.ordinals: Array = ordinals[np.argsort(place, kind="stable")]
+        self.values = self._table.values().take(pa.array(self._order)) if known.shape[0] else column.slice(0, 0)
+        # Hashes of fixed width without a secret are a bijection of the key's bits: equal hashes are equal keys.
+        family = self._table.family or key_family(column.type, where="key")
+        self._told_by_hash = not hasher.secret and family not in _BYTES and not family.startswith("decimal")
+
+    def __len__(self) -> int:
+        return int(self.hashes.shape[0])
+
+    def same(self, which: Array, values: pa.Array) -> Array:
+        """Whether the key which[i] (int64 [n]) is values[i]: bool [n].  Values are compared, never hashes."""
+        if self._told_by_hash:
+            return np.ones(which.shape[0], bool)
+        if values.type == self.values.type and not pa.types.is_decimal(values.type):
+            equal: Array = pc.equal(values, self.values.take(pa.array(which))).to_numpy(zero_copy_only=False)
+            return equal
+        codes: Array = self._table.encode(values).codes
+        return codes == self._order[which]

@@ -1,0 +1,169 @@
+"""Looking keys up in the key indices of a history: what the sketches rule out is not read, and all is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nile.operators.history_keys import ProbeKeys
+
+if TYPE_CHECKING:
+    from pyramid.history.history import History
+    from pyramid.history.keys import KeyIndex
+
+__all__ = ["HistoryFigures", "Matches", "Segment", "segments_of"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class HistoryFigures:
+    """What a progressive query did.
+
+    cells: read, each once; ruled_out: cells in which keys asked for would lie, none of which their sketch leaves
+    possible; tuples: looked at (rows read, and tuples of the directory entries found); looked_up: keys
+    asked of a directory; outputs: pairs or records; bytes: checked or decompressed, by tier.
+    """
+
+    cells: int = 0
+    ruled_out: int = 0
+    tuples: int = 0
+    looked_up: int = 0
+    outputs: int = 0
+    bytes: dict[str, int] = field(default_factory=dict)
+
+
+class Matches(NamedTuple):
+    """Runs of tuples with a key.
+
+    key: int64 [m], which probing key; entry: int64 [m] in the segment's directory; begin, end: int64 [m], places in
+    its list of rows, inside the bounds in time.
+    """
+
+    key: Array
+    entry: Array
+    begin: Array
+    end: Array
+
+    def chosen(self, at: Array) -> Matches:
+        """Those at an index or of a mask."""
+        return Matches(self.key[at], self.entry[at], self.begin[at], self.end[at])
+
+
+class Segment:
+    """One key index, asked within ordinals [begin, end)."""
+
+    def __init__(self, index: KeyIndex, begin: int, end: int, figures: HistoryFigures) -> None:
+        self.index = index
+        self.whole = begin <= index.first and index.end <= end
+        self._begin = begin
+        self._end = end
+        self._figures = figures
+        self._read = np.zeros(index.buckets, bool)
+
+    @property
+    def reading(self) -> float:
+        """The cost of reading a tuple here; of one in memory 1."""
+        return float(self.index.reading)
+
+    def bounds(self, keys: ProbeKeys) -> tuple[Array, Array]:
+        """(estimate, certain upper bound) of the tuples of each key: int64 [k] each; from the sketch alone."""
+        upper = self.index.upper(keys.hashes)
+        possible = np.flatnonzero(upper)
+        estimate = np.zeros_like(upper)
+        estimate[possible] = self.index.estimate(keys.hashes[possible])
+        cells = self.index.bucket_of(keys.hashes)
+        asked = np.unique(cells).shape[0]
+        self._figures.ruled_out += int(asked - np.unique(cells[possible]).shape[0])
+        if not self.whole:
+            room = max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
+            estimate, upper = np.minimum(estimate, room), np.minimum(upper, room)
+        return estimate, upper
+
+    def look_up(self, keys: ProbeKeys, which: Array) -> Matches:
+        """The tuples of some keys (int64 [n], ascending), keys compared by value; reads the cells that they lie in."""
+        figures, index = self._figures, self.index
+        hashes = keys.hashes[which]
+        before = index.bytes_read
+        found = index.look_up(hashes)
+        buckets = np.unique(index.bucket_of(hashes))
+        figures.cells += int((~self._read[buckets]).sum())
+        self._read[buckets] = True
+        figures.looked_up += which.shape[0]
+        several = np.flatnonzero(found.entries > 1)
+        here = np.flatnonzero(found.entries > 0)
+        made = Matches(which[here], found.entry[here], found.begin[here], found.end[here])
+        if several.shape[0]:
+            made = self._apart(made, found.entries[here], keys)
+        if made.key.shape[0]:
+            same = keys.same(made.key, index.values(made.entry))
+            if not same.all():
+                made = made.chosen(same)
+        figures.tuples += int((made.end - made.begin).sum())
+        if not self.whole:
+            made = self._bounded(made)
+        self._count_bytes(before)
+        return made
+
+    def _apart(self, found: Matches, entries: Array, keys: ProbeKeys) -> Matches:
+        """Entries that share a hash, one by one."""
+        parts = []
+        for i in range(found.key.shape[0]):
+            if entries[i] == 1:
+                parts.append([(found.key[i], found.entry[i], found.begin[i], found.end[i])])
+                continue
+            bucket = int(self.index.bucket_of(keys.hashes[found.key[i] : found.key[i] + 1])[0])
+            cell = self.index.cell(bucket)
+            first = int(found.entry[i]) - cell.first_entry
+            starts = cell.starts[first : first + int(entries[i]) + 1] + cell.first_place
+            parts.append([(found.key[i], found.entry[i] + e, starts[e], starts[e + 1]) for e in range(int(entries[i]))])
+        rows = np.array([row for part in parts for row in part], np.int64).reshape(-1, 4)
+        return Matches(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3])
+
+    def _bounded(self, found: Matches) -> Matches:
+        """The part of each run within [begin, end); runs that have none are left out."""
+        begin, end = found.begin.copy(), found.end.copy()
+        for i in range(begin.shape[0]):
+            ordinals = self.index.ordinals(int(found.begin[i]), int(found.end[i]))
+            begin[i] = found.begin[i] + np.searchsorted(ordinals, self._begin)
+            end[i] = found.begin[i] + np.searchsorted(ordinals, self._end)
+        return Matches(found.key, found.entry, begin, end).chosen(begin < end)
+
+    def ordinals(self, begin: Array, end: Array) -> Array:
+        """The ordinals of runs of places, run after run: int64 [sum of lengths]."""
+        before = self.index.bytes_read
+        parts = [self.index.ordinals(b, e) for b, e in zip(begin.tolist(), end.tolist(), strict=True)]
+        self._count_bytes(before)
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def ordinals_at(self, places: Array, begin: Array, end: Array) -> Array:
+        """The ordinals of single places (int64 [n]), each inside its run [begin, end): int64 [n]."""
+        if not places.shape[0]:
+            return np.zeros(0, np.int64)
+        at, first, inverse = np.unique(begin, return_index=True, return_inverse=True)
+        flat = self.ordinals(at, end[first])
+        offset = np.concatenate([[0], np.cumsum(end[first] - at)])[:-1]
+        chosen: Array = flat[offset[inverse.reshape(-1)] + places - begin]
+        return chosen
+
+    def _count_bytes(self, before: int) -> None:
+        read = self.index.bytes_read - before
+        held = self._figures.bytes
+        held[self.index.tier] = held.get(self.index.tier, 0) + read
+
+
+def segments_of(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> list[Segment]:
+    """The key indices of a column that overlap ordinals [begin, end), oldest first.
+
+    They are held, so they stay as they are whatever the history does later.
+    """
+    return list(_overlapping(history, column, begin, end, figures))
+
+
+def _overlapping(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> Iterator[Segment]:
+    for index in history.indices(column):
+        if index.first < end and begin < index.end:
+            yield Segment(index, begin, end, figures)
