@@ -81,7 +81,8 @@ class DescendingJoin(HistoryJoin):
             return _Regions(none, none, none, none, none, possible)
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.argsort(-columns[5], kind="stable")
-        regions = _Regions(*(column[order] for column in columns[:5]), possible)
+        owner, low, high, most, guess = (column[order] for column in columns[:5])
+        regions = _Regions(owner, low, high, most, guess, possible)
         self._most, self._guess = int(regions.most.sum()), int(regions.guess.sum())
         return regions
 

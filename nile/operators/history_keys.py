@@ -60,5 +60,5 @@ class ProbeKeys:
         if values.type == self.values.type and not pa.types.is_decimal(values.type):
             equal: Array = pc.equal(values, self.values.take(pa.array(which))).to_numpy(zero_copy_only=False)
             return equal
-        codes: Array = self._table.encode(values).codes
-        return codes == self._order[which]
+        alike: Array = self._table.encode(values).codes == self._order[which]
+        return alike

@@ -48,7 +48,7 @@ class Matches(NamedTuple):
     begin: Array
     end: Array
 
-    def chosen(self, at: Array) -> Matches:
+    def chosen(self, at: Array | slice) -> Matches:
         """Those at an index or of a mask."""
         return Matches(self.key[at], self.entry[at], self.begin[at], self.end[at])
 
