@@ -70,24 +70,49 @@ class EnvelopeError(NileError, ValueError):
     """Bytes that are not an intact envelope of a version this Nile reads."""
 
 
-class StoreError(NileError, RuntimeError):
-    """The root of what can go wrong with a durable store or a lake."""
+class EnvelopeTooNew(EnvelopeError):
+    """An intact envelope of a version that only a newer Nile reads."""
+
+
+class StoreError(NileError, OSError):
+    """A durable store or a lake cannot be used as asked.  `errno` is set where the operating system gave one."""
+
+
+class StoreMissing(StoreError, FileNotFoundError):
+    """No store is at this path, and none was to be made."""
+
+
+class NotAStore(StoreError, ValueError):
+    """The path is a file, or a folder that holds something else: it was not touched."""
 
 
 class StoreLocked(StoreError, BlockingIOError):
-    """Another process has the sole right to write."""
+    """Another process, `pid` on `host` (None where it did not say), writes to this store."""
+
+    def __init__(self, message: str, *, pid: int | None = None, host: str | None = None) -> None:
+        super().__init__(message)
+        self.pid = pid
+        self.host = host
+
+
+class StoreReadOnly(StoreError, PermissionError):
+    """A change was asked of a store that is open for reading only, or that may only be read."""
 
 
 class StoreCorrupt(StoreError, ValueError):
-    """Bytes of a store or a lake are not those that were written, and no older generation can stand in."""
-
-
-class StoreWriteError(StoreError, OSError):
-    """A write failed (disk full, a broken disk); what was committed before is as it was."""
+    """Files of a store are missing or altered, and no intact generation was left to go back to."""
 
 
 class StoreTooNew(StoreError, ValueError):
-    """A store written by a later version of Nile."""
+    """A newer Nile wrote this store."""
+
+
+class StoreWriteError(StoreError):
+    """Writing failed (disk full, I/O error, failing fsync): the committed state is intact, a later commit may work."""
+
+
+class StoreRecovered(UserWarning):
+    """A store was opened at an older generation than the newest it may have had.  A warning, not an error."""
 
 
 class ConfigError(NileError, ValueError):

@@ -1,0 +1,10 @@
+"""A durable directory: immutable files, and a manifest in two generations that says which of them count."""
+
+from __future__ import annotations
+
+from pyramid.disk.directory import StoreDirectory
+from pyramid.disk.files import Files, OpenFile
+from pyramid.disk.manifest import Generation, StoredFile
+from pyramid.disk.staging import StagedPath
+
+__all__ = ["Files", "Generation", "OpenFile", "StagedPath", "StoreDirectory", "StoredFile"]

@@ -1,0 +1,137 @@
+"""The way into a store: make it, lock it, find the generation to go on from."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+
+from pyramid.disk import recovery
+from pyramid.disk.files import Files
+from pyramid.disk.lock import Lock
+from pyramid.disk.manifest import MANIFESTS, TMP, Generation, now
+from pyramid.disk.recovery import DATA, LOCK, Found
+from summaries.errors import NotAStore, StoreCorrupt, StoreError, StoreReadOnly, StoreWriteError
+
+__all__ = ["open_directory", "read_current", "write_error"]
+
+_READS = 8  # a reader beside a writer may see a generation go while it looks: it looks again
+_PAUSE_S = 0.02
+
+
+def open_directory(
+    files: Files, root: str, *, create: bool, read_only: bool
+) -> tuple[Lock | None, Found, tuple[Generation, str | None]]:
+    """The lock (None for readers), the manifests, and the generation in force with why it is not the newest."""
+    try:
+        there = recovery.is_store(files, root)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise recovery.cannot_read(root, error) from error
+    if not there and (read_only or not create):
+        raise recovery.found_missing(root)
+    if read_only:
+        return (None, *read_current(files, root))
+    if not there:
+        _make_folders(files, root)
+    lock = _take(files, root)
+    try:
+        if not recovery.is_store(files, root):  # another process may have made it meanwhile
+            _make_store(files, root)
+        found = recovery.read_manifests(files, root)
+        return lock, found, recovery.choose(files, root, found)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def read_current(files: Files, root: str) -> tuple[Found, tuple[Generation, str | None]]:
+    """What a reader sees: a whole generation, even while a writer commits."""
+    for left in reversed(range(_READS)):
+        try:
+            found = recovery.read_manifests(files, root)
+            chosen = recovery.choose(files, root, found)
+        except StoreCorrupt:
+            if not left:
+                raise
+        else:
+            if chosen[1] is None or not left:
+                return found, chosen
+        time.sleep(_PAUSE_S)
+    raise AssertionError("unreachable")
+
+
+def write_error(doing: str, path: str, error: OSError) -> StoreWriteError:
+    """The error for a file system that does not take what is written to it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "free some space and try again"
+    elif error.errno == errno.EROFS:
+        remedy = "the file system became read-only: look at the disk, remount it and try again"
+    else:
+        remedy = "look at the disk and its messages, then try again"
+    told = StoreWriteError(
+        f"{path}: needed to {doing} it; got {error.strerror or error}; what was committed before is intact; {remedy}"
+    )
+    told.errno = error.errno
+    return told
+
+
+def _make_folders(files: Files, root: str) -> None:
+    """The store's folder and what is missing above it, each made durable in its parent."""
+    missing = []
+    at = root
+    while files.is_directory(at) is None:
+        missing.append(at)
+        at = os.path.dirname(at)
+    if not files.is_directory(at):
+        raise NotAStore(f"{root}: needed a folder for the store; got the file {at} on the way; name another path")
+    for folder in reversed(missing):
+        try:
+            with contextlib.suppress(FileExistsError):
+                files.make_directory(folder)
+            files.sync_directory(os.path.dirname(folder))
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+
+
+def _take(files: Files, root: str) -> Lock:
+    path = os.path.join(root, LOCK)
+    try:
+        return files.lock(path)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _make_store(files: Files, root: str) -> None:
+    """An empty store: its first manifest is durable before any data file is made."""
+    path = os.path.join(root, MANIFESTS[0])
+    try:
+        if files.is_directory(os.path.join(root, DATA)) is None:
+            files.make_directory(os.path.join(root, DATA))
+        with contextlib.suppress(FileNotFoundError):
+            files.remove(path + TMP)
+        file = files.create(path + TMP)
+        try:
+            files.write(file, recovery.first_manifest(now()))
+            files.fsync(file)
+        finally:
+            files.close(file)
+        files.sync_directory(root)  # LOCK and data first: a manifest without its folder would be no store
+        files.rename(path + TMP, path)
+        files.sync_directory(root)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: str, error: OSError) -> StoreError:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        told: StoreError = StoreReadOnly(
+            f"{path}: needed to write there; got {error.strerror}; make the folder writable, or open it read-only"
+        )
+        told.errno = error.errno
+        return told
+    return write_error("make", path, error)

@@ -1,0 +1,174 @@
+"""Staging: new files of a store, each whole and synced before anything may name it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pyramid.disk.files import CHUNK, Files, OpenFile
+from pyramid.disk.manifest import FOLDER, ROLE, SUFFIX, TMP, StoredFile
+from pyramid.disk.opening import write_error
+from pyramid.disk.recovery import DATA
+from summaries.errors import StoreError
+
+__all__ = ["StagedPath", "Staging", "pieces", "telling"]
+
+
+class StagedPath:
+    """A path that another writer fills, inside `StoreDirectory.stage_path`; `file` is what came of it, afterwards."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: StoredFile | None = None
+
+    @property
+    def file(self) -> StoredFile:
+        """The stored file, once the `with` block has ended."""
+        if self._file is None:
+            raise StoreError(f"{self.path}: needed the end of the with block; got a question before it; ask behind it")
+        return self._file
+
+
+class Staging:
+    """The files that no generation names yet: their names, their folders, and whether both are durable."""
+
+    def __init__(self, root: str, files: Files) -> None:
+        self.root = root
+        self.mutex = threading.RLock()
+        self.loose: dict[str, StoredFile] = {}  # whole and synced, in no generation yet
+        self._files = files
+        self._number = 0
+        self._unsynced: dict[str, set[str]] = {}  # folder -> names given since its last sync
+        self._doubted: set[str] = set()  # folders whose last sync failed
+        self._ready: set[str] = set()  # folders known to be durable
+
+    def start_at(self, number: int) -> None:
+        """The first number for names: above those of files that are still there."""
+        self._number = number
+
+    def new_name(self, epoch: int, role: str, suffix: str = "", folder: str = DATA) -> tuple[str, str]:
+        """A name nobody has, and its path; the folder is there when it returns."""
+        if not (ROLE.fullmatch(role) and SUFFIX.fullmatch(suffix)) or suffix.endswith(TMP):
+            raise StoreError(
+                f"{self.root}: needed a role of lower-case letters, digits, - and _ and a suffix like .parquet; "
+                f"got {role!r} and {suffix!r}; name them so"
+            )
+        if folder != DATA and not FOLDER.fullmatch(folder):
+            raise StoreError(f"{self.root}: needed the folder data, or lake/...; got {folder!r}; name one of them")
+        with self.mutex:
+            self.ready_folder(folder)
+            name = f"{folder}/{epoch:08d}-{self._number:05d}-{role}{suffix}"
+            self._number += 1
+        return name, os.path.join(self.root, name)
+
+    def ready_folder(self, folder: str) -> None:
+        """Make a folder, durably: a killed process may have left it in the cache only, so the first use syncs."""
+        at = ""
+        for part in folder.split("/"):
+            above, at = at, f"{at}/{part}".lstrip("/")
+            if at in self._ready:
+                continue
+            path = os.path.join(self.root, at)
+            with telling("make", path):
+                made = self._files.is_directory(path) is None
+                if made:
+                    self._files.make_directory(path)
+                try:
+                    self._files.sync_directory(os.path.join(self.root, above))
+                except OSError:
+                    if made:  # a second sync could not be believed: it is made anew
+                        with contextlib.suppress(OSError):
+                            self._files.remove_directory(path)
+                    raise
+            self._ready.add(at)
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[OpenFile]:
+        """A new file under a temporary name; whole and synced when the block ends, gone when it fails."""
+        with telling("create", path):
+            file = self._files.create(path + TMP)
+        try:
+            try:
+                yield file
+                with telling("sync", path):
+                    self._files.fsync(file)
+            finally:
+                with telling("close", path):
+                    self._files.close(file)
+        except BaseException:
+            self.remove(path + TMP)
+            raise
+
+    def name(self, path: str) -> None:
+        """Give a whole and synced file its own name."""
+        try:
+            with telling("rename", path):
+                self._files.rename(path + TMP, path)
+        except BaseException:
+            self.remove(path + TMP)
+            raise
+
+    def staged(self, file: StoredFile) -> StoredFile:
+        """Take a file that has its name among those a commit may keep."""
+        with self.mutex:
+            self.loose[file.name] = file
+            self._unsynced.setdefault(file.name.rpartition("/")[0], set()).add(file.name)
+        return file
+
+    def discard(self, files: Iterable[StoredFile] | None) -> list[str]:
+        """Forget these staged files, or all of them; their names."""
+        with self.mutex:
+            names = [file.name for file in files] if files is not None else list(self.loose)
+            gone = [name for name in names if self.loose.pop(name, None)]
+            for name in gone:
+                self._unsynced.get(name.rpartition("/")[0], set()).discard(name)
+        return gone
+
+    def sync_names(self, folders: set[str]) -> None:
+        """Make the names of staged files durable."""
+        for folder in sorted(folders):
+            with self.mutex:
+                names = set(self._unsynced.get(folder, ()))
+            if not names:
+                continue
+            at = os.path.join(self.root, folder)
+            with telling("sync", at):
+                if folder in self._doubted:  # the failed sync may have dropped these names: they are given anew
+                    for name in sorted(names):
+                        path = os.path.join(self.root, name)
+                        if self._files.is_directory(path) is not None:
+                            self._files.rename(path, path + TMP)
+                        self._files.rename(path + TMP, path)
+                self._doubted.add(folder)
+                self._files.sync_directory(at)
+                self._doubted.discard(folder)
+            with self.mutex:
+                self._unsynced[folder] -= names
+
+    def remove(self, path: str) -> None:
+        """Remove a file that nobody needs; what cannot be removed now goes at the next opening."""
+        with contextlib.suppress(OSError):
+            self._files.remove(path)
+
+
+@contextlib.contextmanager
+def telling(doing: str, path: str) -> Iterator[None]:
+    """Turn what the system refuses into a StoreWriteError."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise write_error(doing, path, error) from error
+
+
+def pieces(parts: bytes | memoryview | Iterable[bytes | memoryview]) -> Iterator[memoryview]:
+    """The bytes in pieces of at most CHUNK, so that no caller's bulk is hashed or written in one go."""
+    for part in [parts] if isinstance(parts, bytes | bytearray | memoryview) else parts:
+        view = memoryview(part)
+        view = view.cast("B") if view.nbytes else memoryview(b"")
+        for at in range(0, len(view), CHUNK):
+            yield view[at : at + CHUNK]
