@@ -355,7 +355,7 @@ def test_parameters_are_literals_wherever_values_stand() -> None:
         ("SELECT 1 FROM rooms WHERE floor = $a", {"a": [1]}, r"line 1, column 35: needed a number, text"),
         ("SELECT 1 FROM rooms WHERE floor = $a", {"a": 2**70}, r"needed a parameter of 64 bits"),
         ("SELECT 1 FROM rooms WHERE floor = $a", {"a": "x"}, r"write the number without quotes"),
-        ("SELECT 1 FROM $a", {"a": "rooms"}, r"line 1, column 15"),
+        ("SELECT 1 FROM rooms WHERE room LIKE $a", {"a": 3}, r"got 3 as the parameter \$a in WHERE"),
         ("SELECT 1 FROM rooms", "text", r"needed params as a list or a dict"),
         ("SELECT 1 FROM store1 WINDOW ?", ["soon"], r"line 1, column 29: WINDOW: needed a duration"),
     ],
@@ -363,6 +363,62 @@ def test_parameters_are_literals_wherever_values_stand() -> None:
 def test_parameters_that_do_not_fit_are_told(text: str, params: Any, message: str) -> None:
     with pytest.raises(SqlError, match=message):
         read_statement(text, CATALOG, params=params)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "clause"),
+    [
+        ("SELECT 1 FROM ?", 15, "FROM"),
+        ("SELECT floor AS ? FROM rooms", 17, "SELECT"),
+        ("SELECT floor ? FROM rooms", 14, "SELECT"),
+        ("SELECT rooms.? FROM rooms", 14, "SELECT"),
+        ("SELECT ?.floor FROM rooms", 8, "SELECT"),
+        ("SELECT ?(floor) FROM rooms", 8, "SELECT"),
+        ("SELECT CAST(floor AS ?) FROM rooms", 22, "SELECT"),
+        ("SELECT extract(? FROM ts) FROM store1", 16, "SELECT"),
+        ("SELECT 1 FROM store1 a JOIN store2 b USING (?)", 45, "USING"),
+        ("SELECT 1 FROM rooms WHERE floor ?", 33, "WHERE"),
+        ("SELECT 1 FROM rooms WHERE floor IN ?", 36, "WHERE"),
+        ("SELECT 1 FROM rooms WHERE (floor IS NOT ?)", 41, "WHERE"),
+        ("SELECT 1 FROM store1 WHERE ts > ts - INTERVAL ? HOUR", 47, "WHERE"),
+        ("SELECT 1 FROM rooms WHERE room LIKE 'a' ESCAPE ?", 48, "WHERE"),
+        ("SELECT floor FROM rooms GROUP BY floor ?", 40, "GROUP BY"),
+        ("SELECT floor FROM (SELECT floor FROM rooms WHERE floor = 1) AS r ORDER BY floor ?", 81, "ORDER BY"),
+        ("SELECT floor FROM rooms UNION ? SELECT floor FROM rooms", 31, "UNION"),
+        ("SELECT seq FROM store1 [ROWS 2 WHERE price IN ?]", 47, "WHERE"),
+        ("CREATE STREAM new FROM 'a.csv' WHERE price IN ?", 47, "WHERE"),
+    ],
+)
+def test_a_parameter_where_no_value_can_stand_is_told_with_its_clause(text: str, column: int, clause: str) -> None:
+    for written, params in (("?", ["floor"]), ("$what", {"what": "floor"})):
+        told = f"line 1, column {column}: needed a parameter where a value can stand; got {written} in {clause};"
+        with pytest.raises(SqlError, match=re.escape(told)):
+            read_statement(text.replace("?", written), CATALOG, params=params)
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("SELECT seq FROM store1 WITH PREFERENCE ? seq", "WITH PREFERENCE"),
+        ("SELECT 1 FROM store1 a, store2 b WHERE a.item_id = b.item_id WINDOW (?, b) = 3", "WINDOW"),
+        ("CREATE STREAM ? FROM 'a.csv'", "CREATE"),
+        ("CREATE STREAM new FROM ?", "FROM"),
+        ("CREATE STREAM new FROM 'a.csv' TIMESTAMP BY ?", "TIMESTAMP BY"),
+        ("CREATE SUMMARY s ON store1 (?) WITH GRANULARITY 60 AND COLLAPSE (4, 3)", "ON"),
+        ("SHOW ?", "SHOW"),
+    ],
+)
+def test_a_parameter_for_a_word_is_told_with_its_clause(text: str, clause: str) -> None:
+    for written, params in (("?", ["floor"]), ("$what", {"what": "floor"})):
+        with pytest.raises(SqlError, match=re.escape(f"got the parameter {written} in {clause}")):
+            read_statement(text.replace("?", written), CATALOG, params=params)
+
+
+def test_parameters_stand_beside_words_that_look_like_clauses() -> None:
+    found = query(
+        "SELECT extract(year FROM ?) AS error FROM store1 WHERE price IN (?) LIMIT ?", [dt.date(2011, 1, 1), 2, 3]
+    )
+    assert found == query("SELECT extract(year FROM DATE '2011-01-01') AS error FROM store1 WHERE price IN (2) LIMIT 3")
 
 
 def test_a_filter_of_an_aggregate_is_a_case_in_it() -> None:

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from nile.sql.cursor import Cursor, written
-from nile.sql.places import Fault, NotYetFault
+from nile.sql.places import Fault, NotYetFault, Parameter
 from nile.sql.plan import Rows, StreamWindow
 from nile.sql.tokens import Token
 from preferences.budget import Budget
 from summaries.errors import BudgetError
 
-__all__ = ["CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
+__all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
 
 CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "ERROR")
 _OPENING = (
     "SELECT FROM WHERE AND OR NOT ON AS BY IN IS JOIN USING UNION INTERSECT EXCEPT HAVING LIMIT OFFSET CASE WHEN THEN "
     "ELSE BETWEEN LIKE ILIKE DISTINCT ALL INTERVAL , ( [ . = == <> != < <= > >= + - * / % || ::"
 )
-_BEFORE_NAMES = frozenset(_OPENING.split()) | {"GROUP BY", "ORDER BY"}
+BEFORE_NAMES = frozenset(_OPENING.split()) | {"GROUP BY", "ORDER BY"}
+"""After these a word is a name, and begins no clause."""
 _AFTER = ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "QUALIFY", ")")
 _VALUES = ("NUMBER", "STRING", "PLACEHOLDER", "PARAMETER", "DASH", "DOT")
 
@@ -79,7 +80,7 @@ class Clauses:
     begins: Mapping[str, int] = field(default_factory=dict)
 
 
-def split_clauses(tokens: Sequence[Token], text: str, values: Mapping[int, Any]) -> tuple[Clauses, str]:
+def split_clauses(tokens: Sequence[Token], text: str, values: Mapping[int, Parameter]) -> tuple[Clauses, str]:
     """The clauses, and the text with spaces in their place.  values: parameters by offset.  Raises Fault.  O(n)."""
     splitter = _Splitter(tokens, text, values)
     splitter.run()
@@ -87,7 +88,7 @@ def split_clauses(tokens: Sequence[Token], text: str, values: Mapping[int, Any])
 
 
 class _Splitter:
-    def __init__(self, tokens: Sequence[Token], text: str, values: Mapping[int, Any]) -> None:
+    def __init__(self, tokens: Sequence[Token], text: str, values: Mapping[int, Parameter]) -> None:
         self._cursor = Cursor(tokens, values, len(text))
         self._text = text
         self._spans: list[tuple[int, int]] = []
@@ -116,7 +117,7 @@ class _Splitter:
                 self._bracket()
                 continue
             behind = bool(self._spans) and self._spans[-1][1] == cursor.end
-            clause = self._clause_here() if cursor.at and (behind or cursor.word(-1) not in _BEFORE_NAMES) else None
+            clause = self._clause_here() if cursor.at and (behind or cursor.word(-1) not in BEFORE_NAMES) else None
             if clause is None:
                 if depth == 0 and word in ("UNION", "INTERSECT", "EXCEPT") and self._begins:
                     first = min(self._begins, key=lambda name: self._begins[name])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nile.durations import is_unit, parse_duration
-from nile.sql.places import Fault, nearest
+from nile.sql.places import Fault, Parameter, nearest
 from nile.sql.tokens import Token
 from summaries.errors import ConfigError
 
@@ -25,7 +25,7 @@ class Cursor:
     Every method that needs something raises Fault, with the place, where something else is.
     """
 
-    def __init__(self, tokens: Sequence[Token], values: Mapping[int, Any], length: int, at: int = 0) -> None:
+    def __init__(self, tokens: Sequence[Token], values: Mapping[int, Parameter], length: int, at: int = 0) -> None:
         self.tokens = tokens
         self.values = values
         self.at = at
@@ -90,7 +90,7 @@ class Cursor:
         sign = -1 if self.take("-") else 1
         token = self.peek()
         if token is not None and token.start in self.values:
-            value = self.values[token.start]
+            value = self.values[token.start].value
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise Fault(f"needed {what}; got {value!r:.40} as the parameter", token.start)
             self._over_parameter()
@@ -120,7 +120,7 @@ class Cursor:
         token = self.peek()
         given: Any
         if token is not None and token.start in self.values:
-            given = self.values[token.start]
+            given = self.values[token.start].value
             self._over_parameter()
         elif token is not None and token.kind == "STRING":
             given = token.text
@@ -175,7 +175,8 @@ class Cursor:
         token = self.peek()
         near = nearest(token.text, known) if token is not None and known else None
         hint = f"; did you mean {near}?" if near else ""
-        return Fault(f"needed {needed}; got {written(token)}{hint}", self.start)
+        got = self.values.get(self.start) or written(token)
+        return Fault(f"needed {needed}; got {got}{hint}", self.start)
 
 
 def is_reserved(word: str) -> bool:

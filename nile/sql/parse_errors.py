@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nile.sql.clauses import CLAUSE_WORDS
-from nile.sql.places import Fault, nearest
+from nile.sql.places import Fault, Parameter, nearest
 from nile.sql.tokens import DIALECT, Token, tokens_of
 from summaries.lazy import lazy
 
@@ -20,8 +20,8 @@ __all__ = ["parse_fault"]
 _STATEMENT_WORDS = (*CLAUSE_WORDS, "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET")
 
 
-def parse_fault(error: Any, text: str) -> Fault:
-    """What sqlglot could not parse, in Nile's words."""
+def parse_fault(error: Any, text: str, values: Mapping[int, Parameter]) -> Fault:
+    """What sqlglot could not parse, in Nile's words.  values: parameters, for which `text` has zeros."""
     details = (error.errors or [{}])[0]
     description = str(details.get("description") or "")
     highlight = str(details.get("highlight") or "")
@@ -31,6 +31,9 @@ def parse_fault(error: Any, text: str) -> Fault:
         return fault
     at = _token_at(tokens, text, details)
     start = tokens[at].start if at is not None else None
+    parameter = None if start is None else values.get(start)
+    if parameter is not None and start is not None:
+        return parameter.misplaced(start)
     before = tokens[at - 1] if at else None
     near = nearest(highlight, _STATEMENT_WORDS) if len(highlight) > 2 else None
     if near is None and before is not None and before.kind == "VAR":

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from summaries.errors import NileError, NotYet, SqlError
 
 if TYPE_CHECKING:
     from nile.sql.tree import Node
 
-__all__ = ["Fault", "NotYetFault", "line_and_column", "listed", "nearest", "statement_error"]
+__all__ = ["Fault", "NotYetFault", "Parameter", "line_and_column", "listed", "nearest", "statement_error"]
 
 _MAX_REASON = 800
 
@@ -32,6 +33,25 @@ class Fault(Exception):
 
 class NotYetFault(Fault):
     """Something that means something, and that Nile cannot run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A ? or $name: what it holds, how it is written, and the clause that it stands in."""
+
+    value: Any
+    text: str
+    clause: str
+
+    def __str__(self) -> str:
+        return f"the parameter {self.text} in {self.clause}"
+
+    def misplaced(self, start: int) -> Fault:
+        """That it stands where no value can."""
+        return Fault(
+            f"needed a parameter where a value can stand; got {self.text} in {self.clause}; write out what is meant",
+            start,
+        )
 
 
 def line_and_column(text: str, start: int) -> tuple[int, int]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from nile.sql.binder import BoundBlock, QueryBinder
 from nile.sql.catalog import Catalog
 from nile.sql.clauses import Clauses, TermClause, split_clauses
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
-from nile.sql.places import Fault, NotYetFault, listed
+from nile.sql.places import Fault, NotYetFault, Parameter, listed
 from nile.sql.plan import (
     Constraint,
     Filter,
@@ -32,7 +31,7 @@ from nile.sql.tokens import Token
 __all__ = ["read_query"]
 
 
-def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Mapping[int, Any]) -> Query:
+def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Mapping[int, Parameter]) -> Query:
     """The bound query of a statement, not rewritten.  tokens: of the SELECT alone.  Raises Fault."""
     whole = put_zeros(text, tokens, values)
     clauses, rest = split_clauses(tokens, whole, values)

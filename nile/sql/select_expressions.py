@@ -8,7 +8,7 @@ from typing import Any
 
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression, Reference
-from nile.sql.places import Fault, NotYetFault
+from nile.sql.places import Fault, NotYetFault, Parameter
 from nile.sql.plan import AggregateFunction
 from nile.sql.taking import Taker, start_of
 from nile.sql.tokens import MAX_DEPTH
@@ -58,7 +58,7 @@ _LATER_IN_SELECT = {
 class ExpressionReader:
     """Reads expressions of one statement.  values: parameters by offset; used: the offsets of those it has met."""
 
-    def __init__(self, values: Mapping[int, Any]) -> None:
+    def __init__(self, values: Mapping[int, Parameter]) -> None:
         self._values = values
         self.used: set[int] = set()
 

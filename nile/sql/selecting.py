@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from nile.sql.clauses import OwnWindow
+from nile.sql.parameters import check_places
 from nile.sql.parse_errors import parse_fault
 from nile.sql.parsed import (
     Block,
@@ -21,7 +22,7 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.places import Fault, NotYetFault
+from nile.sql.places import Fault, NotYetFault, Parameter
 from nile.sql.select_expressions import ExpressionReader, plain_only
 from nile.sql.taking import start_of
 from nile.sql.tokens import DIALECT, MAX_DEPTH
@@ -46,26 +47,27 @@ _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
 }
 
 
-def read_select(text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindow], whole: str) -> Written:
+def read_select(text: str, values: Mapping[int, Parameter], own: Mapping[int, OwnWindow], whole: str) -> Written:
     """The query in `text`, which has no clauses of Nile's own any more.
 
     values: what parameters hold, by the offset where they stand; own: windows in brackets; whole: the statement with
     its clauses.  Raises Fault.
     """
+    check_places(text, values, 0, len(text))
     reader = _SelectReader(text, values, own, whole)
     query = reader.query(reader.parse(text))
     reader.check_all_used()
     return query
 
 
-def read_fragment(text: str, begin: int, end: int, values: Mapping[int, Any]) -> Expression:
+def read_fragment(text: str, begin: int, end: int, values: Mapping[int, Parameter]) -> Expression:
     """One condition inside of a statement, from offset to offset.  values: parameters, for which `text` has zeros."""
     reader = _SelectReader(text, values, {}, text)
     return reader.fragment(begin, end)
 
 
 class _SelectReader:
-    def __init__(self, text: str, values: Mapping[int, Any], own: Mapping[int, OwnWindow], whole: str) -> None:
+    def __init__(self, text: str, values: Mapping[int, Parameter], own: Mapping[int, OwnWindow], whole: str) -> None:
         self._text = text
         self._whole = whole
         self._values = values
@@ -79,7 +81,7 @@ class _SelectReader:
         try:
             return sqlglot.parse_one(text, dialect=DIALECT, into=into)
         except errors.ParseError as error:
-            raise parse_fault(error, text) from None
+            raise parse_fault(error, text, self._values) from None
         except RecursionError:
             raise Fault(f"needed at most {MAX_DEPTH} levels of nesting; got more; simplify it") from None
         except Exception:  # a parser made for valid SQL trips over the rest in many ways
@@ -89,9 +91,9 @@ class _SelectReader:
         for start, own in self._own.items():
             if start not in self._own_used:
                 raise Fault("needed a stream's name before its window in brackets; got something else", own.start)
-        for start in self._values:
+        for start, parameter in self._values.items():
             if start not in self._expressions.used and self._text[start] == "0":
-                raise Fault("needed a parameter where a value can stand; got one here", start)
+                raise parameter.misplaced(start)
 
     def query(self, node: Any, depth: int = 0) -> Written:
         name = type(node).__name__
@@ -277,6 +279,7 @@ class _SelectReader:
         inside = "".join(sign if sign == "\n" else " " for sign in self._whole[:begin]) + self._whole[begin:end]
         if not inside.strip():
             raise Fault("needed a condition after WHERE; got none", begin)
+        check_places(self._whole, self._values, begin, end)
         return self._expressions.read(self.parse(inside, exp.Condition))
 
 

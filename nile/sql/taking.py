@@ -22,7 +22,7 @@ from nile.sql.allowed import (
     UNITS,
 )
 from nile.sql.literals import read_interval, read_number, read_parameter, read_pattern, read_time
-from nile.sql.places import Fault
+from nile.sql.places import Fault, Parameter
 from nile.sql.tokens import DIALECT, MAX_DEPTH
 from nile.sql.tree import (
     Arithmetic,
@@ -56,8 +56,8 @@ TakeColumn = Callable[[str | None, str, int | None], Column]
 class Taker:
     """Takes expressions of one text apart.
 
-    column: what a column that is written with or without a qualifier becomes.  parameters: values by the offset of
-    the literals that stand for them in the text.  extra: readers of further classes of nodes.
+    column: what a column that is written with or without a qualifier becomes.  parameters: by the offset of the
+    literals that stand for them in the text.  extra: readers of further classes of nodes.
     places: the offset in the text of each node made, by id, for as long as it lives.
     """
 
@@ -65,7 +65,7 @@ class Taker:
         self,
         column: TakeColumn,
         *,
-        parameters: Mapping[int, Any] | None = None,
+        parameters: Mapping[int, Parameter] | None = None,
         extra: Mapping[str, Callable[[Any, int], Node]] | None = None,
     ) -> None:
         self._column_of = column
@@ -144,14 +144,16 @@ class Taker:
                 return value.value
             if value is None and node.is_string:
                 return str(node.this)
-        raise Fault(f"{of} needs a text literal such as '%a%', got {_sql(node)}", start_of(node))
+        given = self._parameters.get(_own_start(node) or -1)
+        got = _sql(node) if given is None else f"{given.value!r:.40} as {given}"
+        raise Fault(f"{of} needs a text literal such as '%a%', got {got}", start_of(node))
 
     def _parameter(self, node: Any) -> Constant | None:
         start = _own_start(node)
         if start is None or start not in self._parameters:
             return None
         self.used.add(start)
-        return read_parameter(self._parameters[start])
+        return read_parameter(self._parameters[start].value)
 
     def _column(self, node: Any, _: int) -> Node:
         identifier = self.only(node, "this", "table")
