@@ -131,4 +131,6 @@ def integer(value: dict[str, Any], name: str, where: str) -> int | None:
 
 def refuse(where: str, needed: str, came: object) -> NoReturn:
     """Raise StoreCorrupt in the house form."""
-    raise StoreCorrupt(f"{where}: needed {needed}; got {str(came)[:60]!r}; the store was not written by Nile, or altered")
+    raise StoreCorrupt(
+        f"{where}: needed {needed}; got {str(came)[:60]!r}; the store was not written by Nile, or altered"
+    )

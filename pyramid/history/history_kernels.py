@@ -16,7 +16,16 @@ from summaries.sketch_kernels import median
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["copy_runs", "count_entries", "find", "rows_by_key", "sketch_add", "sketch_estimate", "sketch_upper"]
+__all__ = [
+    "copy_runs",
+    "count_entries",
+    "find",
+    "find_paged",
+    "rows_by_key",
+    "sketch_add",
+    "sketch_estimate",
+    "sketch_upper",
+]
 
 
 @kernel
@@ -122,4 +131,66 @@ def find(directory: Array, edges: Array, shift: int, hashes: Array, entry: Array
         while low + n < top and directory[low + n] == h:
             n += 1
         entry[i] = low
+        entries[i] = n
+
+
+@kernel
+def find_paged(
+    words: Array,
+    halves: Array,
+    at: Array,
+    first: Array,
+    page: int,
+    keys: int,
+    hashes: Array,
+    entry: Array,
+    entries: Array,
+    begin: Array,
+    end: Array,
+) -> None:
+    """`find` in a directory of pages of a mapped file; also the places of the rows: see `pyramid.history.zone_file`.
+
+    words, halves: the file as uint64 and uint32; at: int64 [pages], where each page begins (bytes, of 8); first:
+    uint64 [pages], its first hash; page: entries of a page but the last; keys: entries of all.  begin, end: int64 [n].
+    """
+    for i in range(hashes.shape[0]):
+        h = hashes[i]
+        low = 0
+        high = at.shape[0]
+        while low < high:  # how many pages begin before h: the first entry of h is in the last of them, or after it
+            middle = (low + high) >> 1
+            if first[middle] < h:
+                low = middle + 1
+            else:
+                high = middle
+        p = max(low - 1, 0)
+        e = p * page
+        top = min(e + page, keys)
+        base = at[p] >> 3
+        high = top
+        low = e
+        while low < high:
+            middle = (low + high) >> 1
+            if words[base + middle - e] < h:
+                low = middle + 1
+            else:
+                high = middle
+        n = 0
+        found = low
+        begin[i] = 0
+        end[i] = 0
+        while low < keys:
+            p = low // page
+            e = p * page
+            if first[p] > h:
+                break
+            if words[(at[p] >> 3) + low - e] != h:
+                break
+            start = (at[p] >> 2) + 2 * (min(e + page, keys) - e) + low - e
+            if n == 0:
+                begin[i] = halves[start]
+            end[i] = halves[start + 1]
+            n += 1
+            low += 1
+        entry[i] = found
         entries[i] = n

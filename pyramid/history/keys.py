@@ -94,8 +94,8 @@ class KeyIndex(ABC):
     (arrays in memory), "warm" (a mapped zone file) or "cold" (the lake's Parquet).  Null keys are in no cell.
     An index never changes; it stays readable as long as somebody holds it, also after its segment was merged
     into a longer one.
-    reads: cells whose directory was asked so far, by `cell` or `look_up`; bytes_read: bytes checked or
-    decompressed for it.  Both only grow; whoever wants those of one query takes the difference.
+    reads: cells whose directory was asked so far, by `cell` or `look_up`.  It only grows, as `bytes_read` does:
+    whoever wants those of one query takes the difference.
     """
 
     tier: str
@@ -112,7 +112,6 @@ class KeyIndex(ABC):
         self.keyed = keyed
         self.keys = keys
         self.reads = 0
-        self.bytes_read = 0
 
     def __repr__(self) -> str:
         return (
@@ -136,6 +135,11 @@ class KeyIndex(ABC):
             return np.zeros(hashes.shape[0], np.int64)
         buckets: Array = (hashes >> np.uint64(self.shift)).astype(np.int64)
         return buckets
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes checked or decompressed so far; none in memory."""
+        return 0
 
     @property
     def reading(self) -> float:
@@ -204,13 +208,13 @@ class KeyIndex(ABC):
 class Part(NamedTuple):
     """A stretch of an index by hash: what a merge takes.
 
-    hashes: uint64 [k]; starts: int64 [k + 1], from 0; rows: uint32 [starts[k]], counted from the index's first;
-    values: a function that gives the keys, Arrow [k].
+    hashes: uint64 [k]; starts: int64 [k + 1], from 0; rows and values: functions that give the rows, uint32
+    [starts[k]], counted from the index's first, and the keys, Arrow [k].
     """
 
     hashes: Array
     starts: Array
-    rows: Array
+    rows: Callable[[], Array]
     values: Callable[[], pa.Array]
 
 
@@ -286,7 +290,7 @@ class HotIndex(KeyIndex):
         return Part(
             self.hashes[begin:end],
             self.starts[begin : end + 1] - place,
-            self.rows[place : int(self.starts[end])],
+            lambda: self.rows[place : int(self.starts[end])],
             lambda: self.entry_values.slice(begin, end - begin),
         )
 

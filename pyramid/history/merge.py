@@ -25,7 +25,7 @@ else:
     pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
 
-__all__ = ["merge_hot", "merged_parts"]
+__all__ = ["distinct_hashes", "merge_hot", "merged_parts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +35,20 @@ STEP = 1 << 19
 
 def merged_parts(children: Sequence[KeyIndex], step: int = STEP) -> Iterator[Part]:
     """The sum of adjacent indices (oldest first), hashes ascending, rows counted from the first child's first."""
+    offsets = np.array([child.first - children[0].first for child in children], np.int64)
+    for parts in _stretches(children, step):
+        yield _merged(parts, offsets)
+
+
+def distinct_hashes(children: Sequence[KeyIndex], step: int = STEP) -> int:
+    """How many hashes adjacent indices have together.  Reads their directories."""
+    return sum(
+        int(np.unique(np.concatenate([part.hashes for part in parts])).shape[0]) for parts in _stretches(children, step)
+    )
+
+
+def _stretches(children: Sequence[KeyIndex], step: int) -> Iterator[list[Part]]:
+    """The same value buckets of all children, `step` tuples or one bucket at a time."""
     buckets = min(child.buckets for child in children)
     weight = np.zeros(buckets, np.int64)
     for child in children:
@@ -44,7 +58,7 @@ def merged_parts(children: Sequence[KeyIndex], step: int = STEP) -> Iterator[Par
     while low < buckets:
         before = int(reached[low - 1]) if low else 0
         high = max(low + 1, int(np.searchsorted(reached, before + step, side="right")))
-        yield _merged([child.part(low, high, buckets) for child in children], _offsets(children))
+        yield [child.part(low, high, buckets) for child in children]
         low = high
 
 
@@ -61,13 +75,9 @@ def merge_hot(children: Sequence[KeyIndex]) -> HotIndex:
         last.until,
         hashes=np.concatenate([part.hashes for part in parts]),
         starts=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-        rows=np.concatenate([part.rows for part in parts]),
+        rows=np.concatenate([part.rows() for part in parts]),
         keys=pa.concat_arrays([part.values() for part in parts]),
     )
-
-
-def _offsets(children: Sequence[KeyIndex]) -> Array:
-    return np.array([child.first - children[0].first for child in children], np.int64)
 
 
 def _merged(parts: list[Part], offsets: Array) -> Part:
@@ -84,10 +94,10 @@ def _merged(parts: list[Part], offsets: Array) -> Part:
     new[1:] = ~(same_hash & (own[1:] == own[:-1]))
 
     child = np.repeat(np.arange(len(parts)), [part.hashes.shape[0] for part in parts])
-    base = np.concatenate([np.zeros(1, np.int64), np.cumsum([part.rows.shape[0] for part in parts])])
+    source = np.concatenate([part.rows() for part in parts])
+    base = np.concatenate([np.zeros(1, np.int64), np.cumsum([part.starts[-1] for part in parts])])
     begins = np.concatenate([part.starts[:-1] for part in parts]) + base[child]
     ends = np.concatenate([part.starts[1:] for part in parts]) + base[child]
-    source = np.concatenate([part.rows for part in parts])
     rows = np.empty(source.shape[0], np.uint32)
     history_kernels.copy_runs(source, begins[order], ends[order], offsets[child[order]], rows)
 
@@ -96,7 +106,7 @@ def _merged(parts: list[Part], offsets: Array) -> Part:
     totals = np.add.reduceat(counts, leading) if leading.shape[0] else counts
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
     chosen = order[leading]
-    return Part(ascending[leading], starts, rows, lambda: values.take(pa.array(chosen)))
+    return Part(ascending[leading], starts, lambda: rows, lambda: values.take(pa.array(chosen)))
 
 
 def _repeated(ascending: Array) -> bool:

@@ -1,0 +1,138 @@
+"""All key indices of one column, oldest first, and the rows that have none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.history.keys import HotIndex, KeyIndex
+from pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
+from pyramid.history.opened import OpenIndex
+from pyramid.history.rows_store import forget
+from pyramid.history.sketch import cells_for
+from pyramid.history.zone_file import WarmIndex, zone_file
+from summaries.errors import StoreCorrupt
+from summaries.hashing import KeyHasher
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.disk.directory import StoreDirectory
+    from pyramid.disk.manifest import StoredFile
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["RATE", "ROLE", "IndexStore"]
+
+Array = np.ndarray[Any, Any]
+
+ROLE = "history-zone"
+RATE = 4
+
+
+class IndexStore:
+    """Sealed indices of `segment` rows and, `RATE` by `RATE`, of longer runs, up to `largest`; and an open one."""
+
+    def __init__(self, column: str, kind: pa.DataType, hasher: KeyHasher, segment: int, largest: int) -> None:
+        self.column = column
+        self.kind = kind
+        self.sealed: list[KeyIndex] = []
+        self._hasher = hasher
+        self._segment = segment
+        self._largest = largest
+        self._files: dict[int, StoredFile] = {}  # of indices that are in memory as well, by first row
+        self.open = OpenIndex(column, kind, 0, hasher)
+
+    @property
+    def room(self) -> int:
+        """Rows until the open index is sealed."""
+        return self._segment - self.open.tuples
+
+    @property
+    def nbytes(self) -> int:
+        """Anonymous bytes held."""
+        return self.open.nbytes + sum(index.nbytes for index in self.sealed)
+
+    def seal(self, built: HotIndex) -> None:
+        """The open index changes no more: this is what it became."""
+        self.sealed.append(built)
+        self.open = OpenIndex(self.column, self.kind, self.sealed[-1].end, self._hasher)
+
+    def oldest_hot(self) -> int | None:
+        """The end of the oldest sealed index in memory, None when there is none."""
+        return next((index.end for index in self.sealed if isinstance(index, HotIndex)), None)
+
+    def evict(self, directory: StoreDirectory) -> None:
+        """The oldest index in memory (there is one) is mapped from its file from now on."""
+        at, index = next((at, index) for at, index in enumerate(self.sealed) if isinstance(index, HotIndex))
+        self.sealed[at] = WarmIndex(directory, self._written(directory, index))
+        self._files.pop(index.first)
+
+    def stage(self, directory: StoreDirectory) -> list[StoredFile]:
+        """Write the sealed indices that have no file; all files."""
+        return [
+            index.file if isinstance(index, WarmIndex) else self._written(directory, index)
+            for index in self.sealed
+            if isinstance(index, WarmIndex | HotIndex)
+        ]
+
+    def collapse(self, directory: StoreDirectory | None, room: int | None) -> None:
+        """Merge `RATE` adjacent indices of one size, the newest first, as long as there are any.
+
+        room: anonymous bytes that may be added, None for any number.  Indices in memory become one in memory
+        where that is allowed, else one file, written a stretch of hashes at a time.
+        """
+        while len(self.sealed) >= RATE:
+            newest = self.sealed[-RATE:]
+            size = newest[-1].tuples
+            if any(index.tuples != size for index in newest) or RATE * size > self._largest:
+                return
+            hot = all(isinstance(index, HotIndex) for index in newest)
+            if directory is None or (hot and (room is None or 2 * sum(index.nbytes for index in newest) <= room)):
+                merged: KeyIndex = merge_hot(newest)
+            else:
+                merged = self._merge_to_file(directory, newest)
+            self.sealed[-RATE:] = [merged]
+            gone = [index.file for index in newest if isinstance(index, WarmIndex)]
+            gone += [self._files.pop(index.first) for index in newest if index.first in self._files]
+            if directory is not None:
+                forget(directory, gone)
+
+    def restore(self, directory: StoreDirectory, names: Sequence[str], tuples: int) -> None:
+        """Take over the files of a store: maps them, reads no cells."""
+        held = directory.files()
+        reached = 0
+        for name in names:
+            if name not in held:
+                raise StoreCorrupt(f"{name}: needed this index; it is not in the store; see `nile store check`")
+            index = WarmIndex(directory, held[name])
+            if index.column != self.column or index.first != reached or index.end > tuples:
+                raise StoreCorrupt(
+                    f"{name}: needed the index of {self.column!r} from row {reached} on, within {tuples}; "
+                    f"got {index!r}; "
+                    "see `nile store check`"
+                )
+            reached = index.end
+            self.sealed.append(index)
+        self.open = OpenIndex(self.column, self.kind, reached, self._hasher)
+
+    def _written(self, directory: StoreDirectory, index: HotIndex) -> StoredFile:
+        file = self._files.get(index.first)
+        if file is None:
+            part = index.part(0, 1, 1)
+            parts = zone_file(
+                self.column, self.kind, index.first, index.tuples, index.since, index.until, [part], index.sketch.cells
+            )
+            file = self._files[index.first] = directory.stage(ROLE, parts)
+        return file
+
+    def _merge_to_file(self, directory: StoreDirectory, children: Sequence[KeyIndex]) -> WarmIndex:
+        first, last = children[0], children[-1]
+        cells = cells_for(distinct_hashes(children))
+        parts = merged_parts(children)
+        tuples = last.end - first.first
+        pieces = zone_file(self.column, self.kind, first.first, tuples, first.since, last.until, parts, cells)
+        return WarmIndex(directory, directory.stage(ROLE, pieces))

@@ -1,0 +1,170 @@
+"""All rows of a stream, oldest first: files of them on disk, then the newest in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.history.hot_rows import HotRows, Rows, Tail
+from pyramid.history.rows_file import StoredRows, rows_file
+from summaries.errors import StoreCorrupt
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.disk.directory import StoreDirectory
+    from pyramid.disk.manifest import StoredFile
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["BATCH", "ROLE", "RowStore"]
+
+Array = np.ndarray[Any, Any]
+
+ROLE = "history-rows"
+BATCH = 65_536
+"""Rows read at a time, at most."""
+_SMALL = 262_144
+_LARGE = 1_048_576
+_FEW, _MANY = 4, 16
+"""Four files or more of fewer than `_SMALL` rows join when none outweighs those after it, sixteen longer ones that
+follow each other do: of a long stream each row is rewritten two or three times, and files are of millions of rows."""
+
+
+class RowStore:
+    """Files hold rows 0..durable-1; memory those from `hot_from` on, at most `durable`, so the two may overlap."""
+
+    def __init__(self, schema: pa.Schema, largest: int) -> None:
+        self.schema = schema
+        self.tuples = 0
+        self.last_ts = -(1 << 63)
+        self.files: list[StoredRows] = []
+        self._largest = largest
+        self._hot: list[HotRows] = []
+        self._tail = Tail(schema, 0)
+
+    @property
+    def durable(self) -> int:
+        """Rows that are in files."""
+        return self.files[-1].end if self.files else 0
+
+    @property
+    def hot_from(self) -> int:
+        """The first row that is in memory."""
+        return self._hot[0].first if self._hot else self._tail.first
+
+    @property
+    def nbytes(self) -> int:
+        """Anonymous bytes held."""
+        return sum(part.nbytes for part in self._hot) + self._tail.nbytes
+
+    def append(self, ts: Array, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        self._tail.append(ts, batch)
+        self.tuples += ts.shape[0]
+        self.last_ts = int(ts[-1])
+
+    def roll(self) -> None:
+        """What is in memory so far changes no more: later rows begin a new part."""
+        if self._tail.tuples:
+            self._hot.append(self._tail.whole())
+            self._tail = Tail(self.schema, self.tuples)
+
+    def parts(self) -> list[tuple[Rows, int]]:
+        """Parts in order, each with the ordinal after its last row to read there; memory wins where both have rows."""
+        hot: list[Rows] = [*self._hot, *self._tail.parts()]
+        start = hot[0].first if hot else self.tuples
+        stored = [(file, min(file.end, start)) for file in self.files if file.first < start]
+        return [*stored, *((part, part.end) for part in hot)]
+
+    def batches(self, columns: Sequence[str], begin: int, end: int) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """Rows begin..end-1 in order, at most `BATCH` at a time."""
+        for part, until in self.parts():
+            low, high = max(begin, part.first) - part.first, min(end, until) - part.first
+            for at in range(low, high, BATCH):
+                to = min(high, at + BATCH)
+                yield part.times(at, to), part.slice(at, to, columns)
+
+    def evict(self, directory: StoreDirectory, excess: int) -> None:
+        """Drop the oldest rows in memory, `excess` bytes of them or all, after writing those that no file has."""
+        if excess <= 0:
+            return
+        self.roll()
+        n = 0
+        while n < len(self._hot) and excess > 0:
+            excess -= self._hot[n].nbytes
+            n += 1
+        if not n:
+            return
+        end = self._hot[n - 1].end
+        if end > self.durable:
+            self._write(directory, self.durable, end)
+        del self._hot[:n]
+
+    def stage(self, directory: StoreDirectory) -> list[StoredFile]:
+        """Write what no file has; all files."""
+        if self.tuples > self.durable:
+            self._write(directory, self.durable, self.tuples)
+        return [file.file for file in self.files]
+
+    def join(self, directory: StoreDirectory) -> None:
+        """Join small files into longer ones, so that there are few."""
+        while True:
+            low, high = self._joinable()
+            if low == high:
+                return
+            old = self.files[low:high]
+            rows = ((part.times(at, to), part.slice(at, to, self.schema.names)) for part in old
+                    for at in range(0, part.tuples, BATCH) for to in (min(part.tuples, at + BATCH),))  # fmt: skip
+            file = directory.stage(ROLE, rows_file(old[0].first, self.schema, rows))
+            self.files[low:high] = [StoredRows(directory, file, self.schema)]
+            forget(directory, [part.file for part in old])
+
+    def restore(self, directory: StoreDirectory, names: Sequence[str], tuples: int) -> None:
+        """Take over the files of a store: maps them, reads no rows."""
+        held = directory.files()
+        for name in names:
+            if name not in held:
+                raise StoreCorrupt(f"{name}: needed this file of rows; it is not in the store; see `nile store check`")
+            file = StoredRows(directory, held[name], self.schema)
+            if file.first != self.durable:
+                raise StoreCorrupt(
+                    f"{name}: needed rows from {self.durable} on; got {file.first}; see `nile store check`"
+                )
+            self.files.append(file)
+        if self.durable != tuples:
+            raise StoreCorrupt(f"history: needed {tuples} rows; got {self.durable} in files; see `nile store check`")
+        self.tuples = tuples
+        self._tail = Tail(self.schema, tuples)
+        self.last_ts = self.files[-1].until if self.files else self.last_ts
+
+    def _write(self, directory: StoreDirectory, begin: int, end: int) -> None:
+        file = directory.stage(ROLE, rows_file(begin, self.schema, self.batches(self.schema.names, begin, end)))
+        self.files.append(StoredRows(directory, file, self.schema))
+
+    def _joinable(self) -> tuple[int, int]:
+        """Which files to join, from..to; from = to when none."""
+        sizes = [file.tuples for file in self.files]
+        low, total = len(sizes), 0
+        while low and sizes[low - 1] < _SMALL and (not total or sizes[low - 1] <= total):
+            low -= 1
+            total += sizes[low]
+        if len(sizes) - low >= _FEW:
+            return low, len(sizes)
+        run = 0
+        for at, size in enumerate(sizes):
+            run = run + 1 if _SMALL <= size < _LARGE else 0
+            if run == _MANY:
+                low = at + 1 - _MANY
+                fits = int(np.searchsorted(np.cumsum(sizes[low : at + 1]), self._largest, side="right"))
+                return (low, low + fits) if fits > 1 else (0, 0)
+        return 0, 0
+
+
+def forget(directory: StoreDirectory, files: Sequence[StoredFile]) -> None:
+    """Remove files that were staged and are needed no more; committed ones go with the commits to come."""
+    kept = directory.files()
+    directory.discard([file for file in files if file.name not in kept])

@@ -1,0 +1,291 @@
+"""A key index on disk: a file of pages, sorted by bucket and key, of which a reader maps all and checks what it asks.
+
+Pages, in the order in which they become full:
+    directory   256 entries: hashes (uint64 [m], ascending), then where each entry's rows begin in the list of rows
+                (uint32 [m + 1]), padded to 8 bytes
+    values      the keys of the same 256 entries, an Arrow IPC message, LZ4
+    rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
+    sketch      the counters of the index (uint32 [rows, cells])
+The footer has the sizes, the entries and the rows before each bucket, and which page is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.history.keys import Cell, Found, KeyIndex, Part, buckets_for, edges_of
+from pyramid.history.pages import PageFile, PageWriter, packed_batch
+from pyramid.history.sketch import MOST_CELLS, ROWS, IndexSketch
+from summaries.errors import EnvelopeError, StoreCorrupt
+from summaries.lazy import lazy
+from summaries.schemas import schema_from_json, schema_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.disk.directory import StoreDirectory
+    from pyramid.disk.manifest import StoredFile
+    from pyramid.history import history_kernels
+else:
+    pa = lazy("pyarrow")
+    history_kernels = lazy("pyramid.history.history_kernels")
+
+__all__ = ["ENTRIES", "KIND", "PLACES", "WarmIndex", "zone_file"]
+
+Array = np.ndarray[Any, Any]
+
+KIND = "history-zone"
+ENTRIES = 256
+"""Entries of a directory page: 3 KB, some 6 us to check."""
+PLACES = 1_024
+"""Rows of a page of them: 4 KB, some 8 us to check."""
+_FAR = (1 << 63) - 1
+
+
+def zone_file(
+    column: str, kind: pa.DataType, first: int, tuples: int, since: int, until: int, parts: Iterable[Part], cells: int
+) -> Iterator[Any]:
+    """The bytes of the index of rows first..first + tuples - 1 in `column`, as pieces to write.
+
+    parts: all its entries, ascending by hash; cells: the width of its sketch.  Memory: the sketch, one part, and
+    some 70 bytes a page.
+    """
+    writer = PageWriter()
+    yield writer.start()
+    schema = pa.schema([pa.field("key", kind)])
+    sketch = IndexSketch(np.zeros((ROWS, cells), np.uint32))
+    pages: dict[str, list[int]] = {"directory": [], "values": [], "rows": []}
+    page_first: list[int] = []
+    buckets = buckets_for(tuples)
+    edges, weights = np.zeros(buckets + 1, np.int64), np.zeros(buckets + 1, np.int64)
+    hashes, counts, values, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64), pa.array([], kind), _no_rows()
+    keys = keyed = 0
+
+    def directory(n: int) -> Iterator[Any]:
+        nonlocal hashes, counts, values, keys, keyed
+        starts = np.zeros(n + 1, np.int64)
+        np.cumsum(counts[:n], out=starts[1:])
+        starts += keyed
+        pages["directory"].append(writer.pages)
+        page_first.append(int(hashes[0]))
+        yield from writer.page(hashes[:n].astype("<u8", copy=False).tobytes() + starts.astype("<u4").tobytes())
+        pages["values"].append(writer.pages)
+        batch = pa.RecordBatch.from_arrays([values.slice(0, n)], schema=schema)
+        yield from writer.page(packed_batch(batch), squeeze=True)
+        keys += n
+        keyed = int(starts[-1])
+        hashes, counts, values = hashes[n:], counts[n:], values.slice(n)
+
+    for part in parts:
+        more = np.diff(part.starts)
+        sketch.add(part.hashes, more)
+        bounds = edges_of(part.hashes, buckets)
+        edges += bounds
+        weights += part.starts[bounds]
+        hashes, counts = np.concatenate([hashes, part.hashes]), np.concatenate([counts, more])
+        values = pa.concat_arrays([values, part.values()])
+        rows = np.concatenate([rows, part.rows()])
+        while hashes.shape[0] >= ENTRIES:
+            yield from directory(ENTRIES)
+        whole = rows.shape[0] // PLACES * PLACES
+        for at in range(0, whole, PLACES):
+            pages["rows"].append(writer.pages)
+            yield from writer.page(rows[at : at + PLACES].astype("<u4", copy=False))
+        rows = rows[whole:].copy()
+    if hashes.shape[0]:
+        yield from directory(hashes.shape[0])
+    if rows.shape[0]:
+        pages["rows"].append(writer.pages)
+        yield from writer.page(rows.astype("<u4", copy=False))
+    counters = writer.pages
+    yield from writer.page(sketch.counters.astype("<u4", copy=False))
+    params = {
+        "column": column, "type": schema_to_json(schema), "first": first, "tuples": tuples, "since": since,
+        "until": until, "buckets": buckets, "cells": cells, "keys": keys, "keyed": keyed, "counters": counters,
+    }  # fmt: skip
+    arrays = {name: np.array(numbers, np.int64) for name, numbers in pages.items()}
+    arrays |= {"first": np.array(page_first, np.uint64), "edges": edges, "weights": weights}
+    yield writer.finish(KIND, params, arrays)
+
+
+def _no_rows() -> Array:
+    return np.zeros(0, np.uint32)
+
+
+class WarmIndex(KeyIndex):
+    """A key index in a mapped zone file.
+
+    A directory page (256 entries) and a page of rows (1,024) are checked before their first use, 6 to 8 us each;
+    from then on reading them is a slice of mapped memory.  Anonymous memory: one byte a page and the objects.
+    """
+
+    tier = "warm"
+
+    def __init__(self, directory: StoreDirectory, file: StoredFile) -> None:
+        self.file = file
+        pages = self._pages = PageFile(directory.map(file), KIND, file.name)
+        footer = pages.footer
+        try:
+            column = footer.params.get("column")
+            if not isinstance(column, str):
+                footer.refuse("parameter 'column' must be text", repr(column)[:60])
+            tuples = footer.integer("tuples", 1, (1 << 32) - 1)
+            first = footer.integer("first", 0, (1 << 62) - tuples)
+            keyed = footer.integer("keyed", 0, tuples)
+            keys = footer.integer("keys", 0, keyed)
+            buckets = footer.integer("buckets", 1, 1 << 20)
+            cells = footer.integer("cells", 1, MOST_CELLS)
+            since, until = (footer.integer(name, -_FAR - 1, _FAR) for name in ("since", "until"))
+            if buckets & (buckets - 1) or cells & (cells - 1):
+                footer.refuse("buckets and cells as powers of two", f"{buckets} and {cells}")
+            self._counters = footer.integer("counters", 0, pages.pages)
+            self._cells = cells
+            self._edges = _bounds(footer, "edges", buckets, keys)
+            self._weights = _bounds(footer, "weights", buckets, keyed)
+            directories = -(-keys // ENTRIES)
+            self._directory = footer.array("directory", "<i8", (directories,))
+            self._values = footer.array("values", "<i8", (directories,))
+            self._first = footer.array("first", "<u8", (directories,))
+            self._rows = footer.array("rows", "<i8", (-(-keyed // PLACES),))
+            self._schema = schema_from_json(footer.params.get("type"), file.name)
+            if self._schema.names != ["key"]:
+                footer.refuse("the type of one column", str(self._schema.names)[:60])
+        except EnvelopeError as error:
+            raise StoreCorrupt(f"{error}; `nile store check` tells what else is hurt") from None
+        super().__init__(column, first, tuples, since, until, buckets, keyed, keys)
+        m = np.full(directories, ENTRIES, np.int64)
+        if directories:
+            m[-1] = keys - (directories - 1) * ENTRIES
+        pages.check_lengths(self._directory, 8 * m + 4 * (m + 1))
+        self._at = pages.at(self._directory)
+        whole = len(pages.data) // 8 * 8
+        self._words = np.frombuffer(pages.data[:whole], "<u8")
+        self._halves = np.frombuffer(pages.data[:whole], "<u4")
+        self._sketch: IndexSketch | None = None
+
+    @property
+    def sketch(self) -> IndexSketch:
+        if self._sketch is None:
+            counters = self._pages.numbers(self._counters, "<u4", ROWS * self._cells)
+            self._sketch = IndexSketch(counters.reshape(ROWS, self._cells))
+        return self._sketch
+
+    @property
+    def nbytes(self) -> int:
+        return self._pages.pages + int(self._at.nbytes)
+
+    @property
+    def stored_bytes(self) -> int:
+        return self.file.length
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes checked so far."""
+        return int(self._pages.bytes_read)
+
+    def cell_tuples(self) -> Array:
+        counts: Array = np.diff(self._weights)
+        return counts
+
+    def cell(self, bucket: int) -> Cell:
+        self._check_bucket(bucket)
+        self.reads += 1
+        begin, end = int(self._edges[bucket]), int(self._edges[bucket + 1])
+        place = int(self._weights[bucket])
+        hashes, starts = self._entries(begin, end, place, int(self._weights[bucket + 1]))
+        return Cell(self, hashes, starts, begin, place)
+
+    def look_up(self, hashes: Array) -> Found:
+        n = hashes.shape[0]
+        found = Found(*(np.zeros(n, np.int64) for _ in range(4)))
+        if not self.keys or not n:
+            return found
+        self.reads += int(np.unique(self.bucket_of(hashes)).shape[0])
+        page = np.searchsorted(self._first, hashes, side="left")
+        here = page[page < self._first.shape[0]]
+        here = here[self._first[here] == hashes[page < self._first.shape[0]]]
+        self._pages.check(self._directory[np.unique(np.concatenate([np.maximum(page - 1, 0), here]))])
+        history_kernels.find_paged(self._words, self._halves, self._at, self._first, ENTRIES, self.keys, hashes, *found)
+        for i in np.flatnonzero(found.entries > 1):  # values that share a hash: these may go on in further pages
+            self._pages.check(
+                self._directory[found.entry[i] // ENTRIES : (found.entry[i] + found.entries[i] - 1) // ENTRIES + 1]
+            )
+        if (found.begin > found.end).any() or int(found.end.max()) > self.keyed:
+            self._pages.corrupt("directory", "rows within the index", "others")
+        return found
+
+    def _entries(self, begin: int, end: int, place: int, after: int) -> tuple[Array, Array]:
+        """Hashes (uint64 [n]) and starts (int64 [n + 1], from 0) of entries begin..end-1, whose rows fill
+        places place..after-1."""
+        if begin == end:
+            return np.zeros(0, np.uint64), np.zeros(1, np.int64)
+        low, high = begin // ENTRIES, -(-end // ENTRIES)
+        self._pages.check(self._directory[low:high])
+        hashes, starts = [], []
+        for p, at in zip(range(low, high), self._at[low:high].tolist(), strict=True):
+            m = min(ENTRIES, self.keys - p * ENTRIES)
+            a, b = max(begin - p * ENTRIES, 0), min(end - p * ENTRIES, m)
+            hashes.append(self._words[at // 8 + a : at // 8 + b])
+            first = at // 4 + 2 * m
+            starts.append(self._halves[first + a : first + b + (p == high - 1)])
+        bounds = _together(starts).astype(np.int64) - place
+        if bounds[0] != 0 or bounds[-1] != after - place:
+            self._pages.corrupt("footer", "cells as long as their entries say", "another length")
+        return _together(hashes), bounds
+
+    def ordinals(self, begin: int, end: int) -> Array:
+        return self._places(begin, end).astype(np.int64) + self.first
+
+    def _places(self, begin: int, end: int) -> Array:
+        """Places begin..end-1 of the list of rows: uint32, from the index's first row."""
+        if not 0 <= begin <= end <= self.keyed:
+            self._pages.corrupt("directory", f"rows within 0 to {self.keyed}", f"{begin} to {end}")
+        pieces = []
+        for page in range(begin // PLACES, -(-end // PLACES)):
+            base = page * PLACES
+            rows = self._pages.numbers(int(self._rows[page]), "<u4", min(PLACES, self.keyed - base))
+            pieces.append(rows[max(begin - base, 0) : end - base])
+        out = _together(pieces) if pieces else _no_rows()
+        if out.shape[0] and int(out.max()) >= self.tuples:
+            self._pages.corrupt("rows", f"rows below {self.tuples}", f"{int(out.max())}")
+        return out
+
+    def values(self, entries: Array) -> pa.Array:
+        pages = entries // ENTRIES
+        needed, where = np.unique(pages, return_inverse=True)
+        if not needed.shape[0]:
+            return pa.array([], self._schema.field(0).type)
+        if int(needed[0]) < 0 or int(entries.max()) >= self.keys:
+            raise IndexError(
+                f"values: needed entries from 0 to {self.keys - 1}; got {entries.min()} to {entries.max()}"
+            )
+        parts = [self._value_page(page) for page in needed.tolist()]
+        base = np.cumsum([0] + [len(part) for part in parts[:-1]])
+        at = base[where] + entries - pages * ENTRIES
+        return pa.concat_arrays(parts).take(pa.array(at))
+
+    def _value_page(self, page: int) -> pa.Array:
+        rows = min(ENTRIES, self.keys - page * ENTRIES)
+        return self._pages.batch(int(self._values[page]), self._schema, rows).column(0)
+
+    def part(self, low: int, high: int, buckets: int) -> Part:
+        scale = self.buckets // buckets
+        low, high = low * scale, high * scale
+        begin, end = int(self._edges[low]), int(self._edges[high])
+        place, after = int(self._weights[low]), int(self._weights[high])
+        hashes, starts = self._entries(begin, end, place, after)
+        return Part(hashes, starts, lambda: self._places(place, after), lambda: self.values(np.arange(begin, end)))
+
+
+def _together(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _bounds(footer: Any, name: str, buckets: int, total: int) -> Array:
+    bounds: Array = footer.array(name, "<i8", (buckets + 1,))
+    if bounds[0] != 0 or bounds[-1] != total or (bounds[1:] < bounds[:-1]).any():
+        footer.refuse(f"array {name!r} must rise from 0 to {total}", "another")
+    return bounds
