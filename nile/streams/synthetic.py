@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -196,12 +197,19 @@ def _choose(uniform: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _waits(uniform: np.ndarray, mean: float) -> np.ndarray:
     """Exponential waits of about `mean` seconds cut to whole seconds, which are geometric: P(wait > k) = q^(k+1)."""
+    waits: np.ndarray = np.searchsorted(_reached(mean), uniform, side="right")
+    return waits
+
+
+@cache
+def _reached(mean: float) -> np.ndarray:
+    """P(wait <= k) for k = 0, 1, ... as far as a double tells it from 1."""
     ratio = mean / (1.0 + mean)
     survival = [ratio]
     while survival[-1] > 2.0**-53:
         survival.append(survival[-1] * ratio)
-    waits: np.ndarray = np.searchsorted(1.0 - np.array(survival), uniform, side="right")
-    return waits
+    reached: np.ndarray = 1.0 - np.array(survival)
+    return reached
 
 
 def _geometric(uniform: np.ndarray, means: np.ndarray) -> tuple[int, int]:
