@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.chain_stream_parts import in_parts, parts_of
+from nile.exact.chain_stream_parts import gaps_filled, in_parts, parts_of
 
 __all__ = ["ChainStream"]
 
@@ -27,6 +27,9 @@ class ChainStream:
     Memory: about 90 bytes a tuple of the window's content at its fullest, rings doubling and shrinking with it.
     moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
+
+    HELD: ClassVar = ("_place", "_rings", "_times")
+    DERIVED: ClassVar = ("_window", "_resume", "_costs", "_newest", "_heads", "_shift", "moved", "most_memory")
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -110,6 +113,28 @@ class ChainStream:
         for side in range(2):
             _kernels().expire(self._times[side], self._place, side, since)
         self._shrink()
+
+    def holding(self, stream: int, since: int) -> tuple[Array, Array, Array]:
+        """The tuples of a stream from `since` on that are not null: (ordinals, ts, codes)."""
+        at = np.arange(self._place[stream, 1], self._place[stream, 0])
+        ring = at & (self._times[stream].shape[0] - 1)
+        ts, codes = self._times[stream][ring], self._rings[stream][ring, 0]
+        stay = (ts >= since) & (codes >= 0)
+        return at[stay], ts[stay], codes[stay]
+
+    def hold(
+        self, now: int, seen: Sequence[int], tuples: Sequence[tuple[Array, Array, Array]], completed: int = 0
+    ) -> None:
+        """Hold these tuples, none of them null, and nothing else: see `WindowJoin.hold`."""
+        del completed  # whoever reads the pairs counts them
+        firsts = [int(at[0]) if at.shape[0] else n for (at, _, _), n in zip(tuples, seen, strict=True)]
+        most = max(n - first for n, first in zip(seen, firsts, strict=True))
+        self._allocate(max(_LEAST_CAPACITY, 1 << most.bit_length()))
+        for side, ((at, ts, codes), n, first) in enumerate(zip(tuples, seen, firsts, strict=True)):
+            self._place[side] = n, first, 0
+            spread = gaps_filled(at - first, ts, codes, n - first)
+            _kernels().fill(self._rings[side], self._times[side], self._heads, self._shift, side, *spread, first)
+        self._newest = now
 
     @property
     def seen(self) -> Array:

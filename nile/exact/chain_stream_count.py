@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.chain_stream_parts import in_parts, parts_of
+from nile.exact.chain_stream_parts import gaps_filled, in_parts, parts_of
 
 __all__ = ["CountStream", "count_whole"]
 
@@ -47,6 +47,9 @@ class CountStream:
     tables of 16 bytes a slot with four slots a tuple.
     moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
+
+    HELD: ClassVar = ("_place", "_totals", "_times", "_slots")
+    DERIVED: ClassVar = ("_window", "_newest", "moved", "most_memory", "_direct", "_table", "_spare", "_shift")
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -135,6 +138,32 @@ class CountStream:
         fullest = int((self._place[:, 0] - self._place[:, 1]).max())
         if capacity > _LEAST_CAPACITY and 8 * fullest < capacity:
             self._resize(max(_LEAST_CAPACITY, capacity // 4))
+
+    def holding(self, stream: int, since: int) -> tuple[Array, Array, Array]:
+        """The tuples of a stream from `since` on that are not null: (ordinals, ts, codes)."""
+        at = np.arange(self._place[stream, 1], self._place[stream, 0])
+        ring = at & (self._times[stream].shape[0] - 1)
+        ts, slots = self._times[stream][ring], self._slots[stream][ring]
+        stay = (ts >= since) & (slots >= 0)
+        slots = slots[stay]
+        return at[stay], ts[stay], slots if self._direct else self._table[slots, 0]
+
+    def hold(
+        self, now: int, seen: Sequence[int], tuples: Sequence[tuple[Array, Array, Array]], completed: int = 0
+    ) -> None:
+        """Hold these tuples, none of them null, and nothing else: see `WindowJoin.hold`."""
+        firsts = [int(at[0]) if at.shape[0] else n for (at, _, _), n in zip(tuples, seen, strict=True)]
+        most = max(n - first for n, first in zip(seen, firsts, strict=True))
+        self._make_room(max((int(codes.max()) for _, _, codes in tuples if codes.shape[0]), default=-1))
+        self._allocate(max(_LEAST_CAPACITY, 1 << most.bit_length()))
+        for side, ((at, ts, codes), n, first) in enumerate(zip(tuples, seen, firsts, strict=True)):
+            self._place[side] = n, first, 0
+            spread = gaps_filled(at - first, ts, codes, n - first)
+            _kernels().fill(
+                self._table, self._times[side], self._slots[side], self._shift, side, *spread, first, self._totals
+            )
+        self._totals[0] = completed
+        self._newest = now
 
     @property
     def completed(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-__all__ = ["Part", "Partly", "in_parts", "parts_of"]
+__all__ = ["Part", "Partly", "gaps_filled", "in_parts", "parts_of"]
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 18  # arrivals a part
@@ -83,6 +83,14 @@ def parts_of(ts: tuple[Array, ...], window: int, before: int | None) -> list[Par
         begin, warm = cut, back
     parts.append(Part(warm, begin, ends))
     return parts
+
+
+def gaps_filled(places: Array, ts: Array, codes: Array, size: int) -> tuple[Array, Array]:
+    """(ts, codes) of `size` tuples, of which those at `places` (from 0, rising) are given: the others are null."""
+    times = np.repeat(ts, np.diff(places, append=size)) if size else ts
+    keys = np.full(size, -1, np.int64)
+    keys[places] = codes
+    return times, keys
 
 
 def in_parts(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact.held import Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.states import RowTable
 
@@ -46,6 +47,9 @@ def joined(batches: list[Any], schema: Any) -> Any:
 
 class _Run:
     """Rows in the order in which they leave: blocks of (until, sign, rows), the first `gone` of the first have left."""
+
+    HELD: ClassVar = ("blocks",)
+    DERIVED: ClassVar = ("gone", "last", "size")
 
     def __init__(self, until: Array, sign: Array, rows: Any) -> None:
         self.blocks: deque[tuple[Array, Array, Any]] = deque([(until, sign, rows)])
@@ -98,6 +102,9 @@ class Calendar:
 
     A row taken back before its time is added again with sign -1: the two leave together, and neither is returned.
     """
+
+    HELD: ClassVar = ("_runs",)
+    DERIVED: ClassVar = ("schema", "_taken_back")
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -154,6 +161,22 @@ class Calendar:
         if self._taken_back:
             rows = rows.filter(pa.array(self._uncancelled(until, sign, rows)))
         return rows
+
+    def capture(self) -> State:
+        """The rows that have not left, in the order they leave."""
+        until, sign, rows = self._sorted([part for run in self._runs for part in run.rest()])
+        return {"until": until, "sign": sign, "rows": rows}
+
+    def restore(self, held: Held) -> None:
+        """Put captured rows into an empty calendar.  Raises EnvelopeError."""
+        until = held.rising("until")
+        sign = held.array("sign", "int8", until.shape)
+        rows = held.rows("rows", self.schema, until.shape[0])
+        held.end()
+        if until.max(initial=0) == NEVER or (np.abs(sign) != 1).any():
+            held.refuse("instants below NEVER and signs of 1 or -1", until)
+        self._runs = [_Run(until, sign, rows)] if until.shape[0] else []
+        self._taken_back = int((sign < 0).sum())
 
     def _merge(self) -> None:
         late = self._runs.pop()

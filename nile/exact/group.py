@@ -8,14 +8,16 @@ for the former (`nile.exact.group_states`).  Source: negative tuples, section 4.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact import held as holding
 from nile.exact import pipeline_arrow
 from nile.exact.algebra import Group
 from nile.exact.expire import joined
-from nile.exact.group_states import Counted, Ordered, State, Summed, Touches
+from nile.exact.group_ordered import Ordered
+from nile.exact.group_states import Counted, State, Summed, Touches
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.schedule import Clock, Delta, Operator, Stateful, empty
 from nile.exact.states import RowTable, grown
@@ -29,6 +31,9 @@ _FAMILY: dict[str, type[State]] = {"sum": Summed, "avg": Summed, "min": Ordered,
 
 class Grouping(Stateful):
     """A group-by at work.  wanted: whether anyone reads the output, or only the contents at the end."""
+
+    HELD: ClassVar = ("_counts", "_births", "_shown", "_states")
+    DERIVED: ClassVar = ("plan", "wanted", "_by", "_table", "_mark", "_born", "_reads")
 
     def __init__(self, clock: Clock, plan: Group, below: Operator, *, wanted: bool = True) -> None:
         super().__init__(clock, [below], plan.schema)
@@ -134,14 +139,49 @@ class Grouping(Stateful):
 
     def contents(self) -> Any:
         """The groups that have tuples, in the order they appeared."""
-        if self._table is None:
-            if not self._shown:
-                return joined([], self.schema)
-            codes = np.zeros(1, np.int64)
-        else:
-            codes = self._table.live()
-            codes = codes[np.argsort(self._births[codes], kind="stable")]
+        if self._table is None and not self._shown:
+            return joined([], self.schema)
+        codes = self._live()
         return self._rows(codes, {key: state.current(codes) for key, state in self._states.items()})
+
+    def captured(self) -> holding.State:
+        """The groups in the order they appeared: keys, rows of each, and what each column's state holds of them."""
+        codes = self._live()
+        out: holding.State = {
+            "shown": self._shown,
+            "counts": self._counts[codes],
+            "states": [state.capture(codes) for state in self._states.values()],
+        }
+        if self._table is not None:
+            out["groups"] = pa.RecordBatch.from_arrays(self._table.columns(codes), schema=self._key_schema())
+        return out
+
+    def restored(self, held: holding.Held) -> None:
+        self._shown = held.flag("shown")
+        n = 1
+        if self._table is not None:
+            groups = held.rows("groups", self._key_schema())
+            n = groups.num_rows
+            if not self._table.put(self._table.encode(groups.columns)):
+                held.refuse("groups that differ", "one of them twice")
+        room = 1 if self._table is None else self._table.room
+        self._counts = grown(held.array("counts", "int64", (n,)).copy(), room)
+        self._births = np.arange(room)
+        self._mark = np.full(room, -1, np.int64)
+        self._born = n
+        parts = held.parts("states", len(self._states))
+        for state, part in zip(self._states.values(), parts, strict=True):
+            state.restore(part, n)
+
+    def _live(self) -> Array:
+        """The codes of groups that have tuples, in the order they appeared; without keys the one there is."""
+        if self._table is None:
+            return np.zeros(1, np.int64)
+        live = self._table.live()
+        return live[np.argsort(self._births[live], kind="stable")]
+
+    def _key_schema(self) -> Any:
+        return pa.schema([self.inputs[0].schema.field(i) for i in self._by])
 
     @property
     def own(self) -> int:

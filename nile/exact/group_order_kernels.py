@@ -109,15 +109,21 @@ def insert(
 def remove(
     roots: Array, group: int, key: int, keys: Array, prios: Array, links: Array, sizes: Array, meta: Array
 ) -> None:
-    """One `key` less in the group, which must have one."""
+    """One `key` less in the group; nothing where it has none."""
     parent = np.int64(-1)
     side = 0
     node = roots[group]
-    while keys[node] != key:
+    while node >= 0 and keys[node] != key:
         sizes[node, 1] -= 1
         parent = node
         side = 0 if key < keys[node] else 1
         node = links[node, side]
+    if node < 0:  # count those on the way as they were
+        node = roots[group]
+        while node >= 0:
+            sizes[node, 1] += 1
+            node = links[node, 0] if key < keys[node] else links[node, 1]
+        return
     sizes[node, 0] -= 1
     sizes[node, 1] -= 1
     if sizes[node, 0] > 0:
@@ -171,6 +177,98 @@ def select(root: int, rank: int, keys: Array, links: Array, sizes: Array) -> int
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def read(root: int, middle: bool, keys: Array, links: Array, sizes: Array, now: Array) -> None:
+    """now: int64 [5], of one group: how many, least, greatest, and the two in the middle (only if `middle`)."""
+    n = _total(sizes, root)
+    now[0] = n
+    if n == 0:
+        for c in range(1, 5):
+            now[c] = 0
+        return
+    node = root
+    while links[node, 0] >= 0:
+        node = links[node, 0]
+    now[1] = keys[node]
+    node = root
+    while links[node, 1] >= 0:
+        node = links[node, 1]
+    now[2] = keys[node]
+    if middle:
+        now[3] = select(root, (n - 1) // 2, keys, links, sizes)
+        now[4] = now[3] if n % 2 == 1 else select(root, n // 2, keys, links, sizes)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def listed(roots: Array, codes: Array, keys: Array, links: Array, sizes: Array, starts: Array) -> tuple[Array, Array]:
+    """(values, how often each stands) of groups `codes` in turn, each in order; starts: int64 [codes + 1], filled."""
+    room = 1024
+    out = np.empty(room, np.int64)
+    times = np.empty(room, np.int64)
+    stack = np.empty(_DEEP, np.int64)
+    n = 0
+    for g in range(codes.shape[0]):
+        node = roots[codes[g]]
+        depth = 0
+        while depth > 0 or node >= 0:
+            while node >= 0:
+                stack[depth] = node
+                depth += 1
+                node = links[node, 0]
+            depth -= 1
+            node = stack[depth]
+            if n == room:
+                room *= 2
+                a = np.empty(room, np.int64)
+                b = np.empty(room, np.int64)
+                a[:n] = out
+                b[:n] = times
+                out = a
+                times = b
+            out[n] = keys[node]
+            times[n] = sizes[node, 0]
+            n += 1
+            node = links[node, 1]
+        starts[g + 1] = n
+    return out[:n], times[:n]
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def build(
+    starts: Array, middle: bool, roots: Array, keys: Array, prios: Array, links: Array, sizes: Array, meta: Array,
+    now: Array,
+) -> None:  # fmt: skip
+    """Treaps of groups 0 to n - 1 over nodes whose keys, and how often each stands, are in place, group by group.
+
+    starts: int64 [n + 1], the nodes of each group, whose keys rise.  O(nodes): the right spine is a stack.
+    """
+    stack = np.empty(_DEEP, np.int64)
+    for group in range(starts.shape[0] - 1):
+        depth = 0
+        for node in range(starts[group], starts[group + 1]):
+            meta[TICK] += 1
+            prios[node] = _priority(meta[TICK])
+            last = np.int64(-1)
+            while depth > 0 and prios[stack[depth - 1]] < prios[node]:
+                depth -= 1
+                last = stack[depth]
+                sizes[last, 1] = sizes[last, 0] + _total(sizes, links[last, 0]) + _total(sizes, links[last, 1])
+            links[node, 0] = last
+            links[node, 1] = -1
+            if depth > 0:
+                links[stack[depth - 1], 1] = node
+            stack[depth] = node
+            depth += 1
+        roots[group] = stack[0] if depth > 0 else -1
+        while depth > 0:
+            depth -= 1
+            last = stack[depth]
+            sizes[last, 1] = sizes[last, 0] + _total(sizes, links[last, 0]) + _total(sizes, links[last, 1])
+        read(roots[group], middle, keys, links, sizes, now[group])
+    meta[USED] = starts[starts.shape[0] - 1]
+    meta[LIVE] = meta[USED]
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def apply_ordered(
     sign: Array,
     codes: Array,
@@ -208,23 +306,6 @@ def apply_ordered(
             else:
                 remove(roots, code, values[i], keys, prios, links, sizes, meta)
         if i == last[t]:
-            root = roots[code]
-            n = _total(sizes, root)
-            now[code, 0] = n
-            if n == 0:
-                for c in range(1, 5):
-                    now[code, c] = 0
-            else:
-                node = root
-                while links[node, 0] >= 0:
-                    node = links[node, 0]
-                now[code, 1] = keys[node]
-                node = root
-                while links[node, 1] >= 0:
-                    node = links[node, 1]
-                now[code, 2] = keys[node]
-                if middle:
-                    now[code, 3] = select(root, (n - 1) // 2, keys, links, sizes)
-                    now[code, 4] = now[code, 3] if n % 2 == 1 else select(root, n // 2, keys, links, sizes)
+            read(roots[code], middle, keys, links, sizes, now[code])
             for c in range(5):
                 new[t, c] = now[code, c]

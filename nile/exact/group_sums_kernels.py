@@ -92,6 +92,44 @@ def rounded(digits: Array, base: int, scratch: Array) -> float:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def read(digits: Array, base: int, special: Array, scratch: Array) -> float:
+    """The sum of one group: special int64 [3], how many NaN, +inf, -inf it has; scratch as in `rounded`."""
+    if special[0] > 0 or (special[1] > 0 and special[2] > 0):
+        return float(np.nan)
+    if special[1] > 0:
+        return float(np.inf)
+    if special[2] > 0:
+        return float(-np.inf)
+    return float(rounded(digits, base, scratch))
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def read_doubles(digits: Array, base: int, special: Array, now: Array) -> None:
+    """now[g]: the sum of group g; digits int64 [groups, d], special int64 [groups, 3]."""
+    scratch = np.empty(digits.shape[1], np.int64)
+    for group in range(special.shape[0]):
+        now[group] = (
+            0.0
+            if digits.shape[1] == 0 and not special[group].any()
+            else read(digits[group], base, special[group], scratch)
+        )
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def carried(digits: Array, out: Array) -> None:
+    """Digits of any size, int64 [groups, d], as digits of 32 bits in two's complement, uint32 [groups, d + 1]."""
+    if digits.shape[1] == 0:
+        return
+    for group in range(digits.shape[0]):
+        carry = np.int64(0)
+        for k in range(digits.shape[1]):
+            value = digits[group, k] + carry
+            out[group, k] = value & _LOW
+            carry = value >> 32
+        out[group, digits.shape[1]] = carry & _LOW
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def apply_doubles(
     sign: Array,
     codes: Array,
@@ -137,14 +175,7 @@ def apply_doubles(
             else:
                 add_double(digits[code], b, step > 0, base)
         if i == last[t]:
-            if special[code, 0] > 0 or (special[code, 1] > 0 and special[code, 2] > 0):
-                now[code] = np.nan
-            elif special[code, 1] > 0:
-                now[code] = np.inf
-            elif special[code, 2] > 0:
-                now[code] = -np.inf
-            else:
-                now[code] = rounded(digits[code], base, scratch)
+            now[code] = read(digits[code], base, special[code], scratch)
             new[t] = now[code]
             new_count[t] = counts[code]
 

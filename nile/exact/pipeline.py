@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from nile.exact.algebra import Plan
 from nile.exact.expire import NEVER, joined
+from nile.exact.held import MOST, Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_build import Reader, build
 from nile.exact.pipeline_check import check
@@ -57,6 +58,12 @@ class _Window(Stateful):
     def contents(self) -> Any:
         return self.inputs[0].contents()
 
+    def captured(self) -> State:
+        return {}
+
+    def restored(self, held: Held) -> None:
+        """Nothing but what waits to expire."""
+
     @property
     def own(self) -> int:
         return 0
@@ -71,6 +78,9 @@ class Pipeline:
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
+    HELD: ClassVar = ("_clock", "_root", "_built", "_last", "_passed", "_done", "_advanced", "_finished", "_counts")
+    DERIVED: ClassVar = ("plan", "scheduling", "emit", "_events")
+
     def __init__(self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes") -> None:
         for where, given, known in (("scheduling", scheduling, Scheduling), ("emit", emit, Emit)):
             if given not in get_args(known):
@@ -84,6 +94,7 @@ class Pipeline:
         self._root, self._built = build(plan, self._clock, reader)
         if emit == "changes" and scheduling != "nta":
             self._root = Counted(_Window(self._clock, self._root), None, None, [self._root.figures])
+            self._built.all.append(self._root)
         self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._done = EARLIEST
@@ -177,6 +188,56 @@ class Pipeline:
         `snapshot`.
         """
         return pa.Table.from_batches([self._root.contents()], self.schema)
+
+    def capture(self) -> State:
+        """All that the pipeline holds: a dict of JSON values, numpy arrays, Arrow batches, dicts and lists of these.
+
+        The same tuples pushed give the same state, however they were cut into batches.  Not held is what says how the
+        work was done rather than what it came to: steps taken, and the rows of the last snapshot (`Figures.held`).
+        Cost: a copy of the state.
+        """
+        return {
+            "scheduling": self.scheduling,
+            "emit": self.emit,
+            "origin": self._clock.origin,
+            "done": self._done,
+            "advanced": self._advanced,
+            "finished": self._finished,
+            "tuples": self._counts["tuples"],
+            "changes": self._counts["changes"],
+            "streams": [
+                {"name": name, "last": self._last[name], "passed": self._passed[name]} for name in sorted(self._last)
+            ],
+            "operators": [each.capture() for each in self._built.all],
+        }
+
+    def restore(self, state: State) -> None:
+        """Put what was captured into a new pipeline of the same plan, scheduling and emit, which goes on from there.
+
+        Raises ConfigError if tuples were pushed to it; EnvelopeError for a state that is not of this plan, after which
+        the pipeline is of no use.
+        """
+        if self._counts["tuples"] or self._counts["steps"] or self._clock.origin is not None:
+            raise ConfigError("restore: needed a pipeline that has seen nothing; got one at work; make a new one")
+        held = Held(state, "state of a query")
+        for name, own in (("scheduling", self.scheduling), ("emit", self.emit)):
+            if (given := held.text(name)) != own:
+                held.refuse(f"{name} {own!r}", given)
+        self._clock.origin = held.integer_or_none("origin")
+        self._done = held.integer("done")
+        self._advanced = held.integer("advanced")
+        self._finished = held.flag("finished")
+        self._counts["tuples"] = held.integer("tuples", 0, MOST)
+        self._counts["changes"] = held.integer("changes", 0, MOST)
+        for name, part in zip(sorted(self._last), held.parts("streams", len(self._last)), strict=True):
+            if (given := part.text("name")) != name:
+                part.refuse(f"stream {name!r}", given)
+            self._last[name] = part.integer("last")
+            self._passed[name] = part.integer("passed")
+            part.end()
+        for each, part in zip(self._built.all, held.parts("operators", len(self._built.all)), strict=True):
+            each.restore(part)
+        held.end()
 
     @property
     def memory(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from nile.exact.algebra import Project, Select
+from nile.exact.held import Held, State
 from nile.exact.pipeline_arrow import pa
 from nile.exact.pipeline_leaf import conformed, selected
 from nile.exact.schedule import Delta, Operator
@@ -14,6 +15,8 @@ __all__ = ["Projection", "Selection"]
 
 class Selection:
     """Signed tuples for which a test is true.  Source: negative tuples, section 4.6."""
+
+    DERIVED: ClassVar = ("plan", "below", "schema")
 
     def __init__(self, plan: Select, below: Operator) -> None:
         self.plan = plan
@@ -40,6 +43,14 @@ class Selection:
         rows = self.below.contents()
         return rows.filter(pa.array(selected(rows, self.plan.test))) if rows.num_rows else rows
 
+    def capture(self) -> State:
+        """Nothing of its own."""
+        return {}
+
+    def restore(self, held: Held) -> None:
+        """Nothing of its own."""
+        held.end()
+
     @property
     def memory(self) -> int:
         return self.below.memory
@@ -47,6 +58,8 @@ class Selection:
 
 class Projection:
     """Signed tuples, made anew one for one."""
+
+    DERIVED: ClassVar = ("plan", "below", "schema")
 
     def __init__(self, plan: Project, below: Operator) -> None:
         self.plan = plan
@@ -65,6 +78,14 @@ class Projection:
     def contents(self) -> Any:
         """The rows made of those below."""
         return self._made(self.below.contents())
+
+    def capture(self) -> State:
+        """Nothing of its own."""
+        return {}
+
+    def restore(self, held: Held) -> None:
+        """Nothing of its own."""
+        held.end()
 
     def _made(self, rows: Any) -> Any:
         if not rows.num_rows:

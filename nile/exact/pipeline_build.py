@@ -49,9 +49,15 @@ class Built:
         self.streams: list[Stream | StreamJoining] = []
         self.joins: list[Joining | GraphJoining | StreamJoining] = []
         self.begins = False  # whether something holds before the first tuple
+        self.all: list[Counted] = []  # inputs before what reads them
 
     def make(self, plan: Plan, clock: Clock, reader: Reader, path: Path = ()) -> Counted:
         """The operator of a node, with all below it."""
+        made = self._made(plan, clock, reader, path)
+        self.all.append(made)
+        return made
+
+    def _made(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
         base, above = chain_of(plan)
         if isinstance(base, Scan):
             stream = Stream(clock, base, above, keep=reader.keep, go=reader.go)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact import held as holding
 from nile.exact.algebra import Plan
 from nile.exact.pipeline_arrow import Array
 from nile.exact.schedule import Delta, Operator
@@ -49,6 +50,9 @@ class Counted:
     told: the figures of each input; leaf: instead, of an operator that reads a leaf itself, the counts of its chain.
     """
 
+    HELD: ClassVar = ("operator", "positive", "negative")
+    DERIVED: ClassVar = ("schema", "held", "_node", "_path", "_told", "_leaf")
+
     def __init__(
         self,
         operator: Operator,
@@ -82,6 +86,21 @@ class Counted:
         rows = self.operator.contents()
         self.held = rows.num_rows
         return rows
+
+    def capture(self) -> holding.State:
+        """What the operator holds, and how much has come out of it."""
+        kind = type(self.operator).__name__.lower()
+        return {"is": kind, "come": self.positive, "gone": self.negative, "holds": self.operator.capture()}
+
+    def restore(self, held: holding.Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        kind = type(self.operator).__name__.lower()
+        if (given := held.text("is")) != kind:
+            held.refuse(f"the state of a {kind}", given)
+        self.positive = held.integer("come", 0, holding.MOST)
+        self.negative = held.integer("gone", 0, holding.MOST)
+        self.operator.restore(held.part("holds"))
+        held.end()
 
     @property
     def memory(self) -> int:

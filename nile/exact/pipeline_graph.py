@@ -7,12 +7,13 @@ over shortest paths.  Source: window joins (TR 02-010), sections 3 and 5; steam 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact.algebra import GraphJoin, Scan
-from nile.exact.expire import NEVER, Calendar
+from nile.exact.expire import NEVER, Calendar, joined
+from nile.exact.held import MOST, Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_leaf import Arrivals, chain_of, selected
 from nile.exact.schedule import EARLIEST, Clock, Delta, merged
@@ -52,6 +53,11 @@ class GraphJoining:
     satisfies every window, so it is an output (`append`), but it holds at no instant, so it is no change.
     """
 
+    HELD: ClassVar = ("pairs", "arrivals", "_rings", "_standing", "_now")
+    DERIVED: ClassVar = (
+        "clock", "plan", "schema", "_go", "_keep", "left", "join", "_reach", "_positions", "_keys", "_key_counts",
+    )  # fmt: skip
+
     def __init__(self, clock: Clock, plan: GraphJoin, *, go: bool = True, keep: bool = False) -> None:
         self.clock = clock
         self.plan = plan
@@ -66,7 +72,7 @@ class GraphJoining:
         self.join = joining.start()
         self._reach = [joining.graph.lookback(i) for i in range(n)]
         self._positions = np.array([each.scan.position for each in self.arrivals])
-        self._rings = [Ring(each.schema.types) for each in self.arrivals]
+        self._rings = [Ring(each.schema) for each in self.arrivals]
         kind: Any = pa.null()
         for each, name in zip(self.arrivals, plan.on or (), strict=plan.on is not None):
             kind = common(kind, each.schema.field(name).type)
@@ -85,7 +91,6 @@ class GraphJoining:
             sizes = np.array([each[0].shape[0] for each in taken])
             self._forget(int(ts.min()))
             codes = self._code([each[1] for each in taken])
-            np.add.at(self._key_counts, codes[codes >= 0], 1)
             own = np.split(codes, np.cumsum(sizes)[:-1])
             for ring, (times, rows), each in zip(self._rings, taken, own, strict=True):
                 ring.add(times, rows.columns, each)
@@ -130,6 +135,7 @@ class GraphJoining:
         return merged(gone, plain, self.schema, by_sign=True) if self._go else plain
 
     def _code(self, batches: list[Any]) -> Array:
+        """The code of each row's key, -1 where it is null, counted as held."""
         total = sum(each.num_rows for each in batches)
         if self._keys is None or self.plan.on is None:
             return np.zeros(total, np.int64)
@@ -140,6 +146,7 @@ class GraphJoining:
         codes = np.full(total, -1, np.int64)
         codes[whole] = self._keys.codes(words[whole])
         self._key_counts = grown(self._key_counts, self._keys.room)
+        np.add.at(self._key_counts, codes[whole], 1)
         return codes
 
     def _forget(self, now: int) -> None:
@@ -167,6 +174,38 @@ class GraphJoining:
                 "emit='snapshot'"
             )
         return self._standing.contents()
+
+    def capture(self) -> State:
+        """The rows that something to come can join, and the combinations that hold; the W-join follows from the rows.
+
+        Rows are let go of at the next arrival, so which stand in the rings depends on steps; those captured do not.
+        """
+        since = [max(self._now - reach, EARLIEST) for reach in self._reach]
+        return {
+            "clock": self._now,
+            "pairs": self.pairs,
+            "arrivals": [each.capture() for each in self.arrivals],
+            "windows": [ring.capture(at) for ring, at in zip(self._rings, since, strict=True)],
+            "standing": self._standing.capture(),
+        }
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        n = len(self.arrivals)
+        self._now = held.integer("clock")
+        self.pairs = held.integer("pairs", 0, MOST)
+        for arrivals, part in zip(self.arrivals, held.parts("arrivals", n), strict=True):
+            arrivals.restore(part)
+        self._standing.restore(held.part("standing"))
+        nothing = [joined([], each.schema) for each in self.arrivals]
+        for i, (ring, part) in enumerate(zip(self._rings, held.parts("windows", n), strict=True)):
+            ring.restore(part, lambda rows, i=i: self._code([*nothing[:i], rows, *nothing[i + 1 :]]))  # type: ignore[misc]
+        held.end()
+        self.join.hold(
+            self._now,
+            [ring.newest for ring in self._rings],
+            [(at := ring.held(), ring.ts[at & ring.mask], ring.codes[at & ring.mask]) for ring in self._rings],
+        )
 
     @property
     def memory(self) -> int:

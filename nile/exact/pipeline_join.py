@@ -7,13 +7,14 @@ each different tuple that holds on either side.  Source: negative tuples, sectio
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact import pipeline_arrow
 from nile.exact.algebra import Join
 from nile.exact.expire import joined
+from nile.exact.held import MOST, Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_leaf import selected
 from nile.exact.schedule import Clock, Delta, Operator, Stateful, empty, interleaved, until_of
@@ -28,7 +29,11 @@ kernels: Any = pipeline_arrow.Late("nile.exact.pipeline_join_kernels")
 class _Side:
     """One input's rows: how often each holds, and the list of its key that it is in."""
 
+    HELD: ClassVar = ("table", "rows")
+    DERIVED: ClassVar = ("schema", "timed", "at", "kinds", "heads", "keys")
+
     def __init__(self, schema: Any, keys: list[int], kinds: list[Any], *, timed: bool) -> None:
+        self.schema = schema
         self.timed = timed
         self.table = RowTable(schema.types, exact=True, extra=1 if timed else 0)
         self.at = keys
@@ -52,6 +57,32 @@ class _Side:
         self.rows, self.keys = grown(self.rows, room), grown(self.keys, room)
         self.heads = grown(self.heads, keys, -1)
 
+    def live(self) -> Array:
+        """The codes of rows that hold, by age."""
+        live = self.table.live()
+        return live[np.argsort(self.rows[live, 1], kind="stable")]
+
+    def capture(self) -> State:
+        """The rows that hold, by age, how often each does and, where they carry it, until when."""
+        live = self.live()
+        rows = pa.RecordBatch.from_arrays(self.table.columns(live), schema=self.schema)
+        out: State = {"rows": rows, "counts": self.rows[live, 0]}
+        return {**out, "until": self.table.kept[live, -1]} if self.timed else out
+
+    def restore(self, held: Held) -> Delta:
+        """Put captured rows into an empty table, as codes 0 to n - 1; returns them.  Raises EnvelopeError."""
+        rows = held.rows("rows", self.schema)
+        n = rows.num_rows
+        counts = held.counts("counts", n, 1)
+        until = held.array("until", "int64", (n,)) if self.timed else None
+        held.end()
+        delta = Delta(np.zeros(n, np.int64), np.ones(n, np.int8), rows, until)
+        if not self.table.put(self.words(delta)):
+            held.refuse("rows that differ", "one of them twice")
+        self.rows = np.zeros((self.table.room, 4), np.int64)
+        self.rows[:n, 0], self.rows[:n, 1] = counts, np.arange(n)
+        return delta
+
     @property
     def memory(self) -> int:
         return self.table.memory + int(self.rows.nbytes + self.heads.nbytes + self.keys.nbytes)
@@ -59,6 +90,9 @@ class _Side:
 
 class Joining(Stateful):
     """A join at work.  come, go: whether anyone reads the pairs that come, and those that go."""
+
+    HELD: ClassVar = ("pairs", "_sides")
+    DERIVED: ClassVar = ("plan", "come", "go", "_keys", "_born")
 
     def __init__(
         self, clock: Clock, plan: Join, left: Operator, right: Operator, *, come: bool = True, go: bool = True
@@ -143,14 +177,29 @@ class Joining(Stateful):
     def contents(self) -> Any:
         """The pairs that hold now, by the age of the left row."""
         left, right = self._sides
-        live = left.table.live()
-        live = live[np.argsort(left.rows[live, 1], kind="stable")]
+        live = left.live()
         if not live.shape[0] or not len(right.table):
             return joined([], self.schema)
         rows = self._rows(*kernels.all_pairs(live, left.keys[live], left.rows, right.rows, right.heads))
         if self.plan.test is None or not rows.num_rows:
             return rows
         return rows.filter(pa.array(selected(rows, self.plan.test)))
+
+    def captured(self) -> State:
+        """The rows of both sides; lists of equal keys follow from their ages."""
+        return {"pairs": self.pairs, "sides": [each.capture() for each in self._sides]}
+
+    def restored(self, held: Held) -> None:
+        self.pairs = held.integer("pairs", 0, MOST)
+        deltas = [side.restore(part) for side, part in zip(self._sides, held.parts("sides", 2), strict=True)]
+        keys = self._codes_of_keys(deltas)
+        if (keys < 0).any():
+            held.refuse("keys that are not null", "a null")
+        for side, own in zip(self._sides, np.split(keys, [len(deltas[0])]), strict=True):
+            side.grow(1 if self._keys is None else self._keys.room)
+            side.keys[: own.shape[0]] = own
+            kernels.list_rows(own, side.rows, side.heads)
+        self._born = max(map(len, deltas))
 
     @property
     def own(self) -> int:

@@ -110,6 +110,18 @@ def apply_join(
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def list_rows(keys: Array, rows: Array, heads: Array) -> None:
+    """Put rows 0 to n - 1, the oldest first, at the head of the lists of their keys (int64 [n])."""
+    for row in range(keys.shape[0]):
+        head = heads[keys[row]]
+        rows[row, BEFORE] = -1
+        rows[row, AFTER] = head
+        if head >= 0:
+            rows[head, BEFORE] = row
+        heads[keys[row]] = row
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def all_pairs(
     codes: Array, keys: Array, left_rows: Array, right_rows: Array, right_heads: Array
 ) -> tuple[Array, Array]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.expire import NEVER, Calendar, after, joined, never
+from nile.exact.held import MOST, Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.schedule import EARLIEST, Clock, Delta, empty, merged
 from summaries.errors import ConfigError, UnknownColumn
@@ -84,6 +85,9 @@ class Arrivals:
     counts: int64 [1 + nodes of the chain], rows out of each.
     """
 
+    HELD: ClassVar = ("counts", "taken", "_raw", "_kept")
+    DERIVED: ClassVar = ("scan", "above", "schema")
+
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
         self.scan = scan
         self.above = above
@@ -130,6 +134,29 @@ class Arrivals:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), joined([], self.schema)
         return np.concatenate(raw), np.concatenate(ordinals), np.concatenate(times), joined(batches, self.schema)
 
+    def capture(self) -> State:
+        """The tuples that wait: the times of all, which of them the chain keeps, the rows it made of those."""
+        ts = np.concatenate([np.zeros(0, np.int64), *self._raw])
+        kept = np.zeros(ts.shape[0], np.bool_)
+        first = 0
+        for raw, (_, _, at) in zip(self._raw, self._kept, strict=True):
+            kept[slice(first, first + raw.shape[0]) if at is None else first + at] = True
+            first += raw.shape[0]
+        rows = joined([each[1] for each in self._kept], self.schema)
+        return {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
+
+    def restore(self, held: Held) -> None:
+        """Put captured tuples where none wait.  Raises EnvelopeError."""
+        self.counts[:] = held.counts("counts", self.counts.shape[0])
+        self.taken = held.integer("taken", 0, MOST)
+        ts = held.rising("ts")
+        at = np.flatnonzero(held.array("kept", "bool", ts.shape))
+        rows = held.rows("rows", self.schema, at.shape[0])
+        held.end()
+        if ts.shape[0]:
+            self._raw.append(ts)
+            self._kept.append((ts[at], rows, at))
+
     @property
     def memory(self) -> int:
         return int(sum(each[0].nbytes + each[1].nbytes for each in self._kept) + sum(each.nbytes for each in self._raw))
@@ -141,6 +168,9 @@ class Stream:
     keep: hold the rows of the window also where no negative tuple will need them, for `contents`; go: whether anyone
     wants to know what leaves.
     """
+
+    HELD: ClassVar = ("arrivals", "negative", "_expire", "_forever", "_now")
+    DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go")
 
     def __init__(
         self, clock: Clock, scan: Scan, above: list[Select | Project], *, keep: bool = False, go: bool = True
@@ -207,6 +237,26 @@ class Stream:
             )
         return joined([*self._forever, self._expire.contents()], self.schema)
 
+    def capture(self) -> State:
+        """What waits to be worked on, what waits to leave, and what never leaves."""
+        return {
+            "clock": self._now,
+            "negative": self.negative,
+            "arrivals": self.arrivals.capture(),
+            "leaving": self._expire.capture(),
+            "staying": joined(self._forever, self.schema),
+        }
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        self._now = held.integer("clock")
+        self.negative = held.integer("negative", 0, MOST)
+        self.arrivals.restore(held.part("arrivals"))
+        self._expire.restore(held.part("leaving"))
+        rows = held.rows("staying", self.schema)
+        self._forever = [rows] if rows.num_rows else []
+        held.end()
+
     def next_leaving(self, n: int) -> int | None:
         """When about the n-th next tuple leaves, None if it is not known or later than all waiting."""
         return self._expire.nth(n) if self.clock.negative and isinstance(self.window, Range) else None
@@ -221,6 +271,9 @@ class Relation:
 
     counts: int64 [1 + nodes of the chain above them], rows out of each.
     """
+
+    HELD: ClassVar = ("_rows", "_shown")
+    DERIVED: ClassVar = ("clock", "schema", "counts")
 
     def __init__(self, clock: Clock, table: Any, above: list[Select | Project]) -> None:
         self.clock = clock
@@ -245,6 +298,16 @@ class Relation:
     def contents(self) -> Any:
         """The rows."""
         return self._rows if self._shown else joined([], self.schema)
+
+    def capture(self) -> State:
+        """The rows as they were read, which those above have seen, and whether they have."""
+        return {"rows": self._rows, "shown": self._shown}
+
+    def restore(self, held: Held) -> None:
+        """Put captured rows in the place of those that the definition has now.  Raises EnvelopeError."""
+        self._rows = held.rows("rows", self.schema)
+        self._shown = held.flag("shown")
+        held.end()
 
     @property
     def memory(self) -> int:

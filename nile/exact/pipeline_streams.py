@@ -7,13 +7,15 @@ Source: negative tuples, section 6.4 (W-Expire as part of the join buffers); `ni
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact import pipeline_arrow
 from nile.exact.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.expire import joined
+from nile.exact.held import MOST, Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.pipeline_leaf import Arrivals, selected
 from nile.exact.schedule import EARLIEST, Clock, Delta
@@ -36,6 +38,11 @@ def fits(scan: Scan) -> bool:
 class StreamJoining:
     """A join of two streams at work.  come, go: whether anyone reads the pairs that come, and those that go."""
 
+    HELD: ClassVar = ("pairs", "arrivals", "_rings", "_now", "_place")
+    DERIVED: ClassVar = (
+        "clock", "plan", "schema", "come", "go", "_windows", "_kinds", "_at", "_keys", "_key_counts", "_heads",
+    )  # fmt: skip
+
     def __init__(
         self, clock: Clock, plan: Join, left: Chain, right: Chain, *, come: bool = True, go: bool = True
     ) -> None:
@@ -46,7 +53,7 @@ class StreamJoining:
         self.pairs = 0
         self.arrivals = [Arrivals(*left), Arrivals(*right)]
         self._windows = [each.scan.window.ns if isinstance(each.scan.window, Range) else -1 for each in self.arrivals]
-        self._rings = [Ring(each.schema.types) for each in self.arrivals]
+        self._rings = [Ring(each.schema) for each in self.arrivals]
         self._place = np.zeros((2, 3), np.int64)
         one, other = (each.schema for each in self.arrivals)
         self._kinds = [common(one.field(a).type, other.field(b).type) for a, b in plan.on]
@@ -133,6 +140,34 @@ class StreamJoining:
         if self.plan.test is None or not rows.num_rows:
             return joined([rows], self.schema)
         return rows.filter(pa.array(selected(rows, self.plan.test)))
+
+    def capture(self) -> State:
+        """The tuples of both windows in the order they came; keys, and chains of equal ones, follow."""
+        return {
+            "clock": self._now,
+            "pairs": self.pairs,
+            "arrivals": [each.capture() for each in self.arrivals],
+            "windows": [each.capture() for each in self._rings],
+        }
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        self._now = held.integer("clock")
+        self.pairs = held.integer("pairs", 0, MOST)
+        for arrivals, part in zip(self.arrivals, held.parts("arrivals", 2), strict=True):
+            arrivals.restore(part)
+        nothing = [joined([], each.schema) for each in self.arrivals]
+
+        def codes(side: int) -> Callable[[Any], Array]:
+            return lambda rows: self._codes([rows, nothing[1]] if side == 0 else [nothing[0], rows])[side]
+
+        for side, part in enumerate(held.parts("windows", 2)):
+            ring = self._rings[side]
+            ring.restore(part, codes(side))
+            self._place[side] = ring.oldest, ring.newest, ring.newest
+        for side, ring in enumerate(self._rings):
+            kernels.chain(ring.oldest, ring.newest, ring.codes, ring.before, self._heads[side], self._key_counts)
+        held.end()
 
     def next_leaving(self, n: int) -> int | None:
         """When the n-th next tuple of a side leaves, the earlier of both; None if neither is known."""

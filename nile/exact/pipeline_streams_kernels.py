@@ -142,6 +142,18 @@ def join_streams(
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, key_counts: Array) -> None:
+    """Put the tuples of a side's ring into the chains of their keys, and count them, as if they had come."""
+    mask = codes.shape[0] - 1
+    for own in range(oldest, newest):
+        key = codes[own & mask]
+        if key >= 0:
+            before[own & mask] = heads[key]
+            heads[key] = own
+            key_counts[key] += 1
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def pairs_of(first: int, last: int, codes: Array, heads: Array, before: Array, oldest: int) -> tuple[Array, Array]:
     """Every pair that holds: (left ordinal, right ordinal) of the left ones from first to before last.
 

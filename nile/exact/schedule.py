@@ -18,11 +18,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from nile.exact.expire import NEVER, Calendar, joined, never
+from nile.exact.held import Held, State
 from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.states import kernels
 
@@ -50,6 +51,9 @@ class Clock:
 
     origin: when stored rows and the row of a group without keys appear; None before it is known.
     """
+
+    HELD: ClassVar = ("origin",)
+    DERIVED: ClassVar = ("scheduling",)
 
     scheduling: str = "nta"
     origin: int | None = None
@@ -104,6 +108,12 @@ class Operator(Protocol):
     def memory(self) -> int:
         """Bytes of state, of those below as well."""
 
+    def capture(self) -> State:
+        """What this operator holds, without those below: see `nile.exact.held`."""
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+
 
 class Stateful(ABC):
     """An operator with state: what its inputs send and, where no negative tuples come, what expires here.
@@ -111,6 +121,9 @@ class Stateful(ABC):
     Subclasses say in `apply` what signed tuples do; a sign of -2 (2) is a tuple that leaves (returns) by its own
     time, which those above know without being told.
     """
+
+    HELD: ClassVar[tuple[str, ...]] = ("_local_clock", "_waiting")
+    DERIVED: ClassVar[tuple[str, ...]] = ("clock", "inputs", "schema")
 
     def __init__(self, clock: Clock, inputs: Sequence[Operator], schema: Any) -> None:
         self.clock = clock
@@ -146,6 +159,28 @@ class Stateful(ABC):
     def time(self) -> int:
         """GetTime."""
         return self._local_clock
+
+    def capture(self) -> State:
+        """What the operator holds: its clock, what waits to expire, and what `captured` says."""
+        waiting = [] if self.clock.negative else [each.capture() for each in self._waiting]
+        return {"clock": self._local_clock, "waiting": waiting, **self.captured()}
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        self._local_clock = held.integer("clock")
+        parts = held.parts("waiting", 0 if self.clock.negative else len(self._waiting))
+        for each, part in zip(self._waiting, parts, strict=False):
+            each.restore(part)
+        self.restored(held)
+        held.end()
+
+    @abstractmethod
+    def captured(self) -> State:
+        """The operator's own tables."""
+
+    @abstractmethod
+    def restored(self, held: Held) -> None:
+        """Put the operator's own tables back.  Raises EnvelopeError."""
 
     def _expired(self, i: int, delta: Delta) -> Delta:
         """The input with what expires here up to the local clock."""

@@ -10,12 +10,13 @@ tables H, DL and O_S the counts of two sides replace: which of equal rows is the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact import pipeline_arrow
 from nile.exact.expire import joined
+from nile.exact.held import Held, State
 from nile.exact.pipeline_arrow import pa
 from nile.exact.schedule import Clock, Delta, Operator, Stateful, empty, interleaved, merged
 from nile.exact.states import RowTable, grown
@@ -37,6 +38,9 @@ _CODES = {
 
 class Bag(Stateful):
     """One or two inputs in frequency tables.  kind: as `_CODES` names it; wanted: whether anyone reads the output."""
+
+    HELD: ClassVar = ("_counts", "_births")
+    DERIVED: ClassVar = ("wanted", "_kind", "_table", "_marked", "_born")
 
     def __init__(
         self, clock: Clock, kind: str, inputs: Sequence[Operator], schema: Any, *, wanted: bool = True
@@ -74,9 +78,28 @@ class Bag(Stateful):
         return out
 
     def contents(self) -> Any:
-        live = self._table.live()
-        live = live[np.argsort(self._births[live], kind="stable")]
+        live = self._live()
         return self._rows(np.repeat(live, kernels.all_standing(self._kind, self._counts[live])))
+
+    def captured(self) -> State:
+        """The rows of either side in the order they appeared, and how often each stands there."""
+        live = self._live()
+        return {"rows": self._rows(live), "counts": self._counts[live]}
+
+    def restored(self, held: Held) -> None:
+        rows = held.rows("rows", self.schema)
+        counts = held.array("counts", "int64", (rows.num_rows, 2))
+        if not self._table.put(self._table.encode(rows.columns)):
+            held.refuse("rows that differ", "one of them twice")
+        self._counts = grown(counts.copy(), self._table.room)
+        self._births = np.arange(self._table.room)
+        self._marked = grown(self._marked, self._table.room)
+        self._born = rows.num_rows
+
+    def _live(self) -> Any:
+        """The codes of rows that stand on either side, in the order they appeared."""
+        live = self._table.live()
+        return live[np.argsort(self._births[live], kind="stable")]
 
     def _rows(self, codes: Any) -> Any:
         return pa.RecordBatch.from_arrays(self._table.columns(codes), schema=self.schema)
@@ -88,6 +111,8 @@ class Bag(Stateful):
 
 class UnionAll:
     """The rows of both inputs, merged in time order (W-UNION): no state of its own."""
+
+    DERIVED: ClassVar = ("clock", "inputs", "schema")
 
     def __init__(self, clock: Clock, inputs: Sequence[Operator], schema: Any) -> None:
         self.clock = clock
@@ -107,6 +132,14 @@ class UnionAll:
         """The rows of the left, then of the right."""
         parts = [pa.RecordBatch.from_arrays(each.contents().columns, schema=self.schema) for each in self.inputs]
         return joined(parts, self.schema)
+
+    def capture(self) -> State:
+        """Nothing of its own."""
+        return {}
+
+    def restore(self, held: Held) -> None:
+        """Nothing of its own."""
+        held.end()
 
     @property
     def memory(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,10 @@ class RowTable:
 
     A look-up is O(1); memory O(rows in use).  kinds: the columns' types; exact: floats compare by their bits.
     extra: words of the row beyond its columns, which `encode` leaves at 0.
+    Whoever has a table holds its rows as rows (`columns`); codes are given anew when they are put back (`put`).
     """
+
+    DERIVED: ClassVar = ("encoder", "extra", "kept", "hashes", "free", "index", "meta")
 
     def __init__(self, kinds: Sequence[Any], *, exact: bool = False, extra: int = 0) -> None:
         self.encoder = Encoder(kinds, exact=exact)
@@ -71,6 +74,11 @@ class RowTable:
             if done == words.shape[0]:
                 return codes
             self._grow()
+
+    def put(self, words: Array) -> bool:
+        """Rows of words into an empty table, as codes 0 to n - 1; whether they were all different."""
+        self.codes(words)
+        return bool(len(self) == words.shape[0])
 
     def release(self, codes: Array) -> None:
         """Forget rows; a code may be named twice."""

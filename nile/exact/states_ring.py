@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline_arrow import Array
+from nile.exact.held import MOST, Held, State
+from nile.exact.pipeline_arrow import Array, pa
 from nile.exact.states_words import Encoder
 
 __all__ = ["Ring"]
@@ -22,8 +23,12 @@ class Ring:
     oldest, newest: ordinals from the first held to one past the last; whoever lets go moves oldest on.
     """
 
-    def __init__(self, kinds: Sequence[Any]) -> None:
-        self.encoder = Encoder(kinds, exact=True)
+    HELD: ClassVar = ("words", "ts", "oldest", "newest")
+    DERIVED: ClassVar = ("schema", "encoder", "codes", "before")
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.encoder = Encoder(schema.types, exact=True)
         self.words = np.zeros((_LEAST, self.encoder.width), np.int64)
         self.ts = np.zeros(_LEAST, np.int64)
         self.codes = np.zeros(_LEAST, np.int64)
@@ -58,6 +63,23 @@ class Ring:
                 at = self.held() & self.mask
                 table = values.keep(self.words[at, word])
                 self.words[at, word] = table[self.words[at, word]]
+
+    def capture(self, since: int | None = None) -> State:
+        """The rows held, or those of a time of `since` or later."""
+        held = self.held()
+        if since is not None:
+            held = held[int(np.searchsorted(self.ts[held & self.mask], since)) :]
+        rows = pa.RecordBatch.from_arrays(self.columns(held), schema=self.schema)
+        return {"newest": self.newest, "ts": self.ts[held & self.mask], "rows": rows}
+
+    def restore(self, held: Held, codes: Callable[[Any], Array]) -> None:
+        """Put captured rows into an empty ring; codes: of the keys of rows.  Raises EnvelopeError."""
+        ts = held.rising("ts")
+        newest = held.integer("newest", ts.shape[0], MOST)
+        rows = held.rows("rows", self.schema, ts.shape[0])
+        held.end()
+        self.oldest = self.newest = newest - ts.shape[0]
+        self.add(ts, rows.columns, codes(rows))
 
     def _room(self, need: int) -> None:
         old = self.mask

@@ -8,7 +8,7 @@ With `exact` a float keeps its bits; without, -0.0 is 0.0 and all NaN are one, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ _VIEWS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
 
 class Values:
     """Different values of one type, numbered from 0 in the order they came."""
+
+    DERIVED: ClassVar = ("kind", "array", "_number")
 
     def __init__(self, kind: Any) -> None:
         self.kind = pa.large_string() if pa.types.is_string_view(kind) else kind
@@ -70,6 +72,8 @@ class Values:
 
 class Encoder:
     """Columns of given types to words and back.  width: words of a row."""
+
+    DERIVED: ClassVar = ("kinds", "exact", "values", "_first", "_mask", "width")
 
     def __init__(self, kinds: Sequence[Any], *, exact: bool) -> None:
         self.kinds = tuple(kinds)

@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact.chain_stream import ChainStream
 from nile.exact.chain_stream_count import CountStream
+from nile.exact.held import MOST, Held, State
 from nile.exact.window_graph import WindowGraph
 from nile.exact.wjoin_walk import Condition, WalkJoin
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
@@ -25,6 +26,7 @@ from summaries.errors import ConfigError, ExpressionError, KeyTypeError, Timesta
 __all__ = ["ALGORITHMS", "STRATEGIES", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
 
 Array = np.ndarray[Any, Any]
+_LEAST = int(np.iinfo(np.int64).min)
 ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripple", "xjoin")
 STRATEGIES = ("gca", "lca", "mbe", "exact")
 OUTPUTS = ("combinations", "count")
@@ -123,6 +125,9 @@ class WindowJoin:
     plan: what is joined.
     """
 
+    HELD: ClassVar = ("_completed", "_engine", "_now", "_pending")
+    DERIVED: ClassVar = ("plan",)
+
     def __init__(self, plan: WindowJoinPlan) -> None:
         self.plan = plan
         self._completed = 0
@@ -166,6 +171,56 @@ class WindowJoin:
             self._check_order(each, self._what(k))
         self._now = max([self._now, *(int(each[-1]) for each in times if each.shape[0])])
         return self._passed(self._engine.merged(times, values))
+
+    def capture(self) -> State:
+        """What the join holds: how far it has come, the tuples that something to come can join, outputs nobody took.
+
+        Not while a `run` is being read.  What it has cost is not held: `costs` begin anew.
+        """
+        graph = self.plan.graph
+        streams = []
+        for i in range(graph.streams):
+            ordinals, ts, codes = self._engine.holding(i, max(self._now - graph.lookback(i), _LEAST))
+            streams.append({"ordinals": ordinals, "ts": ts, "codes": codes})
+        pending = np.concatenate([np.zeros((0, graph.streams), np.int64), *self._pending])
+        return {
+            "now": self._now,
+            "completed": self.completed,
+            "seen": self.seen,
+            "streams": streams,
+            "pending": np.ascontiguousarray(pending),
+        }
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new join of the same plan.  Raises EnvelopeError."""
+        n = self.plan.graph.streams
+        now = held.integer("now")
+        completed = held.integer("completed", 0, MOST)
+        seen = held.counts("seen", n).tolist()
+        tuples = []
+        for i, part in enumerate(held.parts("streams", n)):
+            ts = part.rising("ts")
+            ordinals, codes = (part.array(name, "int64", ts.shape) for name in ("ordinals", "codes"))
+            part.end()
+            if (np.diff(ordinals, prepend=-1, append=seen[i]) <= 0).any():
+                held.refuse(f"ordinals that rise from 0 or more to below {seen[i]}", ordinals)
+            tuples.append((ordinals, ts, codes))
+        pending = held.array("pending", "int64", (None, n))
+        held.end()
+        self._pending = deque([pending] if pending.shape[0] else [])
+        self._completed = completed
+        self.hold(now, seen, tuples, completed)
+
+    def hold(
+        self, now: int, seen: Sequence[int], tuples: Sequence[tuple[Array, Array, Array]], completed: int = 0
+    ) -> None:
+        """Let a join that has seen nothing go on at `now`: as if it had seen so many tuples of each stream.
+
+        tuples: of each stream (ordinals, ts, codes), int64 [m], those that something to come may join, in order; null
+        ones may be among them.  completed: how many combinations it has completed.
+        """
+        self._now = now
+        self._engine.hold(now, seen, [_joinable(self.plan.on, *each) for each in tuples], completed)
 
     def outputs(self) -> Iterator[Array]:
         """What pushed batches completed and nobody took yet: int64 [m, n], as `run` yields it."""
@@ -300,6 +355,12 @@ def window_join(
     condition = Condition(on) if isinstance(on, str) else on
     named = replace(graph, names=tuple(names)) if names else graph
     return WindowJoinPlan(named, condition, algorithm or "", strategy or "", predicate, output, cleanup).start()
+
+
+def _joinable(on: Condition, ordinals: Array, ts: Array, codes: Array) -> tuple[Array, Array, Array]:
+    """Those tuples whose values can join."""
+    stay = codes > on.null if on.kind != "any" else np.ones(codes.shape[0], np.bool_)
+    return ordinals[stay], ts[stay], codes[stay]
 
 
 def _engine(plan: WindowJoinPlan) -> ChainStream | CountStream | WalkJoin:

@@ -166,6 +166,14 @@ def insert(b: Any, r: Any, j: int, ts: int, code: int, ordinal: int, costs: Arra
 
 
 @kernel
+def fill(b: Any, r: Any, j: int, ts: Array, code: Array, ordinal: Array, seen: int, costs: Array) -> None:
+    """Put tuples of stream j, none of them null, into its empty buffer, which has room; seen: tuples of it so far."""
+    for k in range(ts.shape[0]):
+        insert(b, r, j, ts[k], code[k], ordinal[k], costs)
+    b.place[j, SEEN] = seen
+
+
+@kernel
 def refill(old: Any, new: Any, r: Any, now: int, costs: Array) -> None:
     """Put what `old` holds into the empty `new` of another capacity, at the same positions."""
     mask = old.ts.shape[1] - 1

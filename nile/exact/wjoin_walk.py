@@ -6,9 +6,9 @@ period a candidate must lie in, and what is left to refine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,6 +67,11 @@ class WalkJoin:
     every: arrivals between clean-ups of the opponents; most_memory: bytes at the fullest.
     Memory: 24 bytes a slot of the fullest stream's ring, for every stream; with buckets 40 to 73.
     """
+
+    HELD: ClassVar = ("_buffers",)
+    DERIVED: ClassVar = (
+        "_streams", "_null", "_blind", "_access", "_removal", "_rules", "_walk", "_costs", "_now", "most_memory",
+    )  # fmt: skip
 
     def __init__(self, graph: WindowGraph, condition: Condition, algorithm: str, strategy: str, every: int) -> None:
         self._streams = graph.streams
@@ -161,6 +166,30 @@ class WalkJoin:
         self._now = now
         buffers.remove_expired(self._buffers, self._rules, self._walk, now, True, self._costs)
         self._shrink()
+
+    def holding(self, stream: int, since: int) -> tuple[Array, Array, Array]:
+        """The tuples of a stream from `since` on that are not null: (ordinals, ts, codes)."""
+        b = self._buffers
+        at = np.arange(b.place[stream, parts.FIRST], b.place[stream, parts.LAST]) & (b.ts.shape[1] - 1)
+        stay = b.ts[stream, at] >= since
+        if b.dead.shape[1] > 1:
+            stay &= b.dead[stream, at] == 0
+        at = at[stay]
+        return b.ordinal[stream, at], b.ts[stream, at], b.code[stream, at]
+
+    def hold(
+        self, now: int, seen: Sequence[int], tuples: Sequence[tuple[Array, Array, Array]], completed: int = 0
+    ) -> None:
+        """Hold these tuples, none of them null, and nothing else: see `WindowJoin.hold`."""
+        del completed  # whoever reads the combinations counts them
+        most = max(ordinals.shape[0] for ordinals, _, _ in tuples)
+        self._buffers = self._allocate(max(_LEAST_CAPACITY, 1 << most.bit_length()))
+        for j, (ordinals, ts, codes) in enumerate(tuples):
+            values = np.zeros(ts.shape[0], np.int64) if self._blind else codes
+            buffers.fill(self._buffers, self._rules, j, ts, values, ordinals, seen[j], np.zeros(5, np.int64))
+        self._walk.at[parts.ARRIVED] = sum(seen)
+        self._now = now
+        self.most_memory = max(self.most_memory, self.memory)
 
     @property
     def seen(self) -> Array:
