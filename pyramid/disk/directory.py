@@ -36,7 +36,7 @@ from pyramid.disk.manifest import (
     pack_generation,
     plain_state,
 )
-from pyramid.disk.opening import open_directory, write_error
+from pyramid.disk.opening import open_directory, sync_above, write_again, write_error
 from pyramid.disk.staging import StagedPath, Staging, pieces, telling
 from summaries.envelope import Envelope, pack_parts, unpack
 from summaries.errors import EnvelopeError, StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered
@@ -315,19 +315,30 @@ class StoreDirectory:
 
         A killed process may have left renames that so far are in the cache only.
         """
-        for folder in sorted({name.rpartition("/")[0] for name in self._current.files} | {recovery.DATA}):
-            self._staging.ready_folder(folder)
-            with telling("sync", folder):
-                self._files.sync_directory(os.path.join(self._root, folder))
-        with telling("sync", self._root):
-            self._files.sync_directory(self._root)
         names = set(recovery.own_files(self._files, self._root))
-        ahead = [made[1] for name in names if (made := is_own_name(name)) and made[0] > self.epoch]
-        self._staging.start_at(max(ahead, default=-1) + 1)
         if self.recovered is None:
             self._sweep(names)
         else:
             self._leftovers = names
+        for folder in sorted({name.rpartition("/")[0] for name in self._current.files} | {recovery.DATA}):
+            self._staging.ready_folder(folder)
+            with telling("sync", folder):
+                self._files.sync_directory(os.path.join(self._root, folder))
+        if self.epoch == 0:
+            with telling("sync", self._root):
+                sync_above(self._files, self._root)
+        # A process whose last sync failed may have left a manifest that only the cache shows, and that no further
+        # sync would bring to the disk: it is written anew.
+        slot = os.path.join(self._root, self._current.manifest)
+        with telling("write", slot):
+            try:
+                write_again(self._files, slot, self._files.read(slot))
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self._files.sync_directory(self._root)  # a full disk must not keep a store shut
+        ahead = [made[1] for name in names if (made := is_own_name(name)) and made[0] > self.epoch]
+        self._staging.start_at(max(ahead, default=-1) + 1)
 
     def _sweep(self, names: set[str]) -> None:
         """Remove those of `names` that nobody needs; what cannot be removed now is tried at the next opening."""

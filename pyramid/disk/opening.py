@@ -14,7 +14,7 @@ from pyramid.disk.manifest import MANIFESTS, TMP, Generation, now
 from pyramid.disk.recovery import DATA, LOCK, Found
 from summaries.errors import NotAStore, StoreCorrupt, StoreError, StoreReadOnly, StoreWriteError
 
-__all__ = ["open_directory", "read_current", "write_error"]
+__all__ = ["open_directory", "read_current", "sync_above", "sync_or_remove", "write_again", "write_error"]
 
 _READS = 8  # a reader beside a writer may see a generation go while it looks: it looks again
 _PAUSE_S = 0.02
@@ -91,9 +91,28 @@ def _make_folders(files: Files, root: str) -> None:
         try:
             with contextlib.suppress(FileExistsError):
                 files.make_directory(folder)
-            files.sync_directory(os.path.dirname(folder))
+                sync_or_remove(files, folder)
         except OSError as error:
             raise _cannot_write(folder, error) from error
+
+
+def sync_above(files: Files, root: str) -> None:
+    """Make the names on the way to a store durable: a killed process, or its owner, may have just made them."""
+    at = root
+    while (above := os.path.dirname(at)) != at:
+        with contextlib.suppress(PermissionError):
+            files.sync_directory(above)
+        at = above
+
+
+def sync_or_remove(files: Files, folder: str) -> None:
+    """Make a new folder's name durable, or take it away: a second sync could not be believed."""
+    try:
+        files.sync_directory(os.path.dirname(folder))
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove_directory(folder)
+        raise
 
 
 def _take(files: Files, root: str) -> Lock:
@@ -110,21 +129,36 @@ def _make_store(files: Files, root: str) -> None:
     """An empty store: its first manifest is durable before any data file is made."""
     path = os.path.join(root, MANIFESTS[0])
     try:
-        if files.is_directory(os.path.join(root, DATA)) is None:
-            files.make_directory(os.path.join(root, DATA))
-        with contextlib.suppress(FileNotFoundError):
-            files.remove(path + TMP)
-        file = files.create(path + TMP)
+        data = os.path.join(root, DATA)
+        for name in list(recovery.own_files(files, root)):
+            files.remove(os.path.join(root, name))
+        if files.is_directory(data):  # made by a process that did not get far: whether its name is durable, who knows
+            files.remove_directory(data)
+        files.make_directory(data)
+        sync_above(files, root)
+        files.sync_directory(root)
+        write_again(files, path, recovery.first_manifest(now()))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def write_again(files: Files, path: str, data: bytes) -> None:
+    """Put `data` at `path`, whole and durable, in place of what is there.  Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(path + TMP)
+    file = files.create(path + TMP)
+    try:
         try:
-            files.write(file, recovery.first_manifest(now()))
+            files.write(file, data)
             files.fsync(file)
         finally:
             files.close(file)
-        files.sync_directory(root)  # LOCK and data first: a manifest without its folder would be no store
         files.rename(path + TMP, path)
-        files.sync_directory(root)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path + TMP)
+        raise
+    files.sync_directory(os.path.dirname(path))
 
 
 def _cannot_write(path: str, error: OSError) -> StoreError:

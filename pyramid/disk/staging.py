@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyramid.disk.files import CHUNK, Files, OpenFile
 from pyramid.disk.manifest import FOLDER, ROLE, SUFFIX, TMP, StoredFile
-from pyramid.disk.opening import write_error
+from pyramid.disk.opening import sync_or_remove, write_error
 from pyramid.disk.recovery import DATA
 from summaries.errors import StoreError
 
@@ -68,21 +68,17 @@ class Staging:
         """Make a folder, durably: a killed process may have left it in the cache only, so the first use syncs."""
         at = ""
         for part in folder.split("/"):
-            above, at = at, f"{at}/{part}".lstrip("/")
+            at = f"{at}/{part}".lstrip("/")
             if at in self._ready:
                 continue
             path = os.path.join(self.root, at)
             with telling("make", path):
-                made = self._files.is_directory(path) is None
-                if made:
+                if self._files.is_directory(path):
+                    with contextlib.suppress(OSError):  # an empty one may be what a failed sync left: made anew
+                        self._files.remove_directory(path)
+                if self._files.is_directory(path) is None:
                     self._files.make_directory(path)
-                try:
-                    self._files.sync_directory(os.path.join(self.root, above))
-                except OSError:
-                    if made:  # a second sync could not be believed: it is made anew
-                        with contextlib.suppress(OSError):
-                            self._files.remove_directory(path)
-                    raise
+                sync_or_remove(self._files, path)
             self._ready.add(at)
 
     @contextlib.contextmanager
