@@ -20,12 +20,21 @@ from summaries.errors import (
     KeyTypeError,
     MemoryRefused,
     NileError,
+    NotAStore,
     NotLinear,
     NotYet,
     SourceError,
     SourceMissing,
     SparkFailed,
     SqlError,
+    StoreCorrupt,
+    StoreError,
+    StoreLocked,
+    StoreMissing,
+    StoreReadOnly,
+    StoreRecovered,
+    StoreTooNew,
+    StoreWriteError,
     SummaryMismatch,
     SumOverflow,
     TimestampOrderError,
@@ -38,7 +47,8 @@ if TYPE_CHECKING:
     from nile.aggregate_join import JoinAggregateAnswer, JoinAggregateQuery
     from nile.aggregate_query import AggregateQuery
     from nile.answer import Answer
-    from nile.engine import Database, connect
+    from nile.connecting import connect
+    from nile.engine import Database
     from nile.execution.builder import QueryBuilder
     from nile.execution.result import Result
     from nile.execution.subscription import Subscription
@@ -80,6 +90,7 @@ __all__ = [
     "MultiwayAnswer",
     "MultiwayQuery",
     "NileError",
+    "NotAStore",
     "NotLinear",
     "NotYet",
     "QueryBuilder",
@@ -92,6 +103,14 @@ __all__ = [
     "SqlError",
     "StandingAnswer",
     "StandingQueries",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreLocked",
+    "StoreMissing",
+    "StoreReadOnly",
+    "StoreRecovered",
+    "StoreTooNew",
+    "StoreWriteError",
     "Subscription",
     "SumOverflow",
     "SummaryMismatch",
@@ -125,7 +144,7 @@ _HOMES = {
     "StandingAnswer": "nile.standing",
     "StandingQueries": "nile.standing",
     "Subscription": "nile.execution.subscription",
-    "connect": "nile.engine",
+    "connect": "nile.connecting",
 }
 
 

@@ -23,17 +23,20 @@ from nile.query import JoinQuery
 from nile.selecting import read_predicates
 from nile.selection import SelectionQuery
 from nile.sql.reading_statements import read_statement
+from nile.sql.statements import Describe, Explain, Select, Show
 from nile.standing import StandingQueries, standing_queries
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
-from summaries.errors import ConfigError
+from summaries.errors import ConfigError, UnknownStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Database", "connect"]
+    from nile.durable.keeper import Keeper
+
+__all__ = ["Database"]
 
 
 class Database:
@@ -46,9 +49,9 @@ class Database:
     [('tea',)]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keeper: Keeper | None = None) -> None:
         self._names = Registry()
-        self._live = Live(self._names)
+        self._live = Live(self._names, keeper)
 
     def __enter__(self) -> Database:
         return self
@@ -62,9 +65,15 @@ class Database:
         return f"<nile.Database: {', '.join(self._names.entries) or 'no streams'}>"
 
     def close(self) -> None:
-        """Forget all streams and end standing queries.  Answers already given keep what they need."""
-        self._live.close()
-        self._names.clear()
+        """Forget all streams and end standing queries.  Answers already given keep what they need.
+
+        A database with a store writes a last checkpoint and lets the store go: nothing in it ends.  Raises what a
+        callback raises, and StoreWriteError when the checkpoint could not be written.
+        """
+        try:
+            self._live.close()
+        finally:
+            self._names.clear()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -97,6 +106,7 @@ class Database:
         ExpressionError, ConfigError.
         """
         self._names.register(name, source, time=time, where=where, lateness=lateness)
+        self._live.names_changed()
         return self
 
     def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> Result:
@@ -114,7 +124,10 @@ class Database:
         [('tea', 2), ('cup', 1)]
         """
         statement = read_statement(text, self._names, params=params)
-        return run_statement(self._names, statement, Options.of(options))
+        result = run_statement(self._names, statement, Options.of(options))
+        if not isinstance(statement, Select | Explain | Show | Describe):
+            self._live.names_changed()
+        return result
 
     def query(self, source: str, *, alias: str | None = None) -> QueryBuilder:
         """The same queries, step by step: db.query("store1", alias="a").where("price > 3").select("item_id").
@@ -140,13 +153,27 @@ class Database:
         """
         self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep)
 
-    def push(self, name: str, data: Any) -> int:
+    def push(self, name: str, data: Any, *, offset: Any = None) -> int:
         """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).
 
-        Standing queries are worked on before it returns.  Returns how many tuples' turn has come.
-        Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError.
+        Standing queries are worked on before it returns.  Returns how many tuples' turn has come.  offset: where in
+        its source the stream is after these rows (any JSON value): a checkpoint holds it together with the rows, and
+        rows pushed with one are taken all or none.
+        Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError, ConfigError, and StoreWriteError when a
+        checkpoint was due and could not be written: then nothing was taken, push it again.
         """
-        return self._live.push(name, data)
+        return self._live.push(name, data, offset)
+
+    def offset(self, name: str) -> Any:
+        """The last `offset` that was pushed to a live stream, or how many rows were; after a crash, go on from there.
+
+        Raises UnknownStream.
+        """
+        return self._live.offset(name)
+
+    def checkpoint(self) -> int:
+        """Write all that is known to the store now; returns the store's epoch.  Raises ConfigError, StoreWriteError."""
+        return self._live.checkpoint()
 
     def advance(self, time: Any, name: str | None = None) -> None:
         """Say that no tuple older than `time` will come, of one live stream or of all: what waits for it moves on.
@@ -159,20 +186,61 @@ class Database:
         """Of a live stream: in = applied + late + shed + rejected.  Raises UnknownStream."""
         return self._live.accounting(name)
 
+    def late(self, name: str) -> pa.Table:
+        """The rows of a live stream that came too late: row (from 1), ts, key (the time as it came).
+
+        Raises UnknownStream.
+        """
+        return self._live.set_aside(name)[0]
+
+    def quarantine(self, name: str) -> pa.Table:
+        """The rejected rows of a live stream: reason, row (from 1), raw.  Raises UnknownStream."""
+        return self._live.set_aside(name)[1]
+
     def subscribe(
         self,
         text: str,
         callback: Callable[[pa.RecordBatch], None] | None = None,
         *,
+        name: str | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Subscription:
         """A standing query over live streams; it sees what is pushed from now on.
 
         callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
-        subscription.  options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
+        subscription.  name: with one, a store keeps the query and its state, and asking for it again (also by another
+        process, later) goes on with it.  options: emit, scheduling, algorithm.
+        Raises SqlError, NotYet, ConfigError.
         """
-        return self._live.subscribe(read_query(text, self._names, params), Options.of(options), callback)
+        query = read_query(text, self._names, params)
+        return self._live.subscribe(query, Options.of(options), callback, name=name)
+
+    def subscription(self, name: str) -> Subscription:
+        """A standing query that has a name.  Raises UnknownStream."""
+        return self._live.subscription(name)
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """The names of the standing queries that have one."""
+        return self._live.subscriptions()
+
+    def summary(self, name: str) -> SummaryManager:
+        """The summary that CREATE SUMMARY made: ask it for estimates, zones and memory.
+
+        Of a live stream it is kept up to date; of another it is built now.  Raises UnknownStream.
+        """
+        made = self._names.summaries.get(name)
+        if made is None:
+            known = ", ".join(self._names.summaries) or "none"
+            raise UnknownStream(f"summary {name!r}: needed one of {known}; got none of that name; CREATE SUMMARY first")
+        live = self._live.summaries.get(name)
+        if live is not None:
+            return live
+        granularity = timedelta(microseconds=made.granularity / 1000)
+        return self.summarize(
+            made.stream, made.column, granularity=granularity, rate=made.rate, depth=made.depth, **dict(made.options)
+        )
 
     @overload
     def join(
@@ -307,8 +375,3 @@ class Database:
             summary.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
         self._names.remember(name, on, summary)
         return summary
-
-
-def connect() -> Database:
-    """A database in memory, with no streams yet."""
-    return Database()

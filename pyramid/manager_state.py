@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["KIND", "manager_bytes", "read_manager"]
+__all__ = ["KIND", "manager_bytes", "manager_content", "read_manager"]
 
 Array = np.ndarray[Any, Any]
 KIND = "summary manager"
@@ -51,6 +51,11 @@ def manager_bytes(manager: SummaryManager) -> bytes:
 
     Cost: one copy of the counters and of the tuples held, one BLAKE2b pass.
     """
+    return pack(KIND, *manager_content(manager))
+
+
+def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What an envelope of kind KIND holds of a manager: (params, arrays).  Arrays may be views of its own."""
     store, keys = manager.store, manager.keys
     side = store.side
     base = int(side.meta[BASE])
@@ -59,8 +64,7 @@ def manager_bytes(manager: SummaryManager) -> bytes:
     zone = side.zone.copy()
     zone[TURNING] = 0  # work space of a batch
     values = pa.RecordBatch.from_arrays([keys.values()], names=["key"]) if keys.kind is not None else None
-    return pack(
-        KIND,
+    return (
         {
             "spec": asdict(manager.spec),
             "keep": keep,

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from sql_random import query, tables
@@ -230,3 +231,35 @@ def added(changes: list[tuple[Any, ...]]) -> Counter[str]:
     for at, sign, *row in changes:
         total[repr((at, row))] += sign
     return Counter({key: n for key, n in total.items() if n})
+
+
+def test_rows_set_aside_of_a_long_push_keep_their_places_in_the_stream() -> None:
+    late = 70_000
+    with nile.connect() as db:
+        db.stream("s", [("at", pa.float64()), ("v", pa.int64())], time="at", lateness="1 s")
+        at = np.arange(100_000, dtype=np.float64)
+        at[late] = 0.0
+        for push in range(2):
+            db.push("s", {"at": at + push * 200_000, "v": np.arange(100_000)})
+        assert db.accounting("s").late == 2
+        assert db.late("s").column("row").to_pylist() == [late + 1, 100_000 + late + 1]
+
+
+def test_a_push_with_an_offset_is_taken_whole_or_not_at_all() -> None:
+    with nile.connect() as db:
+        db.stream("s", [("at", pa.float64())], time="at")
+        assert db.offset("s") == 0
+        at = np.arange(100_000, dtype=np.float64)
+        db.push("s", {"at": at}, offset={"file": "a", "row": 100_000})
+        assert db.offset("s") == {"file": "a", "row": 100_000}
+        at = at + 100_000
+        at[90_000] = 0.0
+        with pytest.raises(nile.TimestampOrderError):
+            db.push("s", {"at": at}, offset={"file": "b", "row": 100_000})
+        assert db.offset("s") == {"file": "a", "row": 100_000}
+        assert db.accounting("s").tuples_in == 100_000
+        for bad in (float("nan"), {1: 2}, "x" * 70_000, object(), (1, 2)):
+            with pytest.raises(nile.ConfigError, match="offset: needed a JSON value"):
+                db.push("s", {"at": [2e6]}, offset=bad)
+        db.push("s", {"at": [2e6]})
+        assert db.accounting("s").tuples_in == 100_001

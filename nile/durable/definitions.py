@@ -5,16 +5,28 @@ Live streams with all that makes them; sources that have a path; summaries and s
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from summaries.errors import StoreCorrupt
+from summaries.errors import ConfigError, StoreCorrupt
 from summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["QueryDefinition", "SourceDefinition", "StreamDefinition", "integer", "refuse", "section", "text"]
+__all__ = [
+    "QueryDefinition",
+    "SourceDefinition",
+    "StreamDefinition",
+    "checked_offset",
+    "integer",
+    "refuse",
+    "section",
+    "text",
+]
+
+_MOST_OFFSET = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,20 @@ class QueryDefinition:
             if name not in known:
                 refuse(where, f"options among {', '.join(known)}", name)
         return cls(text(value, "text", where), **{name: text(options, name, where) for name in options})
+
+
+def checked_offset(offset: Any, where: str) -> None:
+    """Raises ConfigError for a source offset that is not JSON of at most 64 KB."""
+    try:
+        size = len(json.dumps(offset, allow_nan=False))
+        same = json.loads(json.dumps(offset)) == offset
+    except (TypeError, ValueError, RecursionError):
+        size, same = 0, False
+    if not same or size > _MOST_OFFSET:
+        raise ConfigError(
+            f"{where}, offset: needed a JSON value of at most 64 KB (a number, text, a dict of these); got "
+            f"{type(offset).__name__}{f' of {size} bytes' if same else ''}; hand on what finds the place again"
+        )
 
 
 def section(value: dict[str, Any], name: str, where: str) -> dict[str, Any]:

@@ -8,20 +8,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nile.aggregate_scope import instant
+from nile.durable.definitions import QueryDefinition, StreamDefinition, checked_offset
 from nile.durations import parse_duration
 from nile.execution.choice import choose
+from nile.execution.live_summaries import LiveSummaries
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.subscription import Subscription
 from nile.sql.expressions import parse_condition
-from nile.sql.plan import Query
+from nile.sql.plan import Query, leaves_of
+from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
-from summaries.errors import ConfigError, NotYet, UnknownStream
+from summaries.errors import ConfigError, NileError, NotYet, UnknownStream
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nile.durable.keeper import Keeper
+    from pyramid.history.history import History
 else:
     pa = lazy("pyarrow")
 
@@ -29,13 +35,24 @@ __all__ = ["Live"]
 
 
 class Live:
-    """Pushes, advances and subscriptions, one at a time.  Callbacks run inside the lock: they must not wait."""
+    """Pushes, advances and subscriptions, one at a time.  Callbacks run inside the lock: they must not wait.
 
-    def __init__(self, names: Registry) -> None:
+    definitions, offsets: of each stream, as it was made and how far its source has been read; queries: the standing
+    queries that have a name.
+    """
+
+    def __init__(self, names: Registry, keeper: Keeper | None = None) -> None:
         self._names = names
+        self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
         self._standing: list[Subscription] = []
         self._lock = threading.RLock()
+        self.definitions: dict[str, StreamDefinition] = {}
+        self.offsets: dict[str, Any] = {}
+        self.queries: dict[str, tuple[QueryDefinition, Subscription]] = {}
+        self.summaries = LiveSummaries()
+        if keeper is not None:
+            keeper.restore(self, names)
 
     def create(self, name: str, schema: Any, time: str, *, lateness: Any, where: str | None, keep: Any) -> None:
         """Make a live stream known.  See `nile.engine.Database.stream`."""
@@ -47,18 +64,46 @@ class Live:
                 "write pa.schema([('ts', pa.timestamp('us')), ...])"
             ) from None
         place = f"stream '{name}'"
-        condition = None if where is None else parse_condition(where, where=f"{place}, where")
-        made = LiveStream(
-            name,
-            columns,
+        definition = StreamDefinition(
+            columns.remove_metadata(),
             time,
-            lateness=None if lateness is None else parse_duration(lateness, where=f"{place}, lateness"),
-            where=condition,
-            keep=None if keep is None else parse_duration(keep, where=f"{place}, keep"),
+            None if lateness is None else parse_duration(lateness, where=f"{place}, lateness"),
+            where,
+            None if keep is None else parse_duration(keep, where=f"{place}, keep"),
         )
         with self._lock:
-            self._names.register(name, made, time=time, where=None, lateness=None)
-            self._streams[name] = made
+            if self._keeper is None:
+                self.adopt(name, definition, None)
+                return
+            if name in self.streams():
+                if self.definitions[name] != definition:
+                    raise ConfigError(
+                        f"{place}: needed the definition that the store has of it; got another; DROP STREAM {name} "
+                        "first, or take another name"
+                    )
+                return
+            definition.as_json()  # a type that has no byte form is refused before anything is made
+            self.adopt(name, definition, None if keep is not None else self._keeper.history(name, columns))
+            self._keeper.checkpoint(self, self._names)
+
+    def adopt(self, name: str, definition: StreamDefinition, history: History | None) -> LiveStream:
+        """A live stream with what it kept before."""
+        place = f"stream '{name}'"
+        made = LiveStream(
+            name,
+            definition.schema,
+            definition.time,
+            lateness=definition.lateness,
+            where=None if definition.where is None else parse_condition(definition.where, where=f"{place}, where"),
+            keep=definition.keep,
+            history=history,
+        )
+        self._names.register(name, made, time=definition.time, where=None, lateness=None)
+        self._streams[name] = made
+        self.definitions[name] = definition
+        self.offsets.pop(name, None)
+        made.listeners.append(self.summaries.arrived)
+        return made
 
     def get(self, name: str) -> LiveStream:
         """A live stream.  Raises UnknownStream."""
@@ -67,17 +112,50 @@ class Live:
             raise UnknownStream(f"stream {name!r} is not live: it has a source; make a live one with db.stream()")
         return self._streams[name]
 
-    def _known(self) -> dict[str, LiveStream]:
+    def streams(self) -> dict[str, LiveStream]:
         """Live streams whose names have not been given to something else."""
         entries = self._names.entries
         return {name: one for name, one in self._streams.items() if name in entries and self.get(name) is one}
 
-    def push(self, name: str, data: Any) -> int:
+    def push(self, name: str, data: Any, offset: Any = None) -> int:
         """Push rows; how many tuples' turn has come."""
         with self._lock:
-            done = self.get(name).push(data)
+            stream = self.get(name)
+            if self._keeper is not None:
+                self._keeper.make_room(self, self._names)  # before anything is taken: a push that fails took nothing
+            if offset is not None:
+                checked_offset(offset, f"stream '{name}'")
+            done = stream.push(data, whole=offset is not None)
+            if offset is not None:
+                self.offsets[name] = offset
             self._raise()
             return done
+
+    def offset(self, name: str) -> Any:
+        """How far the source of a stream has been read."""
+        with self._lock:
+            stream = self.get(name)
+            return self.offsets.get(name, stream.pushed)
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint; its epoch."""
+        with self._lock:
+            if self._keeper is None:
+                raise ConfigError(
+                    "checkpoint: needed a database with a store; got one in memory; open one with nile.connect('path')"
+                )
+            return self._keeper.checkpoint(self, self._names)
+
+    def names_changed(self) -> None:
+        """A statement may have changed what is known: follow summaries, and keep it for good."""
+        with self._lock:
+            self.follow_summaries()
+            if self._keeper is not None:
+                self._keeper.checkpoint(self, self._names)
+
+    def follow_summaries(self) -> None:
+        """Keep the summaries that are asked for of live streams."""
+        self.summaries.follow(self._names.summaries.values(), self.streams())
 
     def advance(self, time: Any, name: str | None) -> None:
         """No tuple older than `time` will come, to one stream or to all."""
@@ -101,34 +179,123 @@ class Live:
         with self._lock:
             return self.get(name).accounting
 
-    def subscribe(self, query: Query, options: Options, callback: Callable[[Any], None] | None) -> Subscription:
-        """A standing query."""
+    def set_aside(self, name: str) -> tuple[pa.Table, pa.Table]:
+        """The late and the rejected rows of a stream."""
+        with self._lock:
+            stream = self.get(name)
+            return stream.late(), stream.quarantine()
+
+    def subscribe(
+        self, query: Query, options: Options, callback: Callable[[Any], None] | None, *, name: str | None = None
+    ) -> Subscription:
+        """A standing query.  name: with one, the store keeps it, and asking again goes on with it."""
         if query.preference or query.budget or query.error or options.budget is not None:
             raise NotYet(
                 "subscribe: needed an exact query; got one WITH PREFERENCE, BUDGET or ERROR, which has no standing "
                 "operator over live streams yet; leave them out, or ask sql() over what is kept"
             )
         options.check_exact()
+        definition = QueryDefinition(
+            query_text(query), options.emit, options.algorithm, options.scheduling, options.windows
+        )
         if options.emit is None and not query.windowed:
             flat = choose(query, replace(options, emit="append", scheduling=None, algorithm=None)).way
             options = replace(options, emit="append" if flat in ("pass", "join") else "changes")
         with self._lock:
-            made = Subscription(self._names, query, choose(query, options), self._known(), self._lock, callback)
+            if name is not None and (held := self._named(name, definition)) is not None:
+                if callback is not None:
+                    held.attach(callback)
+                    self._raise()
+                return held
+            if name is not None and self._keeper is not None:
+                raise NotYet(
+                    f"subscribe: needed a standing query without a name; got name={name!r}; a store does not keep "
+                    "these yet"
+                )
+            made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback)
             self._standing = [one for one in self._standing if not one.closed] + [made]
+            if name is not None:
+                self.queries[name] = (definition, made)
+                if self._keeper is not None and not self._keeper.restoring:
+                    self._keeper.checkpoint(self, self._names)
             return made
 
-    def close(self) -> None:
-        """Close all live streams, then the standing queries.  Raises what a callback raises, once all are closed."""
+    def subscription(self, name: str) -> Subscription:
+        """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
-            for stream in self._streams.values():
-                stream.close()
-            faults = []
-            for standing in self._standing:
-                try:
-                    standing.close()
-                except Exception as error:
-                    faults.append(error)
+            self._forget_closed()
+            if name not in self.queries:
+                known = ", ".join(self.queries) or "none"
+                raise UnknownStream(
+                    f"standing query {name!r}: needed one of those with a name ({known}); make it with "
+                    f"db.subscribe(text, name={name!r})"
+                )
+            return self.queries[name][1]
+
+    def subscriptions(self) -> tuple[str, ...]:
+        """The names of standing queries."""
+        with self._lock:
+            self._forget_closed()
+            return tuple(self.queries)
+
+    def _named(self, name: str, definition: QueryDefinition) -> Subscription | None:
+        self._forget_closed()
+        if name not in self.queries:
+            return None
+        known, held = self.queries[name]
+        if known != definition:
+            raise ConfigError(
+                f"standing query {name!r}: needed the query that has this name, {known.text!r}; got "
+                f"{definition.text!r} or other options; close that one, or take another name"
+            )
+        return held
+
+    def _forget_closed(self) -> None:
+        self.queries = {name: pair for name, pair in self.queries.items() if not pair[1].closed}
+
+    def _check_remembered(self, query: Query, name: str) -> None:
+        """A store can only bring back a query whose other inputs it can open again."""
+        remembered = {*self.streams(), *self._names.sources()}
+        for leaf in leaves_of(query.plan):
+            if leaf.name not in remembered:
+                raise ConfigError(
+                    f"standing query {name!r}: needed sources that a store can open again (live streams, files); got "
+                    f"'{leaf.name}', which is an object of this process; register it from a file, or leave name= out"
+                )
+
+    def close(self) -> None:
+        """Close all live streams, then the standing queries.  Raises what a callback raises, once all are closed.
+
+        With a store nothing ends: a last checkpoint is written, and the next process goes on.
+        """
+        with self._lock:
+            faults: list[Exception] = []
+            if self._keeper is not None:
+                self._detach(faults)
+            else:
+                for stream in self._streams.values():
+                    stream.close()
+                for standing in self._standing:
+                    try:
+                        standing.close()
+                    except Exception as error:
+                        faults.append(error)
             self._streams.clear()
             self._standing.clear()
+            self.queries.clear()
             if faults:
                 raise faults[0]
+
+    def _detach(self, faults: list[Exception]) -> None:
+        assert self._keeper is not None
+        try:
+            if self._streams or self._names.entries:
+                self._keeper.checkpoint(self, self._names)
+        except NileError as error:
+            faults.append(error)
+        for stream in self._streams.values():
+            stream.closed = True
+        for standing in self._standing:
+            standing.detach()
+        self._keeper.close()
+        self._keeper = None

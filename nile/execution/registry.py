@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from nile.aggregate_scope import conjuncts, contradiction
+from nile.durable.definitions import SourceDefinition
 from nile.durations import parse_duration
 from nile.sql.catalog import Entry
 from nile.sql.expressions import Condition, parse_condition
@@ -33,12 +36,16 @@ __all__ = ["Registered", "Registry"]
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A stream (or, without time, a stored relation) as it was registered.  lateness: ns or None."""
+    """A stream (or, without time, a stored relation) as it was registered.  lateness: ns or None.
+
+    path: of the file or files that it is, absolute; None of an object of this process.
+    """
 
     source: Source
     time: str | None
     lateness: int | None
     where: Condition | None
+    path: str | None = None
 
     def entry(self, name: str) -> Entry:
         """What the binder sees of it: dictionaries are an encoding, not a type."""
@@ -110,8 +117,22 @@ class Registry:
                 )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
         self._forget_built(name)
-        self._held[name] = Registered(opened, time, late, condition)
+        self._held[name] = Registered(opened, time, late, condition, self._path_of(source))
         self._entries[name] = self._held[name].entry(name)
+
+    def _path_of(self, source: Any) -> str | None:
+        """The path that a source was opened from, now or under another name."""
+        if isinstance(source, str | Path):
+            return os.path.abspath(Path(source).expanduser())
+        return next((held.path for held in self._held.values() if held.source is source), None)
+
+    def sources(self) -> dict[str, SourceDefinition]:
+        """The names that stand for files: what a store can open again."""
+        return {
+            name: SourceDefinition(held.path, held.time, held.lateness, None if held.where is None else held.where.text)
+            for name, held in self._held.items()
+            if held.path is not None
+        }
 
     def unregister(self, name: str) -> None:
         """Forget a stream or relation, and the summaries of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nile.durations import format_duration
@@ -13,6 +14,7 @@ from nile.execution.choice import choose
 from nile.execution.exact import ExactRun, output_schema
 from nile.execution.expected import Counts
 from nile.execution.explain import explain_approximate, explain_exact
+from nile.execution.live_summaries import spec_of
 from nile.execution.options import Options
 from nile.execution.reading import Home
 from nile.execution.result import Result
@@ -32,8 +34,8 @@ from nile.sql.statements import (
 from nile.streams.accounting import Accounting
 from nile.streams.raw import check_columns
 from nile.streams.source import open_source
-from pyramid.spec import SummarySpec
 from summaries.errors import ConfigError, SqlError, UnknownStream
+from summaries.hashing import key_family
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -208,8 +210,10 @@ def _create_summary(engine: Engine, made: CreateSummary) -> Result:
     if not entry.is_stream:
         raise SqlError(f"CREATE SUMMARY {made.name}: needed a stream; '{name}' is a stored relation; name a stream")
     check_columns(entry.schema, (made.column,), where=f"CREATE SUMMARY {made.name}: stream '{name}'")
-    spec = SummarySpec(granularity=made.granularity, rate=made.rate, depth=made.depth, **dict(made.options))  # type: ignore[arg-type]
-    engine.keep_summary(made)
+    place = f"CREATE SUMMARY {made.name}: stream '{name}', column '{made.column}'"
+    key_family(entry.schema.field(made.column).type, where=place)
+    spec = spec_of(made)
+    engine.keep_summary(replace(made, stream=name))
     return _said(
         f"summary '{made.name}' on {name} ({made.column}): {spec.depth} granularities from "
         f"{format_duration(spec.granularity)}"

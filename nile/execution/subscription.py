@@ -186,6 +186,24 @@ class Subscription:
             if (fault := self.fault()) is not None:
                 raise fault
 
+    def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
+        """From now on call this with every batch; first with those that wait.  What it raises comes out of `fault`."""
+        with self._lock:
+            self._callback = callback
+            waiting = list(self._found)
+            self._found.clear()
+            for batch in waiting:
+                self._call(batch)
+
+    def detach(self) -> None:
+        """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
+        with self._changed:
+            for stream in self._streams.values():
+                if self._arrived in stream.listeners:
+                    stream.listeners.remove(self._arrived)
+            self._closed = True
+            self._changed.notify_all()
+
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         assert batch.carried is not None
         for leaf in self._leaves[name]:
@@ -211,10 +229,14 @@ class Subscription:
             batch = changed(each, self.schema) if self.choice.emit == "changes" else each.rows
             self.outputs += len(each)
             if self._callback is not None:
-                try:
-                    self._callback(batch)
-                except Exception as error:
-                    self._errors.append(error)
+                self._call(batch)
             else:
                 self._found.append(batch)
                 self._changed.notify_all()
+
+    def _call(self, batch: pa.RecordBatch) -> None:
+        assert self._callback is not None
+        try:
+            self._callback(batch)
+        except Exception as error:
+            self._errors.append(error)

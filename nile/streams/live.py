@@ -16,6 +16,7 @@ import numpy as np
 from nile.sql.expressions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource, IterableSource
+from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
 from nile.streams.raw import RawBatch, check_columns
@@ -25,6 +26,8 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from summaries.envelope import Envelope
 else:
     pa = lazy("pyarrow")
 
@@ -89,11 +92,16 @@ class LiveStream:
         """The rejected rows: reason, row, raw."""
         return self._manager.quarantine()
 
-    def push(self, data: Any) -> int:
+    @property
+    def pushed(self) -> int:
+        """Rows pushed so far, those that still wait for their turn and those set aside too."""
+        return self._pushed
+
+    def push(self, data: Any, *, whole: bool = False) -> int:
         """Take rows in: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
 
         Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Returns
-        how many tuples' turn has come.  A batch that breaks the order is refused whole.
+        how many tuples' turn has come.  A batch that breaks the order is refused whole; whole: so is all of `data`.
         Raises SourceError, UnknownColumn, TimestampOrderError, ConfigError on a closed stream.
         """
         if self.closed:
@@ -103,7 +111,7 @@ class LiveStream:
         if isinstance(data, list | tuple) and not data:
             return 0
         done = 0
-        for raw in self._rows(data):
+        for raw in self._whole(data) if whole else self._rows(data):
             before = self.accounting + Accounting()
             try:
                 due = self._manager.taken(raw, self._order)
@@ -130,23 +138,47 @@ class LiveStream:
         """What is kept, in order, as of now."""
         check_columns(self.schema, columns, where=self.name)
         start = 1
-        for whole in self._held(list(columns)):
+        for _, whole in self.kept(columns):
             for offset in range(0, whole.num_rows, rows):
                 piece = whole.slice(offset, rows)
                 yield RawBatch(piece, np.arange(start, start + piece.num_rows, dtype=np.int64))
                 start += piece.num_rows
 
-    def _held(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def kept(self, columns: Sequence[str]) -> Iterator[tuple[np.ndarray[Any, Any], pa.RecordBatch]]:
+        """What is kept, in order: (ts int64 [n] ns, columns)."""
         if self.history is not None:
-            for _, batch in self.history.batches(columns):
-                yield batch
+            yield from self.history.batches(list(columns))
             return
-        for kept in list(self._kept):
-            assert kept.carried is not None
-            yield kept.carried.select(columns)
+        for batch in list(self._kept):
+            assert batch.carried is not None
+            yield batch.ts, batch.carried.select(list(columns))
+
+    def content(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        """What the stream remembers beside its history: JSON values and arrays for an envelope."""
+        return content_of(
+            Position(
+                self._pushed, self.passed, self._manager.next_ordinal, self._order, self.accounting, self.late(),
+                self.quarantine(), self._kept,
+            )
+        )  # fmt: skip
+
+    def go_on_from(self, envelope: Envelope) -> None:
+        """Be where another stream of this definition, with this history, was.  Raises EnvelopeError."""
+        found = read_position(envelope, self.schema, self._order, self.late().schema, self.quarantine().schema)
+        self._pushed, self.passed, self._kept = found.pushed, found.passed, found.kept
+        self._manager.go_on_from(found.ordinal, found.accounting, found.late, found.rejected)
+
+    def _whole(self, data: Any) -> Iterator[RawBatch]:
+        """All the rows as one batch."""
+        parts = list(self._rows(data))
+        if len(parts) == 1:
+            yield parts[0]
+        elif parts:
+            batch = pa.concat_batches([part.batch for part in parts])
+            yield RawBatch(batch, np.concatenate([part.rows for part in parts]))
 
     def _rows(self, data: Any) -> Iterator[RawBatch]:
-        where = f"stream '{self.name}', push"
+        where, before = f"stream '{self.name}', push", self._pushed
         has_columns = (
             isinstance(data, dict) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
         )
@@ -168,7 +200,7 @@ class LiveStream:
                         f"({str(error).splitlines()[0]}); convert it first"
                     ) from None
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-            yield replace(raw, batch=batch, rows=raw.rows + self._pushed)
+            yield replace(raw, batch=batch, rows=raw.rows + before)
 
     def _give(self, run: Run | None) -> int:
         if run is None or not len(run):
@@ -181,8 +213,17 @@ class LiveStream:
         else:
             assert self.keep is not None
             self._kept.append(batch)
-            while self._kept and int(self._kept[0].ts[-1]) < last - self.keep:
+            while int(self._kept[0].ts[-1]) < last - self.keep:
                 self._kept.pop(0)
+            self._kept[0] = _from(self._kept[0], last - self.keep)
         for listener in list(self.listeners):
             listener(self.name, batch)
         return len(batch)
+
+
+def _from(batch: TupleBatch, since: int) -> TupleBatch:
+    """The tuples of a batch with ts >= since, without copying."""
+    at = int(np.searchsorted(batch.ts, since, side="left"))
+    if at == 0 or batch.carried is None:
+        return batch
+    return TupleBatch(batch.ordinal + at, batch.ts[at:], batch.key.slice(at), batch.carried.slice(at))

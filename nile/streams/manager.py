@@ -146,6 +146,20 @@ class StreamManager:
         """The late tuples of the last reading: row (int64, from 1 in the source), ts (timestamp[ns]), key."""
         return self._late.table()
 
+    def go_on_from(self, ordinal: int, accounting: Accounting, late: pa.Table, rejected: pa.Table) -> None:
+        """Be where another manager of the same stream was: the next ordinal, and all that was counted and set aside."""
+        self._begin()
+        self._next_ordinal = ordinal
+        self.accounting = accounting
+        for log, rows in ((self._late, late), (self._rejected, rejected)):
+            for batch in rows.to_batches():
+                log.append(batch)
+
+    @property
+    def next_ordinal(self) -> int:
+        """How many tuples' turn has come."""
+        return self._next_ordinal
+
     def _begin(self) -> None:
         self.accounting = Accounting()
         self._next_ordinal = 0

@@ -120,6 +120,14 @@ class CheckedOrder:
         """Nothing waits."""
         return None
 
+    def position(self) -> tuple[int, int]:
+        """(the largest ts so far, tuples so far): all that is remembered."""
+        return self._last, self._count
+
+    def go_on_from(self, largest: int, count: int) -> None:
+        """Be where another order was."""
+        self._last, self._count = largest, count
+
     def _disorder(self, ts: int, before: int, ordinal: int, row: int) -> TimestampOrderError:
         shown, shown_before = show_instant(ts), show_instant(before)
         if shown[:11] == shown_before[:11]:
@@ -177,6 +185,14 @@ class RepairedOrder:
     def due(self) -> Run | None:
         """What the watermark has reached and `push` has not given yet, for those who cannot wait for more."""
         return self._release(self._largest - self._lateness)
+
+    def position(self) -> tuple[int, Run | None]:
+        """(the largest ts so far, the tuples that wait, in order): all that is remembered once `due` has been asked."""
+        return self._largest, self._sorted
+
+    def go_on_from(self, largest: int, waiting: Run | None) -> None:
+        """Be where another order was."""
+        self._largest, self._sorted = largest, waiting
 
     def _release(self, watermark: int) -> Run | None:
         runs = ([] if self._sorted is None else [self._sorted]) + self._arrived

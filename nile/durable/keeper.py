@@ -1,0 +1,208 @@
+"""What makes a database outlive its process: checkpoints of live streams and standing queries, written and read.
+
+    push -> is a checkpoint due? -> tuples taken -> ...          checkpoint: capture -> stage files -> commit
+
+State is exactly-once: tuples, sketches, windows and the source's offset are committed together, so a source that is
+replayed from `offset` after a crash is counted once.  Outputs are at-least-once: what was emitted after the last
+checkpoint comes again, with the same numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nile.durable.definitions import SourceDefinition, StreamDefinition, refuse, section, text
+from nile.sql.reading_statements import read_statement
+from nile.sql.statements import CreateSummary
+from nile.sql.text import statement_text
+from pyramid.disk.directory import StoreDirectory
+from pyramid.disk.manifest import StoredFile
+from pyramid.history.history import History
+from pyramid.manager_state import KIND as MANAGER
+from pyramid.manager_state import manager_content, read_manager
+from summaries.errors import NileError, StoreCorrupt, StoreTooNew
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nile.execution.live import Live
+    from nile.execution.registry import Registry
+
+__all__ = ["Keeper"]
+
+FORMAT = 1
+"""Of what a manifest's state says; a store of a newer one is refused."""
+
+_STREAM = "live stream"
+
+
+class Keeper:
+    """The store of one database.
+
+    memory: anonymous bytes that the streams' histories together may hold, None for no limit; every: seconds between
+    checkpoints, None: only when asked.  Not safe for threads: it is called under the lock of `Live`.
+    """
+
+    def __init__(self, directory: StoreDirectory, *, memory: int | None, every: float | None) -> None:
+        self.directory = directory
+        self.memory = memory
+        self.every = every
+        self._last = time.monotonic()
+        self._absent: dict[str, SourceDefinition] = {}
+        self.restoring = False
+
+    @property
+    def where(self) -> str:
+        """The store's path."""
+        return str(self.directory.path)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return self.every is not None and time.monotonic() - self._last >= self.every
+
+    def history(self, name: str, schema: pa.Schema) -> History:
+        """A new history that moves to this store's files when memory is short."""
+        return History(name, schema, directory=self.directory, memory=self.memory)
+
+    def make_room(self, live: Live, names: Registry) -> None:
+        """Before rows are taken: move what is beyond the memory limit to files, and write a checkpoint if one is due.
+
+        Raises StoreWriteError: then nothing has changed, and rows should not be taken until it succeeds.
+        """
+        if self.memory is not None:
+            held = [stream.history for stream in live.streams().values() if stream.history is not None]
+            for history in held:
+                history.limit = self.memory // len(held)
+                if history.memory > history.limit:
+                    history.settle()
+        if self.due:
+            self.checkpoint(live, names)
+
+    def checkpoint(self, live: Live, names: Registry) -> int:
+        """Make everything as it is now the store's newest generation; its epoch.
+
+        Raises StoreWriteError: then the generation before is in force, nothing in memory has changed, and a later
+        call may succeed.  Cost: rows since the last checkpoint, and all operator state, written once.
+        """
+        made: list[StoredFile] = []
+        keep: list[StoredFile] = []
+        state: dict[str, Any] = {"format": FORMAT, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
+
+        def staged(role: str, kind: str, content: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str:
+            made.append(self.directory.stage_envelope(role, kind, *content))
+            return made[-1].name
+
+        try:
+            for name, stream in live.streams().items():
+                history: dict[str, Any] | None = None
+                files: list[StoredFile] = []
+                if stream.history is not None:
+                    stream.history.settle()
+                    history, files = stream.history.stage(self.directory)
+                keep += files
+                state["streams"][name] = {
+                    "definition": live.definitions[name].as_json(),
+                    "offset": live.offsets.get(name),
+                    "tuples": stream.rows,
+                    "pushed": stream.accounting.tuples_in,
+                    "history": history,
+                    "file": staged("state-stream", _STREAM, stream.content()),
+                }
+            for name, source in {**self._absent, **names.sources()}.items():
+                if name not in state["streams"]:
+                    state["sources"][name] = source.as_json()
+            for name, summary in names.summaries.items():
+                manager = live.summaries.get(name)
+                state["summaries"][name] = {
+                    "text": statement_text(summary),
+                    "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
+                }
+            epoch = self.directory.commit(state, [*keep, *made])
+        except BaseException:
+            self.directory.discard(made)
+            raise
+        self._last = time.monotonic()
+        return epoch
+
+    def restore(self, live: Live, names: Registry) -> None:
+        """Put back what the store holds.  Sources whose files are gone are told by a warning and stay remembered.
+
+        Raises StoreTooNew, StoreCorrupt.
+        """
+        state = self.directory.state
+        if not state:
+            return
+        known = state.get("format")
+        if type(known) is not int or known < 1:
+            refuse(self.where, "a format number", known)
+        if known > FORMAT:
+            raise StoreTooNew(
+                f"{self.where}: needed a store of format {FORMAT} or older; got {known}; upgrade Nile to open it"
+            )
+        self.restoring = True
+        try:
+            self._restore(dict(state), live, names)
+        except NileError as error:
+            if isinstance(error, StoreCorrupt):
+                raise
+            raise StoreCorrupt(
+                f"{self.where}: needed what this version of Nile wrote; got: {error}; "
+                f"run `nile store check {self.where}`"
+            ) from error
+        finally:
+            self.restoring = False
+
+    def _restore(self, state: dict[str, Any], live: Live, names: Registry) -> None:
+        for name, value in section(state, "sources", self.where).items():
+            self._source(name, SourceDefinition.from_json(value, self.where), names)
+        for name, value in section(state, "streams", self.where).items():
+            definition = StreamDefinition.from_json(section(value, "definition", self.where), self.where)
+            history = None
+            if value.get("history") is not None:
+                history = History.restore(
+                    name,
+                    definition.schema,
+                    state=section(value, "history", self.where),
+                    directory=self.directory,
+                    memory=self.memory,
+                )
+            stream = live.adopt(name, definition, history)
+            stream.go_on_from(self._envelope(value, _STREAM))
+            if value.get("offset") is not None:
+                live.offsets[name] = value["offset"]
+        for name, value in section(state, "summaries", self.where).items():
+            made = read_statement(text(value, "text", self.where), names)
+            if not isinstance(made, CreateSummary) or made.name != name:
+                refuse(self.where, f"CREATE SUMMARY {name}", value)
+            names.keep_summary(made)
+            if value.get("file") is not None and made.stream in live.streams():
+                manager = read_manager(self._envelope(value, MANAGER))
+                live.summaries.adopt(made, live.streams()[made.stream], manager)
+        live.follow_summaries()
+
+    def _source(self, name: str, source: SourceDefinition, names: Registry) -> None:
+        late = None if source.lateness is None else f"{source.lateness} ns"
+        try:
+            names.register(name, source.path, time=source.time, where=source.where, lateness=late)
+        except (NileError, OSError) as error:
+            self._absent[name] = source
+            warnings.warn(f"{self.where}: source '{name}' could not be opened again: {error}", stacklevel=4)
+
+    def _envelope(self, value: dict[str, Any], kind: str) -> Any:
+        name = text(value, "file", self.where)
+        file = self.directory.files().get(name)
+        if file is None:
+            refuse(self.where, "a file of the manifest", name)
+        envelope = self.directory.read_envelope(file)
+        if envelope.kind != kind:
+            refuse(os.path.join(self.where, name), f"an envelope of kind {kind!r}", envelope.kind)
+        return envelope
+
+    def close(self) -> None:
+        """Let the store go."""
+        self.directory.close()
