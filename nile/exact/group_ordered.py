@@ -159,7 +159,7 @@ class Ordered(State):
             held.refuse(f"groups over {m} values that are not null", starts)
         keys = self._order_keys(rows.column(0)) if m else np.zeros(0, np.int64)
         same = np.repeat(np.arange(n), np.diff(starts))
-        if ((np.diff(keys) <= 0) & (np.diff(same) == 0)).any():
+        if ((keys[1:] <= keys[:-1]) & (same[1:] == same[:-1])).any():
             held.refuse("values of a group in order, each once", "others")
         self._keys, self._prios = np.zeros(max(m, 16), np.int64), np.zeros(max(m, 16), np.int64)
         self._links, self._sizes = np.full((max(m, 16), 2), -1, np.int64), np.zeros((max(m, 16), 2), np.int64)

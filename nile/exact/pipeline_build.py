@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from nile.exact.algebra import (
     Distinct,
@@ -43,6 +44,9 @@ class Reader:
 
 class Built:
     """Every operator of a pipeline, by what the driver does with it."""
+
+    HELD: ClassVar = ("arrivals", "streams", "joins", "all")
+    DERIVED: ClassVar = ("begins",)
 
     def __init__(self) -> None:
         self.arrivals: list[Arrivals] = []
