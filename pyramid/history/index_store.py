@@ -10,6 +10,7 @@ import numpy as np
 from pyramid.history.keys import HotIndex, KeyIndex
 from pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
 from pyramid.history.opened import OpenIndex
+from pyramid.history.pages import blocks
 from pyramid.history.rows_store import forget
 from pyramid.history.sketch import cells_for
 from pyramid.history.zone_file import WarmIndex, zone_file
@@ -126,7 +127,7 @@ class IndexStore:
             parts = zone_file(
                 self.column, self.kind, index.first, index.tuples, index.since, index.until, [part], index.sketch.cells
             )
-            file = self._files[index.first] = directory.stage(ROLE, parts)
+            file = self._files[index.first] = directory.stage(ROLE, blocks(parts))
         return file
 
     def _merge_to_file(self, directory: StoreDirectory, children: Sequence[KeyIndex]) -> WarmIndex:
@@ -135,4 +136,4 @@ class IndexStore:
         parts = merged_parts(children)
         tuples = last.end - first.first
         pieces = zone_file(self.column, self.kind, first.first, tuples, first.since, last.until, parts, cells)
-        return WarmIndex(directory, directory.stage(ROLE, pieces))
+        return WarmIndex(directory, directory.stage(ROLE, blocks(pieces)))

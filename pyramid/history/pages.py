@@ -10,7 +10,7 @@ checked when the file is opened, and a page's, checked before its first use.  A 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["PageFile", "PageWriter", "packed_batch", "unpacked_batch"]
+__all__ = ["PageFile", "PageWriter", "blocks", "packed_batch", "unpacked_batch"]
 
 Array = np.ndarray[Any, Any]
 
@@ -202,6 +202,20 @@ class PageFile:
         if len(batch) != rows:
             self.corrupt(f"page {page}", f"{rows} rows", f"{len(batch)}")
         return batch
+
+
+def blocks(parts: Iterable[Any], size: int = 1 << 20) -> Iterator[bytes]:
+    """The same bytes in blocks of about `size`: a write and a hash call for each piece would cost as much as both."""
+    held: list[Any] = []
+    n = 0
+    for part in parts:
+        held.append(part)
+        n += memoryview(part).nbytes
+        if n >= size:
+            yield b"".join(held)
+            held, n = [], 0
+    if held:
+        yield b"".join(held)
 
 
 def packed_batch(batch: pa.RecordBatch) -> pa.Buffer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyramid.history.hot_rows import HotRows, Rows, Tail
+from pyramid.history.pages import blocks
 from pyramid.history.rows_file import StoredRows, rows_file
 from summaries.errors import StoreCorrupt
 from summaries.lazy import lazy
@@ -119,7 +120,7 @@ class RowStore:
             old = self.files[low:high]
             rows = ((part.times(at, to), part.slice(at, to, self.schema.names)) for part in old
                     for at in range(0, part.tuples, BATCH) for to in (min(part.tuples, at + BATCH),))  # fmt: skip
-            file = directory.stage(ROLE, rows_file(old[0].first, self.schema, rows))
+            file = directory.stage(ROLE, blocks(rows_file(old[0].first, self.schema, rows)))
             self.files[low:high] = [StoredRows(directory, file, self.schema)]
             forget(directory, [part.file for part in old])
 
@@ -142,7 +143,7 @@ class RowStore:
         self.last_ts = self.files[-1].until if self.files else self.last_ts
 
     def _write(self, directory: StoreDirectory, begin: int, end: int) -> None:
-        file = directory.stage(ROLE, rows_file(begin, self.schema, self.batches(self.schema.names, begin, end)))
+        file = directory.stage(ROLE, blocks(rows_file(begin, self.schema, self.batches(self.schema.names, begin, end))))
         self.files.append(StoredRows(directory, file, self.schema))
 
     def _joinable(self) -> tuple[int, int]:
