@@ -1,4 +1,4 @@
-"""Rows on disk: a file of pages, 4,096 rows of one column each, in the order of the stream."""
+"""Rows on disk: a file of pages, 2,048 rows of one column each, in the order of the stream."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["CHUNK", "KIND", "StoredRows", "rows_file"]
 Array = np.ndarray[Any, Any]
 
 KIND = "history-rows"
-CHUNK = 4_096
-"""Rows of a page: some 10 to 40 KB a column, so that one row costs one checksum of some 20 to 80 us a column."""
+CHUNK = 2_048
+"""Rows of a page: some 1 to 20 KB a column, so that one row costs a checksum of some 2 to 40 us a column."""
 
 
 def rows_file(first: int, schema: pa.Schema, rows: Iterable[tuple[Array, pa.RecordBatch]]) -> Iterator[Any]:

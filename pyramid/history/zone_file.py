@@ -3,7 +3,7 @@
 Pages, in the order in which they become full:
     directory   256 entries: hashes (uint64 [m], ascending), then where each entry's rows begin in the list of rows
                 (uint32 [m + 1]), padded to 8 bytes
-    values      the keys of the same 256 entries, an Arrow IPC message, LZ4
+    values      the keys of the same 256 entries, an Arrow IPC message
     rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
     sketch      the counters of the index (uint32 [rows, cells])
 The footer has the sizes, the entries and the rows before each bucket, and which page is which.
@@ -11,6 +11,7 @@ The footer has the sizes, the entries and the rows before each bucket, and which
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def zone_file(
         yield from writer.page(hashes[:n].astype("<u8", copy=False).tobytes() + starts.astype("<u4").tobytes())
         pages["values"].append(writer.pages)
         batch = pa.RecordBatch.from_arrays([values.slice(0, n)], schema=schema)
-        yield from writer.page(packed_batch(batch), squeeze=True)
+        yield from writer.page(packed_batch(batch))
         keys += n
         keyed = int(starts[-1])
         hashes, counts, values = hashes[n:], counts[n:], values.slice(n)
@@ -160,7 +161,11 @@ class WarmIndex(KeyIndex):
         if directories:
             m[-1] = keys - (directories - 1) * ENTRIES
         pages.check_lengths(self._directory, 8 * m + 4 * (m + 1))
-        self._at = pages.at(self._directory)
+        n = np.full(self._rows.shape[0], PLACES, np.int64)
+        if keyed:
+            n[-1] = keyed - (n.shape[0] - 1) * PLACES
+        pages.check_lengths(self._rows, 4 * n)
+        self._at, self._rows_at = pages.at(self._directory), pages.at(self._rows)
         whole = len(pages.data) // 8 * 8
         self._words = np.frombuffer(pages.data[:whole], "<u8")
         self._halves = np.frombuffer(pages.data[:whole], "<u4")
@@ -175,7 +180,7 @@ class WarmIndex(KeyIndex):
 
     @property
     def nbytes(self) -> int:
-        return self._pages.pages + int(self._at.nbytes)
+        return self._pages.pages + int(self._at.nbytes + self._rows_at.nbytes)
 
     @property
     def stored_bytes(self) -> int:
@@ -223,35 +228,52 @@ class WarmIndex(KeyIndex):
         if begin == end:
             return np.zeros(0, np.uint64), np.zeros(1, np.int64)
         low, high = begin // ENTRIES, -(-end // ENTRIES)
-        self._pages.check(self._directory[low:high])
         hashes, starts = [], []
-        for p, at in zip(range(low, high), self._at[low:high].tolist(), strict=True):
+        for p, number in enumerate(self._directory[low:high].tolist(), low):
+            self._pages.check_one(number)
+            at = int(self._at[p]) // 4
             m = min(ENTRIES, self.keys - p * ENTRIES)
             a, b = max(begin - p * ENTRIES, 0), min(end - p * ENTRIES, m)
-            hashes.append(self._words[at // 8 + a : at // 8 + b])
-            first = at // 4 + 2 * m
-            starts.append(self._halves[first + a : first + b + (p == high - 1)])
-        bounds = _together(starts).astype(np.int64) - place
+            hashes.append(self._words[at // 2 + a : at // 2 + b])
+            at += 2 * m
+            starts.append(self._halves[at + a : at + b + (p == high - 1)])
+        bounds = _together(starts).astype(np.int64)
+        bounds -= place
         if bounds[0] != 0 or bounds[-1] != after - place:
             self._pages.corrupt("footer", "cells as long as their entries say", "another length")
         return _together(hashes), bounds
 
     def ordinals(self, begin: int, end: int) -> Array:
-        return self._places(begin, end).astype(np.int64) + self.first
+        rows: Array = self._places(begin, end).astype(np.int64)
+        rows += self.first
+        return rows
 
     def _places(self, begin: int, end: int) -> Array:
         """Places begin..end-1 of the list of rows: uint32, from the index's first row."""
         if not 0 <= begin <= end <= self.keyed:
             self._pages.corrupt("directory", f"rows within 0 to {self.keyed}", f"{begin} to {end}")
+        if begin == end:
+            return _no_rows()
+        low, high = begin // PLACES, -(-end // PLACES)
+        at = self._rows_at[low:high]
+        for page, number in enumerate(self._rows[low:high].tolist(), low):
+            if self._pages.check_one(number):
+                self._check_rows(page)
+        runs = (np.flatnonzero(np.diff(at) != 4 * PLACES) + 1).tolist()
         pieces = []
-        for page in range(begin // PLACES, -(-end // PLACES)):
-            base = page * PLACES
-            rows = self._pages.numbers(int(self._rows[page]), "<u4", min(PLACES, self.keyed - base))
-            pieces.append(rows[max(begin - base, 0) : end - base])
-        out = _together(pieces) if pieces else _no_rows()
-        if out.shape[0] and int(out.max()) >= self.tuples:
-            self._pages.corrupt("rows", f"rows below {self.tuples}", f"{int(out.max())}")
-        return out
+        edges: list[int] = [low, *(low + int(cut) for cut in runs), high]
+        for first, last in itertools.pairwise(edges):  # pages that lie back to back are one view
+            base = first * PLACES
+            start = int(self._rows_at[first]) // 4 - base
+            pieces.append(self._halves[start + max(begin, base) : start + min(end, last * PLACES)])
+        return _together(pieces)
+
+    def _check_rows(self, page: int) -> None:
+        """That a page has rows of this index only."""
+        start = int(self._rows_at[page]) // 4
+        highest = int(self._halves[start : start + min(PLACES, self.keyed - page * PLACES)].max())
+        if highest >= self.tuples:
+            self._pages.corrupt("rows", f"rows below {self.tuples}", f"{highest}")
 
     def values(self, entries: Array) -> pa.Array:
         pages = entries // ENTRIES
