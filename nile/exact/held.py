@@ -107,6 +107,13 @@ class Held:
             self.refuse(f"{name!r} of {n} rows", value.num_rows)
         return pa.RecordBatch.from_arrays(value.columns, schema=schema) if len(schema) else value
 
+    def state(self, name: str) -> State:
+        """A dict inside, for another reader."""
+        value = self._take(name)
+        if not isinstance(value, dict):
+            self.refuse(f"{name!r} to be a dict", value)
+        return value
+
     def part(self, name: str) -> Held:
         """A dict inside."""
         return Held(self._take(name), f"{self.where}, {name}")

@@ -132,12 +132,15 @@ class Pipeline:
             self._counts["tuples"] += times.shape[0]
         return self._ready()
 
-    def advance(self, now: int) -> list[Changes]:
-        """No tuple of time `now` or before will come any more, of any stream; returns what follows of that."""
+    def advance(self, now: int, *, certain: bool = True) -> list[Changes]:
+        """No tuple of time `now` or before will come any more, of any stream; returns what follows of that.
+
+        certain: `now` is an instant there is, where rows of stored relations may begin; else the first is a tuple's.
+        """
         self._advanced = max(self._advanced, int(now))
         for name in self._passed:
             self._passed[name] = max(self._passed[name], int(now))
-        return self._work(self._advanced, certain=True)
+        return self._work(self._advanced, certain=certain)
 
     def close(self, name: str) -> list[Changes]:
         """No tuple of this stream will come any more; returns what follows of that."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import accumulate
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nile.exact.expire import joined
+from nile.exact.held import MOST, Held, State
 from nile.exact.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice
 from nile.execution.exact import changed, output_schema
@@ -37,6 +40,9 @@ class Subscription:
     timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it; what it raises
     comes out of the push, once all that was pushed is taken in and every standing query has seen it.
     Nothing of an instant is emitted before all its streams have passed it: push to them all, or `advance`.
+    Outputs are numbered from 0 in their order, which no cut into batches and no restart changes: `poll_numbered()` says
+    the ordinal of each batch's first row, and in a callback `ordinal` does.  What a restored query emits again has the
+    ordinals it had, so a reader that keeps the greatest one it has seen takes every output once.
     Closing gives what is left; a context manager closes.
 
     >>> import nile, pyarrow as pa
@@ -57,7 +63,9 @@ class Subscription:
         live: dict[str, LiveStream],
         lock: threading.RLock,
         callback: Callable[[pa.RecordBatch], None] | None,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
+        """state: what `capture` gave of another one of the same query; this one goes on where that one was."""
         self.query = query
         self.choice = choice
         self.schema = output_schema(query, choice.emit)
@@ -67,6 +75,7 @@ class Subscription:
         self._found: deque[pa.RecordBatch] = deque()
         self._errors: list[Exception] = []
         self._closed = False
+        self._handed = 0
         self.outputs = 0
         plan = with_selections(query.plan)
         reading = Reading(home, plan)
@@ -90,10 +99,12 @@ class Subscription:
             raise ConfigError(
                 "subscribe: needed a query over a live stream; got none; make one with db.stream(), or ask sql()"
             )
-        for leaf in finite:
+        for leaf in finite if state is None else ():
             held = reading.whole(leaf)
             self._take(self._pipeline.push(leaf.alias, held.ts, held.batch))
             self._take(self._pipeline.close(leaf.alias))
+        if state is not None:
+            self._go_on_from(Held(state, "state of a standing query"))
         self._reading = reading
         for stream in self._streams.values():
             stream.listeners.append(self._arrived)
@@ -134,9 +145,31 @@ class Subscription:
         with self._lock:
             if self.choice.emit == "snapshot" and not self._closed:
                 return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
-            found = list(self._found)
-            self._found.clear()
-            return found
+            return self._unread()
+
+    def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
+        """As `poll`, each batch after the ordinal of its first row.  Raises ConfigError of emit 'snapshot'."""
+        if self.choice.emit == "snapshot":
+            raise ConfigError(
+                "poll_numbered: needed a query that emits changes or new rows; got emit='snapshot', whose states have "
+                "no order; call poll()"
+            )
+        with self._lock:
+            first = self._handed
+            found = self._unread()
+            ends = list(accumulate((len(batch) for batch in found), initial=first))
+            return list(zip(ends[:-1], found, strict=True))
+
+    @property
+    def ordinal(self) -> int:
+        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
+        return self._handed
+
+    def _unread(self) -> list[pa.RecordBatch]:
+        found = list(self._found)
+        self._found.clear()
+        self._handed += sum(map(len, found))
+        return found
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
@@ -151,19 +184,18 @@ class Subscription:
             with self._changed:
                 if not self._found and not self._closed:
                     self._changed.wait(timeout)
-                found = list(self._found)
-                self._found.clear()
+                found = self._unread()
                 ends = self._closed or not found
             yield from found
             if ends:
                 return
 
-    def progress(self) -> None:
-        """Emit what follows of how far the streams have come."""
+    def progress(self, *, certain: bool = True) -> None:
+        """Emit what follows of how far the streams have come; certain: somebody said so, not just a tuple that came."""
         passed = [stream.passed for stream in self._streams.values()]
         if not self._closed and all(at is not None for at in passed):
             at = min(at for at in passed if at is not None) - 1
-            self._guarded(partial(self._pipeline.advance, at))
+            self._guarded(partial(self._pipeline.advance, at, certain=certain))
 
     def fault(self) -> Exception | None:
         """The first error since the last call."""
@@ -211,7 +243,30 @@ class Subscription:
             ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
             if rows.num_rows:
                 self._guarded(partial(self._pipeline.push, leaf.alias, ts, rows))
-        self.progress()
+        self.progress(certain=False)
+
+    def capture(self) -> State:
+        """What the query holds: the state of its operators, outputs that nobody has read, and how many there were.
+
+        For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
+        """
+        with self._lock:
+            return {
+                "outputs": self.outputs,
+                "read": self._handed,
+                "unread": joined(list(self._found), self.schema),
+                "operators": self._pipeline.capture(),
+            }
+
+    def _go_on_from(self, held: Held) -> None:
+        """Raises EnvelopeError for a state that is not of this query."""
+        self.outputs = held.integer("outputs", 0, MOST)
+        self._handed = held.integer("read", 0, self.outputs)
+        found = held.rows("unread", self.schema, self.outputs - self._handed)
+        if found.num_rows:
+            self._found.append(found)
+        self._pipeline.restore(held.state("operators"))
+        held.end()
 
     def _guarded(self, step: Callable[[], list[Changes]]) -> None:
         """One step of the pipeline, whose error is kept for the push to raise."""
@@ -240,3 +295,4 @@ class Subscription:
             self._callback(batch)
         except Exception as error:
             self._errors.append(error)
+        self._handed += len(batch)
