@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nile.execution.contiguous import contiguous
+from nile.execution.progress import Progress, Progressive
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.tabular import Tabular
 from preferences.budget import BudgetReport
-from summaries.errors import ConfigError
+from summaries.errors import ConfigError, NotYet
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
@@ -77,6 +79,7 @@ class Result(Tabular):
         emit: str | None = None,
         message: str | None = None,
         explained: Callable[[Run | None], str] | None = None,
+        progressing: Callable[[], Progressive] | None = None,
     ) -> None:
         self.query = query
         self.emit = emit
@@ -84,6 +87,7 @@ class Result(Tabular):
         self._start = start
         self._schema = schema
         self._explained = explained
+        self._progressing = progressing
         self._run: Run | None = None
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
@@ -193,13 +197,52 @@ class Result(Tabular):
             f"<p><small>{html.escape(self._state())}</small></p>"
         )
 
+    def progress(self, every: str | float | timedelta = "100 ms") -> Progress:
+        """The same query over all that is kept as an answer that grows: iterate it for a Partial every so often.
+
+        every: how long the work goes on between two partials ("100 ms", seconds, a timedelta; 0: every step).  The
+        first comes as soon as there are rows, the last is the full answer.  Rows that were reported are never taken
+        back and coverage only grows; aggregates come as estimates that settle.  Under a preference the preferred rows
+        come first; a join WITH PREFERENCE asc gives the pairs of keys that are rare in all that is kept.  Leave the
+        loop whenever there is enough.  Each call is a new run; it does not touch what `to_arrow` keeps.
+        Raises NotYet and ConfigError, before anything is read, for a query that cannot be answered so.
+
+        >>> import nile
+        >>> db = nile.connect()
+        >>> _ = db.register("sales", {"ts": [0.0, 1.0, 5.0], "price": [2.0, 3.5, 1.0]}, time="ts")
+        >>> for partial in db.sql("SELECT price FROM sales WHERE price > 1").progress(every="100 ms"):
+        ...     print(partial.to_arrow().num_rows, partial.coverage, partial.done)
+        2 1.0 False
+        2 1.0 True
+        """
+        if self._progressing is None:
+            raise ConfigError(f"progress: needed a SELECT; got a statement that is done: {self._state()}; ask a query")
+        return Progress(self._progressing(), every)
+
     def explain(self, analyze: bool = False) -> str:
-        """The plan as a tree; analyze: run it to the end and show what really happened beside what was expected."""
+        """The plan as a tree; analyze: run it to the end and show what really happened beside what was expected.
+
+        Of a query WITH PREFERENCE that `progress` can answer also how: analyze runs that to its end too, and counts
+        cells read and ruled out.
+        """
         if self._explained is None:
             return self._state()
         if analyze:
             self.to_arrow()
-        return self._explained(self._run if analyze else None)
+        return "\n".join([self._explained(self._run if analyze else None), *self._growing(analyze)])
+
+    def _growing(self, analyze: bool) -> list[str]:
+        """How `progress` answers a query with a preference: lines, none where it cannot."""
+        if self._progressing is None or self.query is None or self.query.preference is None:
+            return []
+        try:
+            growing = self._progressing()
+        except (NotYet, ConfigError):
+            return []
+        if analyze:
+            for _ in growing.steps():
+                growing.take()
+        return ["progress():", *(f"  {line}" for line in growing.explain())]
 
     @property
     def plan(self) -> Any:

@@ -16,6 +16,7 @@ from nile.execution.expected import Counts
 from nile.execution.explain import explain_approximate, explain_exact
 from nile.execution.live_summaries import spec_of
 from nile.execution.options import Options
+from nile.execution.progress_plan import progressive
 from nile.execution.reading import Home
 from nile.execution.result import Result
 from nile.sql.catalog import Entry
@@ -112,6 +113,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
             query=query,
             emit="append",
             explained=lambda run: explain_approximate(query, prepared, run),
+            progressing=lambda: progressive(engine, query, options),
         )
     options.check_exact()
     choice = choose(query, options)
@@ -121,6 +123,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
         query=query,
         emit=choice.emit,
         explained=lambda run: explain_exact(engine, query, choice, run),
+        progressing=lambda: progressive(engine, query, options),
     )
 
 
