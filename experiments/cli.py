@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from experiments.ingest_command import ingest_command
 from nile import __version__
 from summaries.errors import NileError
 
@@ -123,6 +124,9 @@ def bench(names: tuple[str, ...], out: Path | None) -> None:
         list_benchmarks()
     else:
         run_benchmarks(names, out)
+
+
+main.add_command(ingest_command)
 
 
 if __name__ == "__main__":

@@ -119,12 +119,12 @@ class LakeStream:
     def create(cls, root: str | Path, layout: Layout) -> LakeStream:
         """A stream without tuples, in the lake at `root`, which is made when it is not there.
 
-        Raises ConfigError when it exists, StoreWriteError.
+        One that never got a batch is replaced.  Raises ConfigError when it has some, StoreWriteError.
         """
         path = directory_of(root, layout.stream)
         if Path(root).exists() and not Path(root).is_dir():
             raise SourceError(f"{root}: needed a directory for the lake; it is a file; name another")
-        if any((path / name).exists() for name in MANIFESTS):
+        if any((path / name).exists() for name in MANIFESTS) and cls.open(root, layout.stream).generation:
             raise ConfigError(f"{root}: stream '{layout.stream}' is there already; open it, or give another name")
         try:
             path.mkdir(parents=True, exist_ok=True)

@@ -22,6 +22,10 @@ class SourceMissing(NileError, FileNotFoundError):
         return str(self.args[0]) if self.args else ""
 
 
+class SchemaDrift(SourceError):
+    """The columns of an input are not those that a stream has, and no rule says what to do; shows a diff."""
+
+
 class UnknownColumn(NileError, LookupError):
     """A query names a column its stream does not have."""
 

@@ -305,7 +305,9 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SourceError, match="it is a file"):
         LakeStream.create(tmp_path / "file", layout())
-    stream = LakeStream.create(tmp_path, layout())
+    LakeStream.create(tmp_path, layout(bits=3))
+    stream = append(LakeStream.create(tmp_path, layout()), *rows(0, 1))
+    assert stream.layout.bits == 12
     with pytest.raises(ConfigError, match="there already"):
         LakeStream.create(tmp_path, layout())
     with pytest.raises(SourceMissing, match="it has 'shop'"):
@@ -317,7 +319,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(KeyTypeError, match=r"column 'tags'.*flatten"):
         write_part(tmp_path / "x", np.arange(5), ts, table.append_column("tags", pa.array([[1]] * 5)), "item")
     with pytest.raises(KeyError, match="no column 'prize'"):
-        list(append(stream, ts, table).read(["prize"]))
+        list(append(stream, ts + 9 * DAY, table).read(["prize"]))
     (stream.path / "_manifest-1").write_bytes((stream.path / "_manifest-1").read_bytes()[:-1])
     (stream.path / "_manifest-0").unlink()
     with pytest.raises((StoreCorrupt, EnvelopeError), match="cut short"):

@@ -39,7 +39,7 @@ _LEAST_MEMORY = 1 << 30  # Spark itself needs about half of this
 _STOP_SECONDS = 20
 
 # What Nile's queries mean must not hang on a user's Spark defaults.
-_SQL = {
+QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
     "spark.sql.ansi.enabled": "true",
@@ -142,7 +142,7 @@ def _joined() -> _Running | None:
         return None
     with spark_failures("Spark session"):
         session = spark_sql.SparkSession(context).newSession()
-        for name, value in _SQL.items():
+        for name, value in QUERY_SETTINGS.items():
             session.conf.set(name, value)
     return _Running(session, pyspark.SparkContext._gateway, None, None)
 
@@ -200,7 +200,7 @@ def _settings(app: str, cores: int, directory: Path) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.driver.extraJavaOptions": " ".join((f'-Djava.io.tmpdir="{directory}"', *_JVM)),
-        **_SQL,
+        **QUERY_SETTINGS,
     }
 
 

@@ -1,0 +1,398 @@
+"""Ingest: any batch input of Spark into a stream of the lake, typed, checked, in order, every row accounted for.
+
+    open -> drift? -> type and validate -> duplicates, late ones -> cut by time -> order -> tasks write -> commit
+
+One reading of the input, kept typed in memory (on disk where memory ends); a pass to count, one to sort and
+write.  Tasks sort their stretch of time and write its files themselves; only their descriptions come back, so
+the driver's memory does not grow with rows.  Nothing is visible before the manifest names it, and an input
+that is there already (by its content) changes nothing, so a run after a crash finishes what the first began.
+Tuples older than the last one of an earlier batch are late: counted, and set aside with those rejected.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nile.durations import parse_duration
+from nile.spark.celltypes import check_carried, misfit_why, text_cell, typed_cell
+from nile.spark.drift import check_rules, drift_of, parse_type, plain_schema
+from nile.spark.failure import needed_packages, spark_failures
+from nile.spark.inputs import Input, open_input
+from nile.spark.lake_tasks import ASIDE_ROWS, PART_ROWS, AsideJob, PartJob, part_of
+from nile.spark.machine import core_count
+from nile.spark.progress import Listener, job
+from nile.spark.rows import Rows, name_sql
+from nile.spark.session import QUERY_SETTINGS, spark_session
+from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
+from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
+from nile.sql.spark_text import quoted
+from nile.streams.csv import WRONG_FIELDS
+from nile.streams.raw import check_columns
+from nile.streams.times import UNPARSABLE_TIME, check_time_type
+from pyramid.lake import DAY, LakeStream, Layout
+from summaries.errors import ConfigError, SourceMissing, SparkFailed
+from summaries.hashing import key_family
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession, functions
+else:
+    pa = lazy("pyarrow")
+    functions = lazy("pyspark.sql.functions")
+
+__all__ = ["DUPLICATE", "LATE", "Ingested", "ingest"]
+
+DUPLICATE = "duplicate event id"
+LATE = "late: before the last tuple of an earlier batch"
+_ROWS_A_PART = 2_000_000  # tuples that one task sorts, and that one file holds at most, but for equal times
+_ROWS_A_TASK = 100_000  # fewer are not worth a task
+_ASIDE_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What an ingest did.  stream: as it is now.  batch: the id of the batch, a digest of its content.
+
+    tuples_in = applied + late + duplicate + sum of rejected (by reason); files: written.  repeated: the batch
+    was there already and nothing changed; the numbers are then those of its first time.
+    """
+
+    stream: LakeStream
+    batch: str
+    tuples_in: int
+    applied: int
+    late: int
+    duplicate: int
+    rejected: Mapping[str, int]
+    files: int
+    repeated: bool = False
+
+    def __str__(self) -> str:
+        """The account, in one line."""
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.items())
+        rejected = f"{sum(self.rejected.values()):,} rejected" + (f" ({reasons})" if reasons else "")
+        again = "; it was there already, nothing changed" if self.repeated else ""
+        return (
+            f"{self.stream.layout.stream}: {self.tuples_in:,} in = {self.applied:,} applied + {self.late:,} late + "
+            f"{self.duplicate:,} duplicate + {rejected}{again}"
+        )
+
+
+def ingest(
+    source: Any,
+    lake: str | Path,
+    *,
+    stream: str,
+    time: str | None = None,
+    key: str | None = None,
+    schema: Mapping[str, str] | pa.Schema | None = None,
+    event_id: str | None = None,
+    drift: Mapping[str, str] | None = None,
+    ranges: str | float | None = None,
+    bits: int | None = None,
+    batch: str | None = None,
+    spark: SparkSession | None = None,
+    on_progress: Listener | None = None,
+    rows_a_part: int = _ROWS_A_PART,
+) -> Ingested:
+    """Adds a batch of rows to a stream of the lake at `lake`; both are made when they are not there.
+
+    source: what `open_input` takes.  time, key: the columns of event time and clustering; needed the first
+    time.  schema: the stream's columns and types ({"price": "double"}); default: as the first input has them.
+    event_id: of rows that share its value (null: none do) only the first in order is applied.
+    drift: rules for columns that differ (see `nile.spark.drift`).  ranges: length of a time range (default:
+    a day).  bits: 2 ** bits value buckets (default: 12).  time, key, schema, event_id, ranges and bits are
+    fixed when the stream is made; drift is remembered, and may be given anew.
+    batch: an id for this batch; default: a digest of its content (one more reading, 1 GB/s a core for files).
+    Raises SourceMissing, SourceError, SchemaDrift, UnknownColumn, KeyTypeError, ConfigError, StoreLocked,
+    StoreWriteError, StoreCorrupt, JavaMissing, SparkFailed.
+    """
+    where = f"stream '{stream}'"
+    needed_packages("ingest")
+    rules = None if drift is None else check_rules(drift, where=where)
+    session = getattr(source, "sparkSession", None) or spark or spark_session()
+    with _settings(session):
+        given = open_input(session, source)
+        with _opened(lake, stream, given, _Asked(time, key, schema, event_id, ranges, bits), rules).writing() as now:
+            with spark_failures(where, files=given.files), job(session, "reading", on_progress):
+                number = batch or given.digest()
+            known = next((one for one in now.batches if one["id"] == number), None)
+            if known is not None:
+                return _told(now, known, repeated=True)
+            run = _Run(session, given, now, on_progress, rows_a_part)
+            with (
+                tempfile.TemporaryDirectory(prefix="nile-ingest-") as scratch,
+                spark_failures(where, files=given.files),
+                given.rows(run.columns, Path(scratch)) as rows,
+            ):
+                return run.finish(rows, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a caller says of a stream; None: as it is, or the default."""
+
+    time: str | None
+    key: str | None
+    schema: Mapping[str, str] | pa.Schema | None
+    event_id: str | None
+    ranges: str | float | None
+    bits: int | None
+
+
+def _opened(lake: str | Path, name: str, given: Input, asked: _Asked, rules: Mapping[str, str] | None) -> LakeStream:
+    """The stream of the lake, checked against what was asked, or a new one."""
+    where = f"stream '{name}'"
+    length = None if asked.ranges is None else parse_duration(asked.ranges, where=f"{where}: ranges")
+    try:
+        there = LakeStream.open(lake, name)
+    except SourceMissing:
+        there = None
+    if there is None or not there.generation:
+        layout = _layout(name, given, asked, length, rules)
+        _check_drift(layout, given, rules)
+        return LakeStream.create(lake, layout)
+    layout = there.layout
+    for what, wanted, has in (
+        ("time", asked.time, layout.time),
+        ("key", asked.key, layout.key),
+        ("event_id", asked.event_id, layout.rules["event_id"]),
+        ("ranges", length, layout.range_ns),
+        ("bits", asked.bits, layout.bits),
+        ("schema", asked.schema and _declared(asked.schema, where=where), layout.schema),
+    ):
+        if wanted is not None and wanted != has:
+            raise ConfigError(
+                f"{where}: {what}: the stream was made with {has!s}; got {wanted!s}; leave it out, or ingest into a "
+                "stream of another name"
+            )
+    _check_drift(layout, given, rules)
+    return there
+
+
+def _check_drift(layout: Layout, given: Input, rules: Mapping[str, str] | None) -> None:
+    needed = tuple(filter(None, (layout.time, layout.key, layout.rules["event_id"])))
+    drift_of(layout.schema, given.schema, text=given.text).check(
+        layout.rules["drift"] if rules is None else rules,
+        where=f"stream '{layout.stream}': {given.name}",
+        needed=needed,
+    )
+
+
+def _layout(name: str, given: Input, asked: _Asked, length: int | None, rules: Mapping[str, str] | None) -> Layout:
+    where = f"stream '{name}'"
+    if asked.time is None or asked.key is None:
+        lacking = "time" if asked.time is None else "key"
+        raise ConfigError(f"{where}: needed the {lacking} column of a new stream; got none; give {lacking}=")
+    schema = plain_schema(given.schema) if asked.schema is None else _declared(asked.schema, where=where)
+    wanted = [asked.time, asked.key, *([] if asked.event_id is None else [asked.event_id])]
+    check_columns(schema, wanted, where=where)
+    for field in schema:
+        check_carried(field.type, where=f"{where}: column '{field.name}'")
+    check_time_type(schema.field(asked.time).type, where=f"{where}: time column '{asked.time}'")
+    key_family(schema.field(asked.key).type, where=f"{where}: key column '{asked.key}'")
+    remembered = {"event_id": asked.event_id, "drift": dict(rules or {})}
+    return Layout(
+        name, asked.time, asked.key, schema, length or DAY, 12 if asked.bits is None else asked.bits, rules=remembered
+    )
+
+
+def _declared(schema: Mapping[str, str] | pa.Schema, *, where: str) -> pa.Schema:
+    if isinstance(schema, Mapping):
+        fields = [(name, parse_type(kind, where=f"{where}: column '{name}'")) for name, kind in schema.items()]
+        return pa.schema(fields)
+    return plain_schema(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One batch on its way into a stream that nobody else writes."""
+
+    spark: SparkSession
+    given: Input
+    stream: LakeStream
+    listener: Listener | None
+    rows_a_part: int
+
+    @property
+    def columns(self) -> list[str]:
+        """The stream's columns that the input has."""
+        return [name for name in self.stream.layout.schema.names if name in self.given.schema.names]
+
+    def finish(self, rows: Rows, number: str) -> Ingested:
+        """Everything after opening: returns when the batch is in the manifest."""
+        layout = self.stream.layout
+        tuples = self._classified(self._typed(rows), rows).persist()
+        try:
+            counted, by_reason = self._count(tuples)
+            total = sum(counted.values())
+            staged = self._write_parts(tuples, rows, counted) if total else []
+            aside = self._write_aside(tuples, rows, sum(by_reason.values())) if by_reason else []
+        finally:
+            tuples.unpersist()
+        written, set_aside = sum(part.rows for _, part in staged), sum(count for _, count in aside)
+        if (written, set_aside) != (total, sum(by_reason.values())):
+            raise SparkFailed(
+                f"stream '{layout.stream}': needed {total:,} tuples and {sum(by_reason.values()):,} rows aside; tasks "
+                f"wrote {written:,} and {set_aside:,}: the input changed while it was read; run it again"
+            )
+        late, duplicate = by_reason.pop(LATE, 0), by_reason.pop(DUPLICATE, 0)
+        account = {
+            "id": number,
+            "source": self.given.name,
+            "in": total + late + duplicate + sum(by_reason.values()),
+            "applied": total,
+            "late": late,
+            "duplicate": duplicate,
+            "rejected": by_reason,
+            "files": len(staged),
+        }
+        return _told(self.stream.commit(staged, account, aside), account)
+
+    def _typed(self, rows: Rows) -> DataFrame:
+        """ts, v0, v1, ... (raw cells of the stream's types), why (a reason or null), raw (text, where a reason)."""
+        layout, found, read = self.stream.layout, self.given.schema, self.columns
+        typed, misfits, shown = [], [], []
+        for at, field in enumerate(layout.schema):
+            if field.name not in read:
+                typed.append(f"CAST(NULL AS {read_type(field.type)}) AS v{at}")
+                continue
+            cell = f"cell{read.index(field.name)}"
+            kind = pa.string() if rows.text else plain_type(found.field(field.name).type)
+            one = text_cell(cell, field.type) if rows.text else typed_cell(cell, kind, field.type)
+            typed += [f"{one.raw} AS v{at}", f"{one.misfit} AS misfit{at}"]
+            why = UNPARSABLE_TIME if field.name == layout.time else misfit_why(field.name, field.type)
+            misfits.append(f"WHEN misfit{at} THEN {quoted(why)}")
+            text = cell if rows.text else f"CAST({shown_sql(cell, kind)} AS STRING)"
+            shown.append(f"{quoted(field.name + '=')}, coalesce({text}, 'null')")
+        cells = ", ', ', ".join(shown)
+        frame = rows.frame.selectExpr(*typed, f"concat({cells}) AS shown", "broken", *rows.arrival)
+        time = layout.schema.get_field_index(layout.time)
+        told = time_sql(f"v{time}", layout.schema.field(time).type)
+        broken = f"WHEN broken IS NOT NULL THEN {quoted(WRONG_FIELDS)}"
+        values = [f"v{at}" for at in range(len(layout.schema))]
+        return frame.selectExpr(
+            *values,
+            "shown",
+            "broken",
+            *rows.arrival,
+            f"{told.ns} AS ts",
+            f"CASE {broken} {' '.join(misfits)} ELSE {told.reason} END AS why",
+        )
+
+    def _classified(self, frame: DataFrame, rows: Rows) -> DataFrame:
+        """The same with duplicates and late tuples told, and text only where there is a reason."""
+        layout = self.stream.layout
+        if (name := layout.rules["event_id"]) is not None:
+            frame = self._first_of(frame, f"v{layout.schema.get_field_index(name)}", name, rows.arrival)
+        if self.stream.until is not None:
+            late = f"IF(ts < {self.stream.until}L, {quoted(LATE)}, NULL)"
+            frame = frame.selectExpr("* EXCEPT (why)", f"IF(why IS NULL, {late}, why) AS why")
+        text = "IF(why IS NULL, NULL, coalesce(broken, shown)) AS raw"
+        return frame.selectExpr("* EXCEPT (shown, broken)", text)
+
+    def _first_of(self, frame: DataFrame, value: str, name: str, arrival: Sequence[str]) -> DataFrame:
+        """Marks all but the first tuple of each event id, and those whose id the lake has."""
+        counts = f"(why IS NULL AND {value} IS NOT NULL)"
+        # Rows that cannot be duplicates stand alone, or all of them would meet in one task.
+        alone = ", ".join(f"IF({counts}, NULL, {column})" for column in arrival)
+        order = f"ORDER BY ts, {', '.join(arrival)}"
+        nth = f"row_number() OVER (PARTITION BY {value}, {counts}, {alone} {order})"
+        frame = frame.selectExpr("*", f"({counts} AND {nth} > 1) AS again")
+        if self.stream.parts:
+            kind = read_type(self.stream.layout.schema.field(name).type)
+            files = [str(self.stream.path / part.name) for part in self.stream.parts]
+            reader = self.spark.read.schema(f"{name_sql(name)} {kind}")
+            there = reader.parquet(*files).selectExpr(f"{name_sql(name)} AS known").where("known IS NOT NULL")
+            frame = frame.join(there.distinct(), functions.expr(f"{value} = known"), "left")
+            frame = frame.selectExpr("* EXCEPT (again, known)", f"(again OR ({counts} AND known IS NOT NULL)) AS again")
+        return frame.selectExpr("* EXCEPT (why, again)", f"IF(again, {quoted(DUPLICATE)}, why) AS why")
+
+    def _count(self, tuples: DataFrame) -> tuple[dict[int, int], dict[str, int]]:
+        """Tuples by time range (in order), and rows set aside by reason."""
+        length = self.stream.layout.range_ns
+        place = f"IF(why IS NULL, (ts - pmod(ts, {length}L)) DIV {length}L, NULL)"
+        grouped = tuples.groupBy(functions.expr("why"), functions.expr(f"{place} AS place")).count()
+        with job(self.spark, "typing and counting", self.listener):
+            found = grouped.collect()
+        counted = {row["place"]: row["count"] for row in found if row["why"] is None}
+        by_reason = {row["why"]: row["count"] for row in found if row["why"] is not None}
+        return dict(sorted(counted.items())), dict(sorted(by_reason.items()))
+
+    def _write_parts(self, tuples: DataFrame, rows: Rows, counted: Mapping[int, int]) -> list[Any]:
+        layout, total = self.stream.layout, sum(counted.values())
+        good = tuples.where("why IS NULL")
+        a_task = min(self.rows_a_part, max(_ROWS_A_TASK, -(-total // core_count())))
+        cuts: dict[int, list[int]] = {}
+        large = {place: count for place, count in counted.items() if count > self.rows_a_part}
+        if large:
+            with job(self.spark, "cutting large time ranges", self.listener, sum(large.values())):
+                cuts = cuts_of(good, large, layout.range_ns, self.rows_a_part)
+        tasks: list[Stretch] = stretches(counted, cuts, layout.range_ns, a_task)
+        with job(self.spark, "counting by task", self.listener, total):
+            starts = self._starts(good, tasks)
+        columns = ["ts", *(f"v{at}" for at in range(len(layout.schema)))]
+        ordered = good.repartitionById(len(tasks), functions.expr(cut_sql([one.begin for one in tasks[1:]])))
+        ordered = ordered.sortWithinPartitions("ts", *rows.arrival).selectExpr(*columns)
+        work = PartJob(
+            str(self.stream.staging()), tuple(starts), layout.schema, layout.key, layout.range_ns, layout.bits,
+            layout.group_rows,
+        )  # fmt: skip
+        with job(self.spark, "ordering and writing", self.listener, total):
+            return [part_of(row) for row in ordered.mapInArrow(work.write, PART_ROWS).collect()]
+
+    def _starts(self, good: DataFrame, tasks: Sequence[Stretch]) -> list[int]:
+        """The first ordinal of every task."""
+        sizes = [one.rows for one in tasks]
+        if None in sizes:
+            task = functions.expr(f"{cut_sql([one.begin for one in tasks[1:]])} AS task")
+            found = {row["task"]: row["count"] for row in good.groupBy(task).count().collect()}
+            sizes = [found.get(at, 0) for at in range(len(tasks))]
+        starts, following = [], self.stream.tuples
+        for size in sizes:
+            starts.append(following)
+            following += size or 0
+        return starts
+
+    def _write_aside(self, tuples: DataFrame, rows: Rows, count: int) -> list[tuple[Path, int]]:
+        bad = rows.numbered(tuples.where("why IS NOT NULL")).selectExpr("why AS reason", "row", "raw")
+        ordered = bad.repartition(-(-count // _ASIDE_ROWS)).sortWithinPartitions("row")
+        with job(self.spark, "setting rows aside", self.listener, count):
+            found = ordered.mapInArrow(AsideJob(str(self.stream.staging())).write, ASIDE_ROWS).collect()
+        return [(Path(row["file"]), row["rows"]) for row in found]
+
+
+def _told(stream: LakeStream, account: Mapping[str, Any], *, repeated: bool = False) -> Ingested:
+    return Ingested(
+        stream,
+        account["id"],
+        account["in"],
+        account["applied"],
+        account["late"],
+        account["duplicate"],
+        account["rejected"],
+        account["files"],
+        repeated,
+    )
+
+
+@contextmanager
+def _settings(session: SparkSession) -> Iterator[None]:
+    """The session with the settings that the rules need, for as long as inside; a user's may differ."""
+    before = {name: session.conf.get(name, None) for name in QUERY_SETTINGS}
+    for name, value in QUERY_SETTINGS.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
