@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -221,8 +221,11 @@ class PartFile:
         self.path, self.part = path, part
         try:
             length = os.stat(path).st_size
-            if length != part.bytes:
-                _corrupt(path, f"{part.bytes:,} bytes", f"{length:,}")
+        except OSError as error:
+            _corrupt(path, "a readable file", str(error))
+        if length != part.bytes:
+            _corrupt(path, f"{part.bytes:,} bytes", f"{length:,}")
+        try:
             self._buffer = pa.memory_map(str(path)).read_buffer()
         except OSError as error:
             _corrupt(path, "a readable file", str(error))
@@ -351,7 +354,7 @@ def _digest64(data: memoryview) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def _corrupt(path: Path, needed: str, came: str) -> Any:
+def _corrupt(path: Path, needed: str, came: str) -> NoReturn:
     raise StoreCorrupt(
         f"{path}: needed {needed}; got {came}; it changed since it was written: copy it back, or build the lake again"
     )
