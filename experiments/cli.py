@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from experiments.ingest_command import ingest_command
+from experiments.store_command import store
 from nile import __version__
 from summaries.errors import NileError
 
@@ -30,6 +31,9 @@ class _Told(click.Group):
 @click.version_option(__version__, prog_name="nile")
 def main() -> None:
     """Approximate answers over data streams, most promising tuples first."""
+
+
+main.add_command(store)
 
 
 @main.command()

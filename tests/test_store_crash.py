@@ -183,6 +183,16 @@ class BelievesASecondSync(CrashFiles):
             super().fsync(file)
 
 
+class BelievesASecondSyncOfNames(CrashFiles):
+    """The same with the names in a folder."""
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            super().sync_directory(path)
+        except OSError:
+            super().sync_directory(path)
+
+
 class TwoFiles:
     """No manifest: a counter and what was made from it, each renamed and synced as it should be."""
 
@@ -240,6 +250,7 @@ def test_names_that_are_never_synced_are_found(scratch: Path) -> None:
 
 def test_a_second_fsync_after_a_failed_one_is_found(scratch: Path) -> None:
     assert len(findings(scratch, Commits, BelievesASecondSync, failing=0.06).wrong) >= 3
+    assert len(findings(scratch, Commits, BelievesASecondSyncOfNames, failing=0.06).wrong) >= 2
 
 
 def test_two_files_without_a_manifest_are_found(scratch: Path) -> None:

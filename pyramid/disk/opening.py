@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import time
 
 from pyramid.disk import recovery
 from pyramid.disk.files import Files
@@ -15,9 +14,6 @@ from pyramid.disk.recovery import DATA, LOCK, Found
 from summaries.errors import NotAStore, StoreCorrupt, StoreError, StoreReadOnly, StoreWriteError
 
 __all__ = ["open_directory", "read_current", "sync_above", "sync_or_remove", "write_again", "write_error"]
-
-_READS = 8  # a reader beside a writer may see a generation go while it looks: it looks again
-_PAUSE_S = 0.02
 
 
 def open_directory(
@@ -48,19 +44,25 @@ def open_directory(
 
 
 def read_current(files: Files, root: str) -> tuple[Found, tuple[Generation, str | None]]:
-    """What a reader sees: a whole generation, even while a writer commits."""
-    for left in reversed(range(_READS)):
+    """What a reader sees: a whole generation, even while a writer commits.
+
+    Files that vanish while it looks went with their generation: then there are newer manifests to look at.
+    """
+    found = recovery.read_manifests(files, root)
+    while True:
         try:
-            found = recovery.read_manifests(files, root)
             chosen = recovery.choose(files, root, found)
         except StoreCorrupt:
-            if not left:
+            after = recovery.read_manifests(files, root)
+            if after == found:
                 raise
         else:
-            if chosen[1] is None or not left:
+            if chosen[1] is None:
                 return found, chosen
-        time.sleep(_PAUSE_S)
-    raise AssertionError("unreachable")
+            after = recovery.read_manifests(files, root)
+            if after == found:
+                return found, chosen
+        found = after
 
 
 def write_error(doing: str, path: str, error: OSError) -> StoreWriteError:
