@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_history import SCHEMA, check, cut, made
 
 from pyramid.disk.directory import StoreDirectory
+from pyramid.history.cold_index import ColdIndex
 from pyramid.history.history import History
 from summaries.errors import ConfigError, StoreCorrupt
 
@@ -30,7 +32,7 @@ def reopened(path: Path, memory: int | None = None) -> tuple[History, StoreDirec
     return History.restore("s", SCHEMA, state=state, directory=directory, memory=memory), directory
 
 
-@settings(max_examples=12)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32), st.sampled_from([None, 1, 40_000, 400_000]))
 def test_any_way_of_appending_settling_staging_and_restoring_keeps_the_rows(
     tmp_path_factory: pytest.TempPathFactory, seed: int, memory: int | None
@@ -45,7 +47,7 @@ def test_any_way_of_appending_settling_staging_and_restoring_keeps_the_rows(
     for times, piece in cut(chance, ts, batch):
         history.append(times, piece)
         done += len(piece)
-        for action in chance.choice(["settle", "commit", "restart", "index", "look", "none"], 2):
+        for action in chance.choice(["settle", "commit", "restart", "index", "look", "archive", "none"], 2):
             if action == "settle":
                 history.settle()
             elif action == "commit":
@@ -56,12 +58,16 @@ def test_any_way_of_appending_settling_staging_and_restoring_keeps_the_rows(
                 history, directory = reopened(path, memory)
             elif action == "index":
                 history.index(str(chance.choice(["number", "price"])))
+            elif action == "archive":
+                history.archive(int(chance.integers(0, ts[-1] + 2)))
             elif action == "look" and done > 600:
                 check_some(history, ts[:done], batch.slice(0, done), chance)
+    if "key" in history.indexed and memory == 1:
+        history.archive(int(ts[n // 2]))
     held = {column: history.indices(column) for column in history.indexed}
     history.settle()
     if memory == 1:
-        assert {entry["tier"] for entry in history.info() if entry["tuples"] >= 256} <= {"warm"}
+        assert {entry["tier"] for entry in history.info() if entry["tuples"] >= 256} <= {"warm", "cold"}
     committed(history, directory)
     check(history, ts, pa.Table.from_batches([batch]), seed)
     directory.close()
@@ -85,18 +91,22 @@ def check_some(history: History, ts: np.ndarray, batch: pa.RecordBatch, chance: 
 
 
 def test_tiers_have_one_behaviour(tmp_path: Path) -> None:
-    """Hot and warm indices of the same rows: same cells, bounds, estimates and look-ups."""
+    """Hot, warm and cold indices of the same rows: same cells, bounds, estimates and look-ups."""
     ts, batch = made(20_000, 5, keys=3_000)
     hot = History("s", SCHEMA, indexed=["key"], segment=4096, largest=16384)
     warm = History("s", SCHEMA, directory=StoreDirectory.open(tmp_path / "a"), indexed=["key"], memory=1, segment=4096,
                    largest=16384)  # fmt: skip
-    for history in (hot, warm):
+    cold = History("s", SCHEMA, directory=StoreDirectory.open(tmp_path / "c"), indexed=["key"], segment=4096,
+                   largest=16384)  # fmt: skip
+    for history in (hot, warm, cold):
         history.append(ts, batch)
         history.settle()
+    assert cold.archive(int(ts[-1]) + 1) == 16384
     asked = np.unique(hot.hashes("key"))
     asked = np.concatenate([asked, asked + np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])
-    pairs = list(zip(hot.indices("key"), warm.indices("key"), strict=True))
-    assert [(a.tier, b.tier, a.tuples) for a, b in pairs] == [("hot", "warm", 16384), ("hot", "hot", 3616)]
+    assert [index.tuples for index in hot.indices("key")] == [16384, 3616]
+    pairs = [(a, b) for other in (warm, cold) for a, b in zip(hot.indices("key"), other.indices("key"), strict=True)]
+    assert [(a.tier, b.tier) for a, b in pairs] == [("hot", "warm"), ("hot", "hot"), ("hot", "cold"), ("hot", "hot")]
     for a, b in pairs:
         for field in ("first", "since", "until", "buckets", "keys", "keyed"):
             assert getattr(a, field) == getattr(b, field)
@@ -108,6 +118,7 @@ def test_tiers_have_one_behaviour(tmp_path: Path) -> None:
         mine, theirs = a.look_up(asked), b.look_up(asked)
         assert (mine.entries == theirs.entries).all()
         there = mine.entries > 0
+        assert b.look_up(asked[:0]).entry.shape == (0,)
         for field in ("entry", "begin", "end"):
             assert (getattr(mine, field)[there] == getattr(theirs, field)[there]).all()
         assert (mine.end[~there] == mine.begin[~there]).all()
@@ -121,6 +132,10 @@ def test_tiers_have_one_behaviour(tmp_path: Path) -> None:
             assert (x.starts == y.starts).all()
             assert (x.positions == y.positions).all()
             assert x.values.equals(y.values)
+        whole, half = (index.part(0, 1, 1) for index in (a, b))
+        assert (whole.rows() == half.rows()).all()
+        assert whole.values().equals(half.values())
+    check(cold, ts, pa.Table.from_batches([batch]))
     assert warm.memory < hot.memory
 
 
@@ -138,6 +153,60 @@ def test_staging_writes_only_what_is_new(tmp_path: Path) -> None:
     new = set(directory.files()) - before
     assert len(new) == 1
     assert directory.files()[new.pop()].length < 12_000
+
+
+def test_the_lake_has_days_of_rows_clustered_by_key(tmp_path: Path) -> None:
+    day = 86_400 * 10**9
+    n = 6_000
+    ts, batch = made(n, 11)
+    ts = np.linspace(1_323_000_000 * 10**9, 1_323_000_000 * 10**9 + 3 * day, n).astype(np.int64)
+    path = tmp_path / "s"
+    directory = StoreDirectory.open(path)
+    history = History("Läden 1/2", SCHEMA, directory=directory, indexed=["key", "number"], segment=1024)
+    history.append(ts, batch)
+    history.settle()
+    committed(history, directory)
+    before = {index.tuples for index in history.indices("number")}
+    assert history.archive(int(ts[-1])) == 5 * 1024
+    committed(history, directory)
+    assert {index.tier for index in history.indices("number")} == {"hot"}
+    assert {index.tuples for index in history.indices("number")} == before
+    folders = sorted(folder.name for folder in (path / "lake").glob("*/*"))
+    assert folders == ["day=2011-12-04", "day=2011-12-05", "day=2011-12-06", "day=2011-12-07"]
+    files = sorted((path / "lake").glob("*/*/*.parquet"))
+    rows = pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
+    assert sorted(rows["_ordinal"].to_pylist()) == list(range(5 * 1024))
+    assert (
+        rows.sort_by("_ordinal")
+        .select(SCHEMA.names)
+        .column("key")
+        .equals(pa.chunked_array([batch.column("key").slice(0, 5 * 1024)]))
+    )
+    check(history, ts, pa.Table.from_batches([batch]))
+    at = history.indices("key")[0]
+    assert isinstance(at, ColdIndex)
+    at.release()
+    read, size = at.bytes_read, sum(file.stat().st_size for file in files)
+    at.cell(0)
+    assert 0 < at.bytes_read - read < size / 2
+    with pytest.raises(ConfigError, match="needed a directory"):
+        History("s", SCHEMA, indexed=["key"]).archive(0)
+    with pytest.raises(ConfigError, match="an indexed column"):
+        History("s", SCHEMA, directory=directory).archive(0)
+
+
+def test_local_bytes_stay_within_their_limit(tmp_path: Path) -> None:
+    ts, batch = made(9_000, 12)
+    directory = StoreDirectory.open(tmp_path / "s")
+    history = History("s", SCHEMA, directory=directory, indexed=["key"], memory=1, local=60_000, segment=512,
+                      largest=2048)  # fmt: skip
+    for at in range(0, 9_000, 500):
+        history.append(ts[at : at + 500], batch.slice(at, 500))
+        history.settle()
+        local = sum(entry["stored"] for entry in history.info() if entry["tier"] == "warm")
+        assert local <= 60_000
+    assert {entry["tier"] for entry in history.info()} == {"hot", "warm", "cold"}
+    check(history, ts, pa.Table.from_batches([batch]))
 
 
 def test_many_small_checkpoints_leave_few_files(tmp_path: Path) -> None:

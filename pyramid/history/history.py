@@ -10,9 +10,10 @@ import numpy as np
 
 from pyramid.history.hot_rows import Rows, taken
 from pyramid.history.index_store import IndexStore
-from pyramid.history.keys import HotIndex, KeyIndex
+from pyramid.history.keys import KeyIndex
 from pyramid.history.rows_store import BATCH, RowStore
-from summaries.errors import ConfigError, StoreCorrupt, TimestampOrderError, UnknownColumn
+from pyramid.history.tiers import Tiers
+from summaries.errors import ConfigError, NileError, StoreCorrupt, TimestampOrderError, UnknownColumn
 from summaries.hashing import KeyHasher, hash_keys, key_family
 from summaries.lazy import lazy
 
@@ -52,7 +53,8 @@ class History:
     Rows come in through `append`.  Every `segment` rows (a slice end, counted by ordinal, however batches are
     cut) an index is sealed; four adjacent ones of a size become one, up to `largest` rows.
     directory: where it goes beyond memory, None: nowhere; then it stays in memory, whatever the limit.
-    memory: anonymous bytes to stay below after each `settle`, None for no limit.
+    memory: anonymous bytes to stay below after each `settle`, None for no limit; local: bytes of files beside the
+    lake, likewise.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class History:
         directory: StoreDirectory | None = None,
         indexed: Sequence[str] = (),
         memory: int | None = None,
+        local: int | None = None,
         hasher: KeyHasher | None = None,
         segment: int = SEGMENT,
         largest: int = LARGEST,
@@ -74,13 +77,12 @@ class History:
             )
         self.name = name
         self.schema = plain_schema(schema)
-        self.limit = memory
         self.hasher = hasher or KeyHasher()
-        self._directory = directory
         self._segment = segment
         self._largest = largest
         self._rows = RowStore(self.schema, largest)
         self._indices: dict[str, IndexStore] = {}
+        self._tiers = Tiers(name, self._rows, self._indices, directory, memory, local, self.hasher)
         for column in indexed:
             self.index(column)
 
@@ -116,9 +118,7 @@ class History:
             self._rows.append(ts[done : done + n], piece)
             done += n
             if self.tuples % self._segment == 0:
-                self._rows.roll()
-                for store in self._indices.values():
-                    self._seal(store)
+                self._tiers.seal()
 
     def index(self, column: str) -> None:
         """Keep key indices of a column from now on, and make them for the rows that are here.
@@ -130,9 +130,7 @@ class History:
         self._check_columns([column])
         kind = self.schema.field(column).type
         key_family(kind, where=f"history of {self.name!r}, column {column!r}")
-        store = IndexStore(column, kind, self.hasher, self._segment, self._largest)
-        self._fill(store)
-        self._indices[column] = store
+        self._tiers.index(IndexStore(column, kind, self.hasher, self._segment, self._largest))
 
     def batches(
         self, columns: Sequence[str] | None = None, begin: int = 0, end: int | None = None
@@ -197,58 +195,37 @@ class History:
         store = self._indices[column]
         found = list(store.sealed)
         if store.open.tuples:
-            found.append(self._built(store))
+            found.append(self._tiers.built(store))
         return found
 
     def settle(self) -> None:
-        """Move between tiers and collapse: few indices, few files, and memory within the limit.
+        """Move between tiers and collapse: few indices, few files, memory and local files within their limits.
 
         Indices of a size collapse by fours, in memory where that fits.  Above the limit the oldest rows go to
-        files, half the limit of them, then the oldest indices.  Nothing is durable before the next commit of the
-        directory.  Cost: what `append` put off, some 0.3 us a row in all.  Raises StoreWriteError: then all rows are
-        still here, and it may be called again.
+        files, half the limit of them, then the oldest indices; above `local` the oldest segments go to the lake.
+        Nothing is durable before the next commit of the directory.  Cost: what `append` put off, some 0.3 us a row
+        in all.  Raises StoreWriteError: then all rows are still here, and it may be called again.
         """
-        directory = self._directory
-        for store in self._indices.values():
-            store.collapse(directory, None if self.limit is None else self.limit - self.memory)
-        if directory is None:
-            return
-        if self.limit is not None and self.memory > self.limit:
-            target = self.limit // 2
-            self._rows.evict(directory, self.memory - target)
-            while self.memory > target:
-                ends = [(end, column) for column, store in self._indices.items() if (end := store.oldest_hot())]
-                if not ends:
-                    break
-                self._indices[min(ends)[1]].evict(directory)
-            for store in self._indices.values():
-                store.collapse(directory, self.limit - self.memory)
-        self._rows.join(directory)
+        self._tiers.settle()
+
+    def archive(self, before_ns: int) -> int:
+        """Move to the lake all segments whose rows are older than `before_ns`; how many rows went.
+
+        A segment is as long as an index of the first indexed column, by which it is clustered, and the newest rows
+        belong to none yet.  Cost: about 1 us a row, memory for some 300,000 rows.  Raises ConfigError without a
+        directory or an indexed column, or for columns that Parquet does not take; StoreWriteError.
+        """
+        return self._tiers.archive(lambda index: index.until < before_ns)
 
     def stage(self, directory: StoreDirectory | None = None) -> tuple[dict[str, Any], list[StoredFile]]:
         """Write what no file has yet; what `restore` needs (JSON values), and all files a commit has to keep.
 
-        Cost: about 0.3 us a row that came since the last time, and an fsync a file.  Raises StoreWriteError; then
+        Cost: about 0.5 us a row that came since the last time, and an fsync a file.  Raises StoreWriteError; then
         nothing is lost, and it may be called again.  Raises ConfigError without a directory, and for another than
         the one the history was made with.
         """
-        if self._directory is None:
-            self._directory = directory
-        if self._directory is None or directory not in (None, self._directory):
-            raise ConfigError(
-                f"history of {self.name!r}: needed the directory it was made with; got "
-                f"{'none' if directory is None else 'another'}; give it when the history is made"
-            )
-        rows = self._rows.stage(self._directory)
-        indices = {column: store.stage(self._directory) for column, store in self._indices.items()}
-        state = {
-            "tuples": self.tuples,
-            "segment": self._segment,
-            "largest": self._largest,
-            "rows": [file.name for file in rows],
-            "indices": {column: [file.name for file in files] for column, files in indices.items()},
-        }
-        return state, [*rows, *(file for files in indices.values() for file in files)]
+        state, files = self._tiers.stage(directory)
+        return {"segment": self._segment, "largest": self._largest, **state}, files
 
     @classmethod
     def restore(
@@ -259,28 +236,35 @@ class History:
         state: Mapping[str, Any],
         directory: StoreDirectory,
         memory: int | None = None,
+        local: int | None = None,
         hasher: KeyHasher | None = None,
     ) -> History:
         """The history that `stage` described: maps its files and reads none, but for the keys of the last rows.
 
-        Cost: about 50 us a file, and one pass over the keys of less than a segment.  Raises StoreCorrupt when files
+        Cost: about 0.2 ms a file, and one pass over the keys of less than a segment.  Raises StoreCorrupt when files
         are not there or not those of the state.
         """
-        where = f"history of {name!r}"
         try:
-            tuples, segment, largest = (int(state[key]) for key in ("tuples", "segment", "largest"))
-            rows, indices = list(state["rows"]), {str(key): list(files) for key, files in state["indices"].items()}
+            segment, largest = (int(state[key]) for key in ("segment", "largest"))
+            history = cls(name, schema, directory=directory, memory=memory, local=local, hasher=hasher,
+                          segment=segment, largest=largest)  # fmt: skip
+            history._tiers.restore(state)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StoreCorrupt(f"{where}: needed its state; got one without {error}; see `nile store check`") from None
-        history = cls(name, schema, directory=directory, memory=memory, hasher=hasher, segment=segment, largest=largest)
-        history._rows.restore(directory, rows, tuples)
-        for column, files in indices.items():
-            history._check_columns([column])
-            store = IndexStore(column, history.schema.field(column).type, history.hasher, segment, largest)
-            store.restore(directory, files, tuples)
-            history._fill(store)
-            history._indices[column] = store
+            if isinstance(error, NileError):
+                raise
+            raise StoreCorrupt(
+                f"history of {name!r}: needed its state; got one without {error}; see `nile store check`"
+            ) from None
         return history
+
+    @property
+    def limit(self) -> int | None:
+        """The anonymous bytes to stay below; may be set anew."""
+        return self._tiers.memory
+
+    @limit.setter
+    def limit(self, memory: int | None) -> None:
+        self._tiers.memory = memory
 
     @property
     def memory(self) -> int:
@@ -289,31 +273,9 @@ class History:
 
     def info(self) -> list[dict[str, Any]]:
         """Every stretch of rows and every index: kind, tier, first ordinal, tuples, bytes, since and until (ns)."""
-        rows = [_described("rows", None, part) for part, _ in self._rows.parts()]
+        rows = [_described("rows", None, part) for part, _, _ in self._rows.parts()]
         indices = [_described("index", column, index) for column in self._indices for index in self.indices(column)]
         return rows + indices
-
-    def _fill(self, store: IndexStore) -> None:
-        """Index the rows that are here and that the store does not know."""
-        where = f"history of {self.name!r}, column {store.column!r}"
-        for _, batch in self._rows.batches([store.column], store.open.first, self.tuples):
-            done = 0
-            while done < len(batch):
-                n = min(len(batch) - done, store.room)
-                store.open.append(batch.column(0).slice(done, n), where=where)
-                done += n
-                if not store.room:
-                    self._seal(store)
-
-    def _seal(self, store: IndexStore) -> None:
-        store.seal(self._built(store))
-        if self._directory is None:
-            store.collapse(None, None)
-
-    def _built(self, store: IndexStore) -> HotIndex:
-        opened = store.open
-        since, until = self.ts(np.array([opened.first, opened.first + opened.tuples - 1])).tolist()
-        return opened.build(since, until)
 
     def _located(self, ordinals: Array) -> Iterator[tuple[Rows, Array, Array]]:
         """Each part that holds some of the rows: these, ascending, from its first, and their places in `ordinals`."""
@@ -326,17 +288,17 @@ class History:
             )
         order = np.argsort(ordinals, kind="stable")
         ascending = ordinals[order]
-        parts = [part for part, _ in self._rows.parts()]
-        firsts = np.array([part.first for part in parts], np.int64)
+        parts = self._rows.parts()
+        firsts = np.array([begin for _, begin, _ in parts], np.int64)
         owner = np.searchsorted(firsts, ascending, side="right") - 1
         cuts = np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1, [ascending.shape[0]]])
         for low, high in itertools.pairwise(cuts):
-            part = parts[int(owner[low])]
+            part = parts[int(owner[low])][0]
             yield part, ascending[low:high] - part.first, order[low:high]
 
     def _before(self, ts: int, *, inclusive: bool) -> int:
         """How many rows have a ts less than `ts` (or not above it)."""
-        for part, _ in self._rows.parts():
+        for part, _, _ in self._rows.parts():
             if part.until > ts or (part.until == ts and not inclusive):
                 return part.first + part.before(ts, inclusive=inclusive)
         return self.tuples

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyramid.history.cold_index import ColdIndex
 from pyramid.history.keys import HotIndex, KeyIndex
 from pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
 from pyramid.history.opened import OpenIndex
@@ -74,11 +75,38 @@ class IndexStore:
 
     def stage(self, directory: StoreDirectory) -> list[StoredFile]:
         """Write the sealed indices that have no file; all files."""
-        return [
-            index.file if isinstance(index, WarmIndex) else self._written(directory, index)
-            for index in self.sealed
-            if isinstance(index, WarmIndex | HotIndex)
-        ]
+        return [self._file(directory, index) for index in self.sealed]
+
+    def _file(self, directory: StoreDirectory, index: KeyIndex) -> StoredFile:
+        if isinstance(index, ColdIndex):
+            return index.segment.file
+        if isinstance(index, HotIndex):
+            return self._written(directory, index)
+        assert isinstance(index, WarmIndex)
+        return index.file
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of files of indices that are not in the lake."""
+        return sum(index.stored_bytes for index in self.sealed if not isinstance(index, ColdIndex))
+
+    def oldest_local(self) -> KeyIndex | None:
+        """The oldest sealed index that is not in the lake."""
+        return next((index for index in self.sealed if not isinstance(index, ColdIndex)), None)
+
+    def cool(self, directory: StoreDirectory, index: ColdIndex) -> None:
+        """The index over these rows, the oldest that was not, is in the lake now."""
+        at = next(at for at, old in enumerate(self.sealed) if old.first == index.first)
+        old = self.sealed[at]
+        self.sealed[at] = index
+        gone = [old.file] if isinstance(old, WarmIndex) else []
+        forget(directory, [*gone, *([self._files.pop(index.first)] if index.first in self._files else [])])
+
+    def release(self) -> None:
+        """Forget the cells of old rows read last."""
+        for index in self.sealed:
+            if isinstance(index, ColdIndex):
+                index.release()
 
     def collapse(self, directory: StoreDirectory | None, room: int | None) -> None:
         """Merge `RATE` adjacent indices of one size, the newest first, as long as there are any.
@@ -89,7 +117,9 @@ class IndexStore:
         while len(self.sealed) >= RATE:
             newest = self.sealed[-RATE:]
             size = newest[-1].tuples
-            if any(index.tuples != size for index in newest) or RATE * size > self._largest:
+            if any(index.tuples != size or isinstance(index, ColdIndex) for index in newest):
+                return
+            if RATE * size > self._largest:
                 return
             hot = all(isinstance(index, HotIndex) for index in newest)
             if directory is None or (hot and (room is None or 2 * sum(index.nbytes for index in newest) <= room)):
@@ -102,19 +132,14 @@ class IndexStore:
             if directory is not None:
                 forget(directory, gone)
 
-    def restore(self, directory: StoreDirectory, names: Sequence[str], tuples: int) -> None:
-        """Take over the files of a store: maps them, reads no cells."""
-        held = directory.files()
+    def restore(self, indices: Sequence[KeyIndex], tuples: int) -> None:
+        """Take over the indices of a store, oldest first, of at most `tuples` rows.  Raises StoreCorrupt for a gap."""
         reached = 0
-        for name in names:
-            if name not in held:
-                raise StoreCorrupt(f"{name}: needed this index; it is not in the store; see `nile store check`")
-            index = WarmIndex(directory, held[name])
+        for index in indices:
             if index.column != self.column or index.first != reached or index.end > tuples:
                 raise StoreCorrupt(
-                    f"{name}: needed the index of {self.column!r} from row {reached} on, within {tuples}; "
-                    f"got {index!r}; "
-                    "see `nile store check`"
+                    f"history: needed the index of {self.column!r} from row {reached} on, within {tuples}; "
+                    f"got {index!r}; see `nile store check`"
                 )
             reached = index.end
             self.sealed.append(index)

@@ -176,6 +176,11 @@ class KeyIndex(ABC):
     def cell_tuples(self) -> Array:
         """Tuples with a key in each bucket: int64 [buckets].  Known without reading cells."""
 
+    @property
+    @abstractmethod
+    def entry_edges(self) -> Array:
+        """Entries before each bucket: int64 [buckets + 1]."""
+
     @abstractmethod
     def cell(self, bucket: int) -> Cell:
         """Read a cell.  Raises StoreCorrupt when its bytes are not those written, IndexError for no such bucket."""
@@ -258,6 +263,10 @@ class HotIndex(KeyIndex):
     @property
     def stored_bytes(self) -> int:
         return 0
+
+    @property
+    def entry_edges(self) -> Array:
+        return self._edges
 
     def cell_tuples(self) -> Array:
         counts: Array = np.diff(self.starts[self._edges])

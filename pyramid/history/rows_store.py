@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyramid.history.cold_index import ColdRows
 from pyramid.history.hot_rows import HotRows, Rows, Tail
 from pyramid.history.pages import blocks
 from pyramid.history.rows_file import StoredRows, rows_file
@@ -42,7 +43,7 @@ class RowStore:
         self.schema = schema
         self.tuples = 0
         self.last_ts = -(1 << 63)
-        self.files: list[StoredRows] = []
+        self.files: list[StoredRows | ColdRows] = []
         self._largest = largest
         self._hot: list[HotRows] = []
         self._tail = Tail(schema, 0)
@@ -60,7 +61,7 @@ class RowStore:
     @property
     def nbytes(self) -> int:
         """Anonymous bytes held."""
-        return sum(part.nbytes for part in self._hot) + self._tail.nbytes
+        return sum(part.nbytes for part in (*self.files, *self._hot)) + self._tail.nbytes
 
     def append(self, ts: Array, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
@@ -74,17 +75,22 @@ class RowStore:
             self._hot.append(self._tail.whole())
             self._tail = Tail(self.schema, self.tuples)
 
-    def parts(self) -> list[tuple[Rows, int]]:
-        """Parts in order, each with the ordinal after its last row to read there; memory wins where both have rows."""
+    def parts(self) -> list[tuple[Rows, int, int]]:
+        """Parts in order, each with the ordinals begin..end - 1 to read there; several may have a row, one is asked."""
         hot: list[Rows] = [*self._hot, *self._tail.parts()]
         start = hot[0].first if hot else self.tuples
-        stored = [(file, min(file.end, start)) for file in self.files if file.first < start]
-        return [*stored, *((part, part.end) for part in hot)]
+        found: list[tuple[Rows, int, int]] = []
+        reached = 0
+        for file in self.files:
+            if reached < min(file.end, start):
+                found.append((file, reached, min(file.end, start)))
+                reached = found[-1][2]
+        return found + [(part, part.first, part.end) for part in hot]
 
     def batches(self, columns: Sequence[str], begin: int, end: int) -> Iterator[tuple[Array, pa.RecordBatch]]:
         """Rows begin..end-1 in order, at most `BATCH` at a time."""
-        for part, until in self.parts():
-            low, high = max(begin, part.first) - part.first, min(end, until) - part.first
+        for part, since, until in self.parts():
+            low, high = max(begin, since) - part.first, min(end, until) - part.first
             for at in range(low, high, BATCH):
                 to = min(high, at + BATCH)
                 yield part.times(at, to), part.slice(at, to, columns)
@@ -106,10 +112,32 @@ class RowStore:
         del self._hot[:n]
 
     def stage(self, directory: StoreDirectory) -> list[StoredFile]:
-        """Write what no file has; all files."""
+        """Write what no file has; the files that describe all rows, oldest first."""
         if self.tuples > self.durable:
             self._write(directory, self.durable, self.tuples)
-        return [file.file for file in self.files]
+        return [file.segment.file if isinstance(file, ColdRows) else file.file for file in self.files]
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of files of rows that are not in the lake."""
+        return sum(file.stored_bytes for file in self.files if isinstance(file, StoredRows))
+
+    def cool(self, directory: StoreDirectory, rows: ColdRows) -> None:
+        """These rows, the oldest that were not in the lake, are there now."""
+        if rows.end > self.durable:
+            self._write(directory, self.durable, rows.end)
+        self._hot = [part for part in self._hot if part.end > rows.end]
+        gone = [file for file in self.files if isinstance(file, StoredRows) and file.end <= rows.end]
+        cold: list[StoredRows | ColdRows] = [file for file in self.files if isinstance(file, ColdRows)]
+        rest = [file for file in self.files if isinstance(file, StoredRows) and file.end > rows.end]
+        self.files = [*cold, rows, *rest]
+        forget(directory, [file.file for file in gone])
+
+    def release(self) -> None:
+        """Forget what was decoded for the last reading of old rows."""
+        for file in self.files:
+            if isinstance(file, ColdRows):
+                file.release()
 
     def join(self, directory: StoreDirectory) -> None:
         """Join small files into longer ones, so that there are few."""
@@ -117,23 +145,20 @@ class RowStore:
             low, high = self._joinable()
             if low == high:
                 return
-            old = self.files[low:high]
+            old = [file for file in self.files[low:high] if isinstance(file, StoredRows)]
             rows = ((part.times(at, to), part.slice(at, to, self.schema.names)) for part in old
                     for at in range(0, part.tuples, BATCH) for to in (min(part.tuples, at + BATCH),))  # fmt: skip
             file = directory.stage(ROLE, blocks(rows_file(old[0].first, self.schema, rows)))
             self.files[low:high] = [StoredRows(directory, file, self.schema)]
             forget(directory, [part.file for part in old])
 
-    def restore(self, directory: StoreDirectory, names: Sequence[str], tuples: int) -> None:
-        """Take over the files of a store: maps them, reads no rows."""
-        held = directory.files()
-        for name in names:
-            if name not in held:
-                raise StoreCorrupt(f"{name}: needed this file of rows; it is not in the store; see `nile store check`")
-            file = StoredRows(directory, held[name], self.schema)
-            if file.first != self.durable:
+    def restore(self, files: Sequence[StoredRows | ColdRows], tuples: int) -> None:
+        """Take over the files of a store, oldest first, which hold `tuples` rows.  Raises StoreCorrupt for a gap."""
+        for file in files:
+            if file.first > self.durable or file.end <= self.durable:
                 raise StoreCorrupt(
-                    f"{name}: needed rows from {self.durable} on; got {file.first}; see `nile store check`"
+                    f"history: needed rows from {self.durable} on; got {file.first} to {file.end - 1}; "
+                    "see `nile store check`"
                 )
             self.files.append(file)
         if self.durable != tuples:
@@ -148,7 +173,7 @@ class RowStore:
 
     def _joinable(self) -> tuple[int, int]:
         """Which files to join, from..to; from = to when none."""
-        sizes = [file.tuples for file in self.files]
+        sizes = [file.tuples if isinstance(file, StoredRows) else 1 << 62 for file in self.files]
         low, total = len(sizes), 0
         while low and sizes[low - 1] < _SMALL and (not total or sizes[low - 1] <= total):
             low -= 1

@@ -34,7 +34,7 @@ else:
     pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
 
-__all__ = ["ENTRIES", "KIND", "PLACES", "WarmIndex", "zone_file"]
+__all__ = ["ENTRIES", "KIND", "PLACES", "WarmIndex", "bounds_of", "zone_file"]
 
 Array = np.ndarray[Any, Any]
 
@@ -144,8 +144,8 @@ class WarmIndex(KeyIndex):
                 footer.refuse("buckets and cells as powers of two", f"{buckets} and {cells}")
             self._counters = footer.integer("counters", 0, pages.pages)
             self._cells = cells
-            self._edges = _bounds(footer, "edges", buckets, keys)
-            self._weights = _bounds(footer, "weights", buckets, keyed)
+            self._edges = bounds_of(footer, "edges", buckets, keys)
+            self._weights = bounds_of(footer, "weights", buckets, keyed)
             directories = -(-keys // ENTRIES)
             self._directory = footer.array("directory", "<i8", (directories,))
             self._values = footer.array("values", "<i8", (directories,))
@@ -190,6 +190,10 @@ class WarmIndex(KeyIndex):
     def bytes_read(self) -> int:
         """Bytes checked so far."""
         return int(self._pages.bytes_read)
+
+    @property
+    def entry_edges(self) -> Array:
+        return self._edges
 
     def cell_tuples(self) -> Array:
         counts: Array = np.diff(self._weights)
@@ -306,7 +310,8 @@ def _together(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _bounds(footer: Any, name: str, buckets: int, total: int) -> Array:
+def bounds_of(footer: Any, name: str, buckets: int, total: int) -> Array:
+    """An array of a footer that has to rise from 0 to `total`, one more than there are buckets."""
     bounds: Array = footer.array(name, "<i8", (buckets + 1,))
     if bounds[0] != 0 or bounds[-1] != total or (bounds[1:] < bounds[:-1]).any():
         footer.refuse(f"array {name!r} must rise from 0 to {total}", "another")

@@ -1,0 +1,198 @@
+"""What moves where: from memory to files, from files to the lake, from many indices to few, and to the next process.
+
+Source: DESIGN section 2, Key directory and tuple lists; promising tuples, section 3.5 (COLLAPSE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.history.cold import ROLE as COLD
+from pyramid.history.cold import ColdSegment, archived
+from pyramid.history.cold_index import ColdIndex, ColdRows
+from pyramid.history.index_store import IndexStore
+from pyramid.history.keys import HotIndex, KeyIndex
+from pyramid.history.rows_file import StoredRows
+from pyramid.history.rows_store import RowStore
+from pyramid.history.zone_file import WarmIndex
+from summaries.errors import ConfigError, StoreCorrupt
+from summaries.hashing import KeyHasher
+
+if TYPE_CHECKING:
+    from pyramid.disk.directory import StoreDirectory
+    from pyramid.disk.manifest import StoredFile
+
+__all__ = ["Tiers"]
+
+
+class Tiers:
+    """The rows and indices of one history, the limits they keep to, and the directory they go to."""
+
+    def __init__(
+        self,
+        name: str,
+        rows: RowStore,
+        indices: dict[str, IndexStore],
+        directory: StoreDirectory | None,
+        memory: int | None,
+        local: int | None,
+        hasher: KeyHasher,
+    ) -> None:
+        self.name = name
+        self.memory = memory
+        self.local = local
+        self._rows = rows
+        self._indices = indices
+        self._directory = directory
+        self._hasher = hasher
+
+    @property
+    def _held(self) -> int:
+        return self._rows.nbytes + sum(store.nbytes for store in self._indices.values())
+
+    def seal(self) -> None:
+        """A segment has ended."""
+        self._rows.roll()
+        for store in self._indices.values():
+            self._seal(store)
+
+    def index(self, store: IndexStore) -> None:
+        """Keep one more index store, brought up to the rows that are here."""
+        where = f"history of {self.name!r}, column {store.column!r}"
+        for _, batch in self._rows.batches([store.column], store.open.first, self._rows.tuples):
+            done = 0
+            while done < len(batch):
+                n = min(len(batch) - done, store.room)
+                store.open.append(batch.column(0).slice(done, n), where=where)
+                done += n
+                if not store.room:
+                    self._seal(store)
+        self._indices[store.column] = store
+
+    def built(self, store: IndexStore) -> HotIndex:
+        """The open index as it is now."""
+        opened = store.open
+        ends = [opened.first, opened.first + opened.tuples - 1]
+        since, until = (int(self._ts(row)) for row in ends)
+        return opened.build(since, until)
+
+    def _ts(self, row: int) -> int:
+        part = next(part for part, _, end in self._rows.parts() if row < end)
+        return int(part.times_of(np.array([row - part.first]))[0])
+
+    def _seal(self, store: IndexStore) -> None:
+        store.seal(self.built(store))
+        if self._directory is None:
+            store.collapse(None, None)
+
+    def settle(self) -> None:
+        """See `History.settle`."""
+        directory = self._directory
+        for store in self._indices.values():
+            store.collapse(directory, None if self.memory is None else self.memory - self._held)
+        if directory is None:
+            return
+        if self.memory is not None and self._held > self.memory:
+            self._evict(directory, self.memory)
+        self._rows.join(directory)
+        if self.local is not None and self._indices:
+            while self._local_bytes > self.local and (oldest := self._first_store.oldest_local()) is not None:
+                self._cool(directory, oldest)
+
+    def _evict(self, directory: StoreDirectory, memory: int) -> None:
+        self._rows.release()
+        for store in self._indices.values():
+            store.release()
+        target = memory // 2
+        self._rows.evict(directory, self._held - target)
+        while self._held > target:
+            ends = [(end, column) for column, store in self._indices.items() if (end := store.oldest_hot())]
+            if not ends:
+                break
+            self._indices[min(ends)[1]].evict(directory)
+        for store in self._indices.values():
+            store.collapse(directory, memory - self._held)
+
+    @property
+    def _local_bytes(self) -> int:
+        return self._rows.local_bytes + sum(store.local_bytes for store in self._indices.values())
+
+    @property
+    def _first_store(self) -> IndexStore:
+        return next(iter(self._indices.values()))
+
+    def archive(self, old: Callable[[KeyIndex], bool]) -> int:
+        """See `History.archive`."""
+        if self._directory is None or not self._indices:
+            missing = "a directory" if self._directory is None else "an indexed column to cluster by"
+            raise ConfigError(f"history of {self.name!r}: needed {missing} for old rows; got none; give it one first")
+        rows = 0
+        while (oldest := self._first_store.oldest_local()) is not None and old(oldest):
+            self._cool(self._directory, oldest)
+            rows += oldest.tuples
+        return rows
+
+    def _cool(self, directory: StoreDirectory, index: KeyIndex) -> None:
+        """Move the segment of an index, the oldest not in the lake, to the lake."""
+        batches = self._rows.batches(self._rows.schema.names, index.first, index.end)
+        described, *files = archived(directory, self.name, self._rows.schema, index, batches, self._hasher)
+        segment = ColdSegment(directory, described, self._rows.schema, files)
+        self._rows.cool(directory, ColdRows(segment))
+        self._first_store.cool(directory, ColdIndex(segment, self._hasher))
+
+    def stage(self, directory: StoreDirectory | None) -> tuple[dict[str, Any], list[StoredFile]]:
+        """See `History.stage`."""
+        if self._directory is None:
+            self._directory = directory
+        if self._directory is None or directory not in (None, self._directory):
+            raise ConfigError(
+                f"history of {self.name!r}: needed the directory it was made with; got "
+                f"{'none' if directory is None else 'another'}; give it when the history is made"
+            )
+        rows = self._rows.stage(self._directory)
+        indices = {column: store.stage(self._directory) for column, store in self._indices.items()}
+        kept = {file.name: file for files in (rows, *indices.values()) for file in files}
+        for part in self._rows.files:
+            if isinstance(part, ColdRows):
+                kept |= {file.name: file for file in part.segment.files}
+        state = {
+            "tuples": self._rows.tuples,
+            "rows": [file.name for file in rows],
+            "indices": {column: [file.name for file in files] for column, files in indices.items()},
+        }
+        return state, list(kept.values())
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `History.restore`.  Raises KeyError and the like for a state that is none."""
+        directory = self._directory
+        assert directory is not None
+        held = directory.files()
+        tuples = int(state["tuples"])
+        schema = self._rows.schema
+        cold: dict[str, ColdSegment] = {}
+        for name in (*state["rows"], *(name for names in state["indices"].values() for name in names)):
+            if name not in held:
+                raise StoreCorrupt(
+                    f"{name}: needed this file of {self.name!r}; the store has none; see `nile store check`"
+                )
+            if held[name].role == COLD and name not in cold:
+                cold[name] = ColdSegment(directory, held[name], schema)
+        rows = [ColdRows(cold[name]) if name in cold else StoredRows(directory, held[name], schema)
+                for name in state["rows"]]  # fmt: skip
+        self._rows.restore(rows, tuples)
+        for column, names in state["indices"].items():
+            if schema.get_field_index(column) < 0:
+                raise StoreCorrupt(f"history of {self.name!r}: needed its columns; got an index of {column!r}")
+            store = IndexStore(column, schema.field(column).type, self._hasher, int(state["segment"]),
+                               int(state["largest"]))  # fmt: skip
+            store.restore(
+                [
+                    ColdIndex(cold[name], self._hasher) if name in cold else WarmIndex(directory, held[name])
+                    for name in names
+                ],
+                tuples,
+            )
+            self.index(store)
