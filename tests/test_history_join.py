@@ -16,6 +16,7 @@ from nile.operators.history_desc import DescendingJoin
 from nile.operators.history_join import HistoryJoin, HistorySide, Pairs, Ranges
 from nile.operators.history_outliers import OutlierJoin
 from nile.operators.history_weighted import WeightedJoin
+from pyramid.disk.directory import StoreDirectory
 from pyramid.history.history import History
 
 Array = np.ndarray[Any, Any]
@@ -309,3 +310,48 @@ def _permuted(x: int, total: int, half: int, seed: int) -> int:
         x = (left << half) | right
         if x < total:
             return x
+
+
+# --- from files -------------------------------------------------------------------------------------------
+
+
+@given(data=st.data(), left=keys, right=keys, kind=st.sampled_from(["desc", "asc", "weighted"]))
+def test_files_answer_as_memory_does(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, left: Any, right: Any, kind: str
+) -> None:
+    a, b = data.draw(bounds(len(left))), data.draw(bounds(len(right)))
+    made: dict[str, Counter[Pair]] = {}
+    with StoreDirectory.open(tmp_path_factory.mktemp("store")) as directory:
+        for tier, options in (("hot", {}), ("warm", {"directory": directory, "memory": 1})):
+            first, second = history(left, "l", segment=256, **options), history(right, "r", segment=256, **options)
+            for each in (first, second):
+                each.settle()
+            if tier == "warm" and len(right) >= 256:
+                assert second.indices("key")[0].tier == "warm"
+            sides = side(first, *a), side(second, *b)
+            join: HistoryJoin
+            if kind == "asc":
+                join = OutlierJoin(*sides, cap=30)
+            else:
+                join = DescendingJoin(*sides) if kind == "desc" else WeightedJoin(*sides, seed=3)
+            made[tier] = found(join)
+    assert made["warm"] == made["hot"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.int64()])
+def test_an_index_in_a_file_compares_keys_as_one_in_memory(tmp_path: Any, kind: pa.DataType) -> None:
+    rng = np.random.default_rng(6)
+    values = [str(k) * (k % 5) for k in rng.integers(0, 900, 1_024)]
+    keys_of = values if kind != pa.int64() else [len(value) for value in values]
+    with StoreDirectory.open(tmp_path / "store") as directory:
+        warm = history(keys_of, kind=kind, segment=1_024, directory=directory, memory=1)
+        warm.settle()
+        (index,) = warm.indices("key")
+        (hot,) = history(keys_of, kind=kind, segment=1_024).indices("key")
+        assert index.tier == "warm"
+        entries = rng.integers(0, index.keys, 700)
+        asked = hot.values(np.where(rng.random(700) < 0.5, entries, rng.integers(0, index.keys, 700)))
+        same = index.same(entries, asked)
+        assert same.tolist() == hot.same(entries, asked).tolist()
+        assert 0 < same.sum() < 700
+        assert index.values(entries).equals(hot.values(entries))

@@ -11,10 +11,10 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
+
+    from pyramid.history.keys import KeyIndex
 else:
     pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
 
 __all__ = ["ProbeKeys"]
 
@@ -53,12 +53,11 @@ class ProbeKeys:
     def __len__(self) -> int:
         return int(self.hashes.shape[0])
 
-    def same(self, which: Array, values: pa.Array) -> Array:
-        """Whether the key which[i] (int64 [n]) is values[i]: bool [n].  Values are compared, never hashes."""
+    def same(self, which: Array, index: KeyIndex, kind: pa.DataType, entries: Array) -> Array:
+        """Whether the key which[i] (int64 [n]) is that of entries[i] of an index of `kind`: bool [n], by value."""
         if self._told_by_hash:
             return np.ones(which.shape[0], bool)
-        if values.type == self.values.type and not pa.types.is_decimal(values.type):
-            equal: Array = pc.equal(values, self.values.take(pa.array(which))).to_numpy(zero_copy_only=False)
-            return equal
-        alike: Array = self._table.encode(values).codes == self._order[which]
+        if kind == self.values.type and not pa.types.is_decimal(kind):
+            return index.same(entries, self.values.take(pa.array(which)))
+        alike: Array = self._table.encode(index.values(entries)).codes == self._order[which]
         return alike

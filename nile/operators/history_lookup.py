@@ -11,6 +11,8 @@ import numpy as np
 from nile.operators.history_keys import ProbeKeys
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyramid.history.history import History
     from pyramid.history.keys import KeyIndex
 
@@ -54,10 +56,11 @@ class Matches(NamedTuple):
 
 
 class Segment:
-    """One key index, asked within ordinals [begin, end)."""
+    """One key index of a column of `kind`, asked within ordinals [begin, end)."""
 
-    def __init__(self, index: KeyIndex, begin: int, end: int, figures: HistoryFigures) -> None:
+    def __init__(self, index: KeyIndex, kind: pa.DataType, begin: int, end: int, figures: HistoryFigures) -> None:
         self.index = index
+        self._kind = kind
         self.whole = begin <= index.first and index.end <= end
         self._begin = begin
         self._end = end
@@ -99,7 +102,7 @@ class Segment:
         if several.shape[0]:
             made = self._apart(made, found.entries[here], keys)
         if made.key.shape[0]:
-            same = keys.same(made.key, index.values(made.entry))
+            same = keys.same(made.key, index, self._kind, made.entry)
             if not same.all():
                 made = made.chosen(same)
         figures.tuples += int((made.end - made.begin).sum())
@@ -166,4 +169,4 @@ def segments_of(history: History, column: str, begin: int, end: int, figures: Hi
 def _overlapping(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> Iterator[Segment]:
     for index in history.indices(column):
         if index.first < end and begin < index.end:
-            yield Segment(index, begin, end, figures)
+            yield Segment(index, history.schema.field(column).type, begin, end, figures)

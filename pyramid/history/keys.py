@@ -21,10 +21,12 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from pyramid.history import history_kernels
 else:
     pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
     history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "buckets_for"]
@@ -200,6 +202,12 @@ class KeyIndex(ABC):
     @abstractmethod
     def values(self, entries: Array) -> pa.Array:
         """The keys of entries (int64 [n], any order): Arrow [n], of the column's type, dictionaries decoded."""
+
+    def same(self, entries: Array, keys: pa.Array) -> Array:
+        """Whether each entry (int64 [n], as `look_up` gave it) has the key keys[i] (Arrow [n], of the column's type):
+        bool [n].  Compares values, not hashes; of text without copying them."""
+        equal: Array = pc.equal(self.values(entries), keys).to_numpy(zero_copy_only=False)
+        return equal
 
     @abstractmethod
     def part(self, low: int, high: int, buckets: int) -> Part:

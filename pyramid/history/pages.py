@@ -149,6 +149,15 @@ class PageFile:
         found: Array = self._table[pages, 0]
         return found
 
+    def extent(self, pages: Array) -> tuple[Array, Array]:
+        """Where pages (int64 [n]) begin and how long they are: int64 [n] bytes each.  Raises StoreCorrupt."""
+        self._check_numbers(pages)
+        return self._table[pages, 0], self._table[pages, 1]
+
+    def is_fresh(self, page: int) -> bool:
+        """Whether a page was not read yet."""
+        return 0 <= page < self.pages and not self._checked[page]
+
     def check_lengths(self, pages: Array, length: Array) -> None:
         """Check that pages (int64 [n]) exist and are stored as they are, in so many bytes (int64 [n])."""
         self._check_numbers(pages)
@@ -207,7 +216,7 @@ class PageFile:
 
     def batch(self, page: int, schema: pa.Schema, rows: int) -> pa.RecordBatch:
         """A page as rows of a schema; its first reading looks into every value."""
-        fresh = 0 <= page < self.pages and not self._checked[page]
+        fresh = self.is_fresh(page)
         data = self.page(page)
         try:
             batch = unpacked_batch(data, schema, look=fresh)

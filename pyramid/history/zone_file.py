@@ -3,7 +3,8 @@
 Pages, in the order in which they become full:
     directory   256 entries: hashes (uint64 [m], ascending), then where each entry's rows begin in the list of rows
                 (uint32 [m + 1]), padded to 8 bytes
-    values      the keys of the same 256 entries, an Arrow IPC message
+    values      the keys of the same 256 entries: of text where each begins (uint32 [m + 1]) and the bytes, of other
+                types an Arrow IPC message
     rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
     sketch      the counters of the index (uint32 [rows, cells])
 The footer has the sizes, the entries and the rows before each bucket, and which page is which.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyramid.history.key_pages import is_text, text_page, text_parts, unpacked_text
 from pyramid.history.keys import Cell, Found, KeyIndex, Part, buckets_for, edges_of
 from pyramid.history.pages import PageFile, PageWriter, packed_batch
 from pyramid.history.sketch import MOST_CELLS, ROWS, IndexSketch
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
 
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
-    from pyramid.history import history_kernels
+    from pyramid.history import history_kernels, key_kernels
 else:
     pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
+    key_kernels = lazy("pyramid.history.key_kernels")
 
 __all__ = ["ENTRIES", "KIND", "PLACES", "WarmIndex", "bounds_of", "zone_file"]
 
@@ -74,8 +77,9 @@ def zone_file(
         page_first.append(int(hashes[0]))
         yield from writer.page(hashes[:n].astype("<u8", copy=False).tobytes() + starts.astype("<u4").tobytes())
         pages["values"].append(writer.pages)
-        batch = pa.RecordBatch.from_arrays([values.slice(0, n)], schema=schema)
-        yield from writer.page(packed_batch(batch))
+        own = values.slice(0, n)
+        batch = pa.RecordBatch.from_arrays([own], schema=schema)
+        yield from writer.page(text_page(own) if is_text(kind) else packed_batch(batch))
         keys += n
         keyed = int(starts[-1])
         hashes, counts, values = hashes[n:], counts[n:], values.slice(n)
@@ -169,6 +173,7 @@ class WarmIndex(KeyIndex):
         whole = len(pages.data) // 8 * 8
         self._words = np.frombuffer(pages.data[:whole], "<u8")
         self._halves = np.frombuffer(pages.data[:whole], "<u4")
+        self._bytes = np.frombuffer(pages.data, np.uint8)
         self._sketch: IndexSketch | None = None
 
     @property
@@ -293,8 +298,29 @@ class WarmIndex(KeyIndex):
         at = base[where] + entries - pages * ENTRIES
         return pa.concat_arrays(parts).take(pa.array(at))
 
+    def same(self, entries: Array, keys: pa.Array) -> Array:
+        if not is_text(self._schema.field(0).type) or not is_text(keys.type):
+            return super().same(entries, keys)
+        pages = entries // ENTRIES
+        self._pages.check(self._values[pages[np.flatnonzero(np.diff(pages, prepend=-1))]])
+        out = np.empty(entries.shape[0], np.bool_)
+        at, size = self._pages.extent(self._values)
+        if not key_kernels.same_text(
+            self._halves, self._bytes, at, size, ENTRIES, self.keys, entries, *text_parts(keys), out
+        ):
+            self._pages.corrupt("values", "keys inside their page", "one beyond it")
+        return out
+
     def _value_page(self, page: int) -> pa.Array:
         rows = min(ENTRIES, self.keys - page * ENTRIES)
+        kind = self._schema.field(0).type
+        if is_text(kind):
+            number = int(self._values[page])
+            fresh = self._pages.is_fresh(number)
+            try:
+                return unpacked_text(self._pages.page(number), kind, rows, look=fresh)
+            except (pa.ArrowException, ValueError) as error:
+                self._pages.corrupt(f"page {number}", f"{rows} keys", str(error))
         return self._pages.batch(int(self._values[page]), self._schema, rows).column(0)
 
     def part(self, low: int, high: int, buckets: int) -> Part:
