@@ -53,10 +53,8 @@ def kill_over_and_over(
     acknowledged = 0
     started = 1.0  # how long a child takes to be ready, as seen so far
     while done.counted < kills:
-        with tempfile.TemporaryFile() as told:
-            child = subprocess.Popen(
-                [*command], cwd=ROOT, stdout=told, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
-            )
+        with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as complaint:
+            child = subprocess.Popen([*command], cwd=ROOT, stdout=told, stderr=complaint, stdin=subprocess.DEVNULL)
             begun = time.monotonic()
             try:
                 if rng.random() < early:
