@@ -205,3 +205,18 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
              "_reading"}  # fmt: skip
     assert set(vars(standing)) == known | {"_found", "_handed", "outputs", "_pipeline"}
     assert undecided(standing._pipeline, ("nile.exact",)) == {}
+
+
+def test_a_live_stream_decides_what_of_it_is_state() -> None:
+    db = database()
+    db.push("clicks", {"at": [1.0, 2.0, 20.0, None], "page": ["a", "b", "c", "d"], "price": [1.0, 1.0, 1.0, 1.0]})
+    db.stream("sales", CLICKS, time="at")
+    checked, repaired = (db._live.streams()[name] for name in ("sales", "clicks"))
+    given = {"name", "schema", "time", "keep", "history", "listeners", "closed"}
+    assert set(vars(repaired)) == given | {"_manager", "_order", "_kept", "_pushed", "passed"}
+    given = {"spec", "source", "key_type", "_columns"}
+    assert set(vars(repaired._manager)) == given | {"accounting", "_next_ordinal", "_rejected", "_late"}
+    assert set(vars(checked._order)) == {"_stream", "_last", "_count"}
+    # what has arrived is sorted in before anybody can ask
+    assert set(vars(repaired._order)) == {"_lateness", "_rows", "_largest", "_sorted", "_arrived", "_arrived_count"}
+    assert repaired._order._arrived == []  # type: ignore[union-attr]

@@ -221,8 +221,12 @@ class Summed(State):
         return np.column_stack([self._now[codes].view(np.int64), self._counts[codes]])
 
     def capture(self, codes: Array) -> holding.State:
-        """Their counts and exact sums: whole numbers as high * 2**32 + low; doubles as digits of 32 bits in two's
-        complement, from digit `base` on (2**(32 * base - 1075) its unit), no more of them than any sum needs."""
+        """Their counts and exact sums.
+
+        Whole numbers: sums int64 [n, 2], high * 2**32 + low.  Doubles: digits uint32 [n, d] in two's complement, from
+        digit `base` on (2**(32 * base - 1075) its unit), no more of them than any sum needs; special int64 [n, 3], how
+        many NaN, +inf and -inf each has, [0, 3] where none has any.
+        """
         self.current(codes)
         counts, digits = self._counts[codes], self._digits[codes]
         if not self._double:
@@ -231,9 +235,10 @@ class Summed(State):
         plain_digits = np.zeros((codes.shape[0], digits.shape[1] + 1 if digits.shape[1] else 0), np.uint32)
         summing.carried(digits, plain_digits)
         low, high = _needed(plain_digits)
+        special = self._special[codes]
         return {
             "counts": counts,
-            "special": self._special[codes],
+            "special": special if special.any() else special[:0],
             "base": self._base + low if high > low else 0,
             "digits": np.ascontiguousarray(plain_digits[:, low:high]),
         }
@@ -244,7 +249,11 @@ class Summed(State):
             self._digits = grown(held.array("sums", "int64", (n, 2)).copy(), 1)
             held.end()
             return
-        self._special = grown(held.array("special", "int64", (n, 3)).copy(), 1)
+        special = held.array("special", "int64", (None, 3))
+        if special.shape[0] not in (0, n):
+            held.refuse(f"'special' of {n} groups or none", special)
+        self._special = np.zeros((max(n, 1), 3), np.int64)
+        self._special[: special.shape[0]] = special
         digits = held.array("digits", "uint32", (n, None))
         width = digits.shape[1]
         self._base = held.integer("base", 0, _DIGITS - width)

@@ -8,6 +8,7 @@ With `exact` a float keeps its bits; without, -0.0 is 0.0 and all NaN are one, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, count, repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,13 +43,14 @@ class Values:
         encoded = column.cast(self.kind).dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
         number = self._number
-        new = [i for i, value in enumerate(distinct) if value not in number]
-        for i in new:
-            number[distinct[i]] = len(number)
-        if new:
-            fresh = encoded.dictionary.take(pa.array(new, pa.int64()))
-            self.array = pa.concat_arrays([self.array, fresh])
-        table = np.array([number[value] for value in distinct] + [0], np.int64)
+        table = np.fromiter(chain(map(number.get, distinct, repeat(-1)), (0,)), np.int64, len(distinct) + 1)
+        new = np.flatnonzero(table < 0)
+        if new.shape[0]:
+            whole = new.shape[0] == len(distinct)
+            fresh = encoded.dictionary if whole else encoded.dictionary.take(pa.array(new))
+            table[new] = np.arange(len(number), len(number) + new.shape[0])
+            number.update(zip(distinct if whole else [distinct[i] for i in new.tolist()], count(len(number))))
+            self.array = pa.concat_arrays([self.array, fresh]) if len(self.array) else fresh
         return table[encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)]
 
     def take(self, numbers: Array) -> Any:

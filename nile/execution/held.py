@@ -46,16 +46,19 @@ def packed(kind: str, state: Mapping[str, Any]) -> bytes:
 
 
 def content(envelope: Envelope) -> dict[str, Any]:
-    """The state in an envelope that `flat` filled.  Arrays are read-only views; rows lie in the same memory."""
+    """The state in an envelope that `flat` filled."""
     return of(envelope.params, envelope.arrays, envelope.where)
 
 
 def of(params: Mapping[str, Any], arrays: Mapping[str, Array], where: str = "state") -> dict[str, Any]:
-    """The state that `flat` took apart.  Raises EnvelopeError for anything that does not fit together."""
+    """The state that `flat` took apart, over memory of its own: what it came from (a mapped file) may go.
+
+    Raises EnvelopeError for anything that does not fit together.
+    """
     groups: dict[str, dict[str, Array]] = {}
     for name, array in arrays.items():
         number, _, rest = name.partition("/")
-        groups.setdefault(number, {})[rest] = array
+        groups.setdefault(number, {})[rest] = array.copy()
     state = _made(params, groups, where, 0)
     if not isinstance(state, dict):
         _refuse(where, "a dict", state)
