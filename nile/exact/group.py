@@ -32,6 +32,7 @@ _FAMILY: dict[str, type[State]] = {"sum": Summed, "avg": Summed, "min": Ordered,
 class Grouping(Stateful):
     """A group-by at work.  wanted: whether anyone reads the output, or only the contents at the end."""
 
+    KIND: ClassVar = "group"
     HELD: ClassVar = ("_counts", "_births", "_shown", "_states")
     DERIVED: ClassVar = ("plan", "wanted", "_by", "_table", "_mark", "_born", "_reads")
 

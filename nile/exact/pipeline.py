@@ -29,6 +29,9 @@ __all__ = ["Changes", "Emit", "Figures", "Pipeline", "Scheduling", "check"]
 Scheduling = Literal["nta", "tpa", "ita"]
 Emit = Literal["append", "changes", "snapshot"]
 
+FORMAT = 1
+"""Which form `capture` gives; a later one reads those before it."""
+
 _MOST = 1 << 16  # events of a step
 _FIRST = 1 << 8
 _PAIRS = 1 << 20  # pairs that a step should not make more of
@@ -48,6 +51,8 @@ class Changes:
 
 class _Window(Stateful):
     """The window of the output: where no negative tuples come, what expires leaves it here."""
+
+    KIND: ClassVar = "window"
 
     def __init__(self, clock: Clock, below: Operator) -> None:
         super().__init__(clock, [below], below.schema)
@@ -200,6 +205,7 @@ class Pipeline:
         Cost: a copy of the state.
         """
         return {
+            "format": FORMAT,
             "scheduling": self.scheduling,
             "emit": self.emit,
             "origin": self._clock.origin,
@@ -223,6 +229,7 @@ class Pipeline:
         if self._counts["tuples"] or self._counts["steps"] or self._clock.origin is not None:
             raise ConfigError("restore: needed a pipeline that has seen nothing; got one at work; make a new one")
         held = Held(state, "state of a query")
+        held.integer("format", FORMAT, FORMAT)
         for name, own in (("scheduling", self.scheduling), ("emit", self.emit)):
             if (given := held.text(name)) != own:
                 held.refuse(f"{name} {own!r}", given)

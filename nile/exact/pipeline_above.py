@@ -16,6 +16,7 @@ __all__ = ["Projection", "Selection"]
 class Selection:
     """Signed tuples for which a test is true.  Source: negative tuples, section 4.6."""
 
+    KIND: ClassVar = "select"
     DERIVED: ClassVar = ("plan", "below", "schema")
 
     def __init__(self, plan: Select, below: Operator) -> None:
@@ -59,6 +60,7 @@ class Selection:
 class Projection:
     """Signed tuples, made anew one for one."""
 
+    KIND: ClassVar = "project"
     DERIVED: ClassVar = ("plan", "below", "schema")
 
     def __init__(self, plan: Project, below: Operator) -> None:

@@ -50,6 +50,7 @@ class Counted:
     told: the figures of each input; leaf: instead, of an operator that reads a leaf itself, the counts of its chain.
     """
 
+    KIND: ClassVar = "counted"
     HELD: ClassVar = ("operator", "positive", "negative")
     DERIVED: ClassVar = ("schema", "held", "_node", "_path", "_told", "_leaf")
 
@@ -89,12 +90,16 @@ class Counted:
 
     def capture(self) -> holding.State:
         """What the operator holds, and how much has come out of it."""
-        kind = type(self.operator).__name__.lower()
-        return {"is": kind, "come": self.positive, "gone": self.negative, "holds": self.operator.capture()}
+        return {
+            "is": self.operator.KIND,
+            "come": self.positive,
+            "gone": self.negative,
+            "holds": self.operator.capture(),
+        }
 
     def restore(self, held: holding.Held) -> None:
         """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
-        kind = type(self.operator).__name__.lower()
+        kind = self.operator.KIND
         if (given := held.text("is")) != kind:
             held.refuse(f"the state of a {kind}", given)
         self.positive = held.integer("come", 0, holding.MOST)

@@ -53,6 +53,7 @@ class GraphJoining:
     satisfies every window, so it is an output (`append`), but it holds at no instant, so it is no change.
     """
 
+    KIND: ClassVar = "window join"
     HELD: ClassVar = ("pairs", "arrivals", "_rings", "_standing", "_now")
     DERIVED: ClassVar = (
         "clock", "plan", "schema", "_go", "_keep", "left", "join", "_reach", "_positions", "_keys", "_key_counts",

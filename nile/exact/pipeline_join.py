@@ -91,6 +91,7 @@ class _Side:
 class Joining(Stateful):
     """A join at work.  come, go: whether anyone reads the pairs that come, and those that go."""
 
+    KIND: ClassVar = "join"
     HELD: ClassVar = ("pairs", "_sides")
     DERIVED: ClassVar = ("plan", "come", "go", "_keys", "_born")
 

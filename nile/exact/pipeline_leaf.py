@@ -169,6 +169,7 @@ class Stream:
     wants to know what leaves.
     """
 
+    KIND: ClassVar = "stream"
     HELD: ClassVar = ("arrivals", "negative", "_expire", "_forever", "_now")
     DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go")
 
@@ -272,8 +273,9 @@ class Relation:
     counts: int64 [1 + nodes of the chain above them], rows out of each.
     """
 
-    HELD: ClassVar = ("_rows", "_shown")
-    DERIVED: ClassVar = ("clock", "schema", "counts")
+    KIND: ClassVar = "relation"
+    HELD: ClassVar = ("counts", "_rows", "_shown")
+    DERIVED: ClassVar = ("clock", "schema")
 
     def __init__(self, clock: Clock, table: Any, above: list[Select | Project]) -> None:
         self.clock = clock
@@ -301,10 +303,11 @@ class Relation:
 
     def capture(self) -> State:
         """The rows as they were read, which those above have seen, and whether they have."""
-        return {"rows": self._rows, "shown": self._shown}
+        return {"counts": self.counts.copy(), "rows": self._rows, "shown": self._shown}
 
     def restore(self, held: Held) -> None:
         """Put captured rows in the place of those that the definition has now.  Raises EnvelopeError."""
+        self.counts[:] = held.counts("counts", self.counts.shape[0])
         self._rows = held.rows("rows", self.schema)
         self._shown = held.flag("shown")
         held.end()

@@ -38,6 +38,7 @@ def fits(scan: Scan) -> bool:
 class StreamJoining:
     """A join of two streams at work.  come, go: whether anyone reads the pairs that come, and those that go."""
 
+    KIND: ClassVar = "stream join"
     HELD: ClassVar = ("pairs", "arrivals", "_rings", "_now", "_place")
     DERIVED: ClassVar = (
         "clock", "plan", "schema", "come", "go", "_windows", "_kinds", "_at", "_keys", "_key_counts", "_heads",

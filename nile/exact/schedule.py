@@ -94,6 +94,8 @@ class Operator(Protocol):
     """One node of the pipeline at work."""
 
     schema: Any
+    KIND: ClassVar[str]
+    """What a captured state calls it."""
 
     def step(self, to: int) -> Delta:
         """Everything that changes up to and at the instant `to`."""
@@ -122,6 +124,7 @@ class Stateful(ABC):
     time, which those above know without being told.
     """
 
+    KIND: ClassVar[str]
     HELD: ClassVar[tuple[str, ...]] = ("_local_clock", "_waiting")
     DERIVED: ClassVar[tuple[str, ...]] = ("clock", "inputs", "schema")
 

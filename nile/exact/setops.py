@@ -39,6 +39,7 @@ _CODES = {
 class Bag(Stateful):
     """One or two inputs in frequency tables.  kind: as `_CODES` names it; wanted: whether anyone reads the output."""
 
+    KIND: ClassVar = "bag"
     HELD: ClassVar = ("_counts", "_births")
     DERIVED: ClassVar = ("wanted", "_kind", "_table", "_marked", "_born")
 
@@ -112,6 +113,7 @@ class Bag(Stateful):
 class UnionAll:
     """The rows of both inputs, merged in time order (W-UNION): no state of its own."""
 
+    KIND: ClassVar = "union all"
     DERIVED: ClassVar = ("clock", "inputs", "schema")
 
     def __init__(self, clock: Clock, inputs: Sequence[Operator], schema: Any) -> None:

@@ -187,7 +187,7 @@ class WalkJoin:
         for j, (ordinals, ts, codes) in enumerate(tuples):
             values = np.zeros(ts.shape[0], np.int64) if self._blind else codes
             buffers.fill(self._buffers, self._rules, j, ts, values, ordinals, seen[j], np.zeros(5, np.int64))
-        self._walk.at[parts.ARRIVED] = sum(seen)
+        self._walk.at[parts.ARRIVED] = sum(seen) % (1 << 32)  # says when the opponents clean up, no more
         self._now = now
         self.most_memory = max(self.most_memory, self.memory)
 
