@@ -62,7 +62,102 @@ def make(path: Path | None, **given: Any) -> nile.Database:
     return db
 
 
-@settings(max_examples=15, deadline=None)
+QUERIES = {
+    "recent": "SELECT item, count(*) AS n, sum(price) AS total FROM sales [RANGE '60 s'] GROUP BY item",
+    "pairs": "SELECT a.item, a.n, b.n FROM sales AS a, sales AS b WHERE a.item = b.item AND a.n < b.n WINDOW 40",
+    "kinds": "SELECT s.n, g.kind FROM sales AS s JOIN goods AS g ON s.item = g.item",
+}
+
+
+def outputs(db: nile.Database) -> dict[str, list[Any]]:
+    """All outputs of the standing queries that have not been read, by ordinal."""
+    found: dict[str, list[Any]] = {}
+    for name in QUERIES:
+        rows = found[name] = []
+        for first, batch in db.subscription(name).poll_numbered():
+            rows += [(first + at, str(row)) for at, row in enumerate(batch.to_pylist())]
+    return found
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_named_standing_queries_go_on_with_their_state_and_their_numbers(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    import pyarrow.parquet as pq
+
+    rng = random.Random(seed)
+    rows = sales(rng, 700, 0.0, rng.choice([0.0, 30.0]))
+    path = tmp_path_factory.mktemp("store")
+    pq.write_table(
+        pa.table({"item": [f"i{k}" for k in range(9)], "kind": ["tea", "cup", "pot"] * 3}), path / "g.parquet"
+    )
+    opened = [make(None), make(path / "store")]
+    for db in opened:
+        db.register("goods", path / "g.parquet")
+        for name, text in QUERIES.items():
+            db.subscribe(text, name=name)
+    whole, stopping = opened
+    told: list[dict[str, list[Any]]] = [{name: [] for name in QUERIES} for _ in range(2)]
+
+    def read(which: int, db: nile.Database) -> None:
+        for name, found in outputs(db).items():
+            told[which][name] += found
+
+    at = 0
+    for _ in range(3):
+        to = rng.randrange(at, 700)
+        for which, db in enumerate((whole, stopping)):
+            push(db, rows, at, to, random.Random(seed + which))
+            if rng.random() < 0.5:
+                read(which, db)
+        at = to
+        stopping.close()
+        stopping = nile.connect(path / "store", checkpoint=None)
+        assert stopping.subscriptions == tuple(QUERIES)
+    for which, db in enumerate((whole, stopping)):
+        push(db, rows, at, 700, random.Random(seed + which))
+        db.advance(1_000.0)
+        read(which, db)
+    assert told[0] == told[1]
+    for name, found in told[0].items():
+        assert [ordinal for ordinal, _ in found] == list(range(len(found))), name
+    stopping.close()
+
+
+def test_a_named_query_is_made_once_and_its_callback_gets_what_waits(tmp_path: Path) -> None:
+    text = "SELECT item FROM sales WHERE n > ?"
+    with make(tmp_path) as db:
+        db.subscribe(text, name="high", params=[50])
+        db.push("sales", {"at": [1.0, 2.0], "item": ["a", "b"], "price": [1.0, 1.0], "n": [70, 10]})
+        db.advance(100.0)
+    with nile.connect(tmp_path) as db:
+        with pytest.raises(nile.ConfigError, match="needed the query that has this name"):
+            db.subscribe(text, name="high", params=[51])
+        found: list[Any] = []
+        sub = db.subscribe(text, found.append, name="high", params=[50])
+        assert sub is db.subscription("high")
+        assert [batch.to_pylist() for batch in found] == [[{"item": "a"}]]
+        db.push("sales", {"at": [101.0], "item": ["c"], "price": [1.0], "n": [60]})
+        db.advance(200.0)
+        assert [batch.to_pylist() for batch in found[1:]] == [[{"item": "c"}]]
+        sub.close()
+        assert db.subscriptions == ()
+        with pytest.raises(nile.UnknownStream, match="standing query 'high'"):
+            db.subscription("high")
+    with nile.connect(tmp_path) as db:
+        assert db.subscriptions == ()
+
+
+def test_a_named_query_over_an_object_of_this_process_is_refused_by_a_store(tmp_path: Path) -> None:
+    with make(tmp_path) as db:
+        db.register("goods", {"item": ["i1"], "kind": ["tea"]})
+        with pytest.raises(nile.ConfigError, match="got 'goods', which is an object of this process"):
+            db.subscribe(QUERIES["kinds"], name="kinds")
+        db.subscribe(QUERIES["kinds"])
+
+
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 1 << 30), keep=st.sampled_from([None, None, "150 s"]))
 def test_a_reopened_database_goes_on_as_if_it_had_never_stopped(
     tmp_path_factory: pytest.TempPathFactory, seed: int, keep: str | None

@@ -15,7 +15,10 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nile.durable.definitions import SourceDefinition, StreamDefinition, refuse, section, text
+from nile.durable.definitions import QueryDefinition, SourceDefinition, StreamDefinition, integer, refuse, section, text
+from nile.execution.builder import read_query
+from nile.execution.held import content, flat
+from nile.execution.options import Options
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import CreateSummary
 from nile.sql.text import statement_text
@@ -37,7 +40,7 @@ __all__ = ["Keeper"]
 FORMAT = 1
 """Of what a manifest's state says; a store of a newer one is refused."""
 
-_STREAM = "live stream"
+_STREAM, _QUERY = "live stream", "standing query"
 
 
 class Keeper:
@@ -93,6 +96,8 @@ class Keeper:
         keep: list[StoredFile] = []
         state: dict[str, Any] = {"format": FORMAT, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
 
+        places = {name: at for at, name in enumerate(names.entries)}
+
         def staged(role: str, kind: str, content: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str:
             made.append(self.directory.stage_envelope(role, kind, *content))
             return made[-1].name
@@ -106,6 +111,7 @@ class Keeper:
                     history, files = stream.history.stage(self.directory)
                 keep += files
                 state["streams"][name] = {
+                    "at": places[name],
                     "definition": live.definitions[name].as_json(),
                     "offset": live.offsets.get(name),
                     "tuples": stream.rows,
@@ -115,12 +121,21 @@ class Keeper:
                 }
             for name, source in {**self._absent, **names.sources()}.items():
                 if name not in state["streams"]:
-                    state["sources"][name] = source.as_json()
-            for name, summary in names.summaries.items():
+                    state["sources"][name] = {"at": places.get(name, len(places)), **source.as_json()}
+            for at, (name, summary) in enumerate(names.summaries.items()):
                 manager = live.summaries.get(name)
                 state["summaries"][name] = {
+                    "at": at,
                     "text": statement_text(summary),
                     "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
+                }
+            for at, name in enumerate(live.subscriptions()):
+                definition, standing = live.queries[name]
+                state["queries"][name] = {
+                    "at": at,
+                    **definition.as_json(),
+                    "outputs": standing.outputs,
+                    "file": staged("state-query", _QUERY, flat(standing.capture())),
                 }
             epoch = self.directory.commit(state, [*keep, *made])
         except BaseException:
@@ -158,24 +173,13 @@ class Keeper:
             self.restoring = False
 
     def _restore(self, state: dict[str, Any], live: Live, names: Registry) -> None:
-        for name, value in section(state, "sources", self.where).items():
-            self._source(name, SourceDefinition.from_json(value, self.where), names)
-        for name, value in section(state, "streams", self.where).items():
-            definition = StreamDefinition.from_json(section(value, "definition", self.where), self.where)
-            history = None
-            if value.get("history") is not None:
-                history = History.restore(
-                    name,
-                    definition.schema,
-                    state=section(value, "history", self.where),
-                    directory=self.directory,
-                    memory=self.memory,
-                )
-            stream = live.adopt(name, definition, history)
-            stream.go_on_from(self._envelope(value, _STREAM))
-            if value.get("offset") is not None:
-                live.offsets[name] = value["offset"]
-        for name, value in section(state, "summaries", self.where).items():
+        entries = [*self._ordered(state, "sources"), *self._ordered(state, "streams")]
+        for _, name, value in sorted(entries, key=lambda entry: entry[0]):
+            if "definition" in value:
+                self._stream(name, value, live)
+            else:
+                self._source(name, SourceDefinition.from_json(value, self.where), names)
+        for _, name, value in self._ordered(state, "summaries"):
             made = read_statement(text(value, "text", self.where), names)
             if not isinstance(made, CreateSummary) or made.name != name:
                 refuse(self.where, f"CREATE SUMMARY {name}", value)
@@ -184,6 +188,32 @@ class Keeper:
                 manager = read_manager(self._envelope(value, MANAGER))
                 live.summaries.adopt(made, live.streams()[made.stream], manager)
         live.follow_summaries()
+        for _, name, value in self._ordered(state, "queries"):
+            wanted = QueryDefinition.from_json(value, self.where)
+            query, options = read_query(wanted.text, names), Options.of(dict(wanted.options()))
+            live.subscribe(query, options, None, name=name, state=content(self._envelope(value, _QUERY)))
+
+    def _ordered(self, state: dict[str, Any], name: str) -> list[tuple[int, str, dict[str, Any]]]:
+        """(place, name, value) of what stands in a section, in the order in which it was made."""
+        found = section(state, name, self.where)
+        return sorted(
+            (integer(section(found, each, self.where), "at", self.where) or 0, each, found[each]) for each in found
+        )
+
+    def _stream(self, name: str, value: dict[str, Any], live: Live) -> None:
+        definition = StreamDefinition.from_json(section(value, "definition", self.where), self.where)
+        history = None
+        if value.get("history") is not None:
+            history = History.restore(
+                name,
+                definition.schema,
+                state=section(value, "history", self.where),
+                directory=self.directory,
+                memory=self.memory,
+            )
+        live.adopt(name, definition, history).go_on_from(self._envelope(value, _STREAM))
+        if value.get("offset") is not None:
+            live.offsets[name] = value["offset"]
 
     def _source(self, name: str, source: SourceDefinition, names: Registry) -> None:
         late = None if source.lateness is None else f"{source.lateness} ns"

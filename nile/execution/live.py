@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -186,9 +186,18 @@ class Live:
             return stream.late(), stream.quarantine()
 
     def subscribe(
-        self, query: Query, options: Options, callback: Callable[[Any], None] | None, *, name: str | None = None
+        self,
+        query: Query,
+        options: Options,
+        callback: Callable[[Any], None] | None,
+        *,
+        name: str | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> Subscription:
-        """A standing query.  name: with one, the store keeps it, and asking again goes on with it."""
+        """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
+
+        state: what it held when it was kept.
+        """
         if query.preference or query.budget or query.error or options.budget is not None:
             raise NotYet(
                 "subscribe: needed an exact query; got one WITH PREFERENCE, BUDGET or ERROR, which has no standing "
@@ -208,11 +217,8 @@ class Live:
                     self._raise()
                 return held
             if name is not None and self._keeper is not None:
-                raise NotYet(
-                    f"subscribe: needed a standing query without a name; got name={name!r}; a store does not keep "
-                    "these yet"
-                )
-            made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback)
+                self._check_remembered(query, name)
+            made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback, state)
             self._standing = [one for one in self._standing if not one.closed] + [made]
             if name is not None:
                 self.queries[name] = (definition, made)
