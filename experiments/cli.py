@@ -120,10 +120,16 @@ def doctor() -> None:
 @main.command()
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write bench.json into this folder.")
-def bench(names: tuple[str, ...], out: Path | None) -> None:
+@click.option("--rows", type=click.IntRange(10_000), help="Of `history`: how many rows to make.")
+@click.option("--data", type=click.Path(path_type=Path, exists=True), help="Of `history`: a folder made before.")
+def bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
     """Measure: `nile bench` lists benchmarks, `nile bench all` runs them."""
     from experiments.benchmarks.command import list_benchmarks, run_benchmarks
 
+    if rows is not None or data is not None:
+        from experiments.benchmarks.history import ask_for
+
+        ask_for(rows=rows, data=data)
     if not names:
         list_benchmarks()
     else:

@@ -1,12 +1,13 @@
 """Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it."""
 
-from experiments.benchmarks import accuracy, exact, ingest, memory, pipelines, promise, ranges, share, sketch
+from experiments.benchmarks import accuracy, exact, history, ingest, memory, pipelines, promise, ranges, share, sketch
 from experiments.benchmarks.harness import Result, names, run
 
 __all__ = [
     "Result",
     "accuracy",
     "exact",
+    "history",
     "ingest",
     "memory",
     "names",

@@ -39,6 +39,9 @@ class Kept(Protocol):
     def entries(self) -> Mapping[str, Entry]:
         """All streams and stored relations."""
 
+    def history(self, name: str) -> History | None:
+        """What it keeps of a stream, if it does."""
+
     def manager(
         self, name: str, key: str, carry: tuple[str, ...] = (), where: Condition | None = None
     ) -> StreamManager:
@@ -66,8 +69,7 @@ class Histories:
     def open(self) -> Iterator[None]:
         """Make them ready; a step a batch of a source that has to be read.  Raises what sources and keys raise."""
         for name in self._columns:
-            kept = getattr(self._engine, "history", None)
-            found = None if kept is None else kept(name)
+            found = self._engine.history(name)
             if found is None:
                 found = yield from self._read(name)
             for column in self._indexed.get(name, ()):

@@ -27,6 +27,7 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyramid.history.history import History
     from pyramid.manager import SummaryManager
 else:
     pa = lazy("pyarrow")
@@ -175,6 +176,14 @@ class Registry:
     def _forget_built(self, name: str) -> None:
         for column in self.built(name):
             del self._built[name, column]
+
+    def history(self, name: str) -> History | None:
+        """What is kept of a stream; None where its source has to be read, or where not all of it belongs to it."""
+        held = self._held.get(name)
+        if held is None or held.where is not None or held.lateness is not None:
+            return None
+        found: History | None = getattr(held.source, "history", None)
+        return found
 
     def stream(self, name: str) -> Registered:
         """A registered stream.  Raises UnknownStream."""

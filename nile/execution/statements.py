@@ -16,6 +16,7 @@ from nile.execution.expected import Counts
 from nile.execution.explain import explain_approximate, explain_exact
 from nile.execution.live_summaries import spec_of
 from nile.execution.options import Options
+from nile.execution.progress_input import Kept
 from nile.execution.progress_plan import progressive
 from nile.execution.reading import Home
 from nile.execution.result import Result
@@ -47,7 +48,7 @@ else:
 __all__ = ["Engine", "run_query", "run_statement"]
 
 
-class Engine(Home, Approximating, Counts, Protocol):
+class Engine(Home, Approximating, Counts, Kept, Protocol):
     """What statements ask of a database."""
 
     @property

@@ -15,8 +15,8 @@ from summaries.estimate import Estimate
 __all__ = ["DescendingJoin"]
 
 Array = np.ndarray[Any, Any]
-_FIRST = 256
-_PIECE = 2_048
+_FIRST = 1_024
+_PIECE = 4_096
 
 
 class _Regions(NamedTuple):

@@ -79,8 +79,7 @@ class Segment:
         estimate = np.zeros_like(upper)
         estimate[possible] = self.index.estimate(keys.hashes[possible])
         cells = self.index.bucket_of(keys.hashes)
-        asked = np.unique(cells).shape[0]
-        self._figures.ruled_out += int(asked - np.unique(cells[possible]).shape[0])
+        self._figures.ruled_out += _runs(cells) - _runs(cells[possible])
         if not self.whole:
             room = max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
             estimate, upper = np.minimum(estimate, room), np.minimum(upper, room)
@@ -92,9 +91,9 @@ class Segment:
         hashes = keys.hashes[which]
         before = index.bytes_read
         found = index.look_up(hashes)
-        buckets = np.unique(index.bucket_of(hashes))
-        figures.cells += int((~self._read[buckets]).sum())
-        self._read[buckets] = True
+        before_cells = int(self._read.sum())
+        self._read[index.bucket_of(hashes)] = True
+        figures.cells += int(self._read.sum()) - before_cells
         figures.looked_up += which.shape[0]
         several = np.flatnonzero(found.entries > 1)
         here = np.flatnonzero(found.entries > 0)
@@ -156,6 +155,11 @@ class Segment:
         read = self.index.bytes_read - before
         held = self._figures.bytes
         held[self.index.tier] = held.get(self.index.tier, 0) + read
+
+
+def _runs(buckets: Array) -> int:
+    """How many different ones there are among ascending buckets."""
+    return int((np.diff(buckets) != 0).sum()) + int(buckets.shape[0] > 0)
 
 
 def segments_of(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> list[Segment]:

@@ -15,7 +15,7 @@ from summaries.estimate import Estimate
 __all__ = ["OutlierJoin"]
 
 Array = np.ndarray[Any, Any]
-_FIRST = 512
+_FIRST = 256
 _PIECE = 2_048
 
 

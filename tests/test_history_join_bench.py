@@ -1,0 +1,42 @@
+"""The history benchmark: both contestants give the same answers, small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.benchmarks.history import FIRST, FORMULATIONS, Peer, Store, asked
+from experiments.benchmarks.history_data import make
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench")
+    make(folder, 60_000, memory=1 << 20)
+    return folder
+
+
+@pytest.mark.parametrize("kind", list(FORMULATIONS))
+def test_the_benchmark_compares_equal_answers(data: Path, kind: str) -> None:
+    with Store(data) as store:
+        since = store.since
+        ours = asked(store, kind, since, whole=True)
+        some = asked(store, kind, since)
+    peer = Peer(data)
+    for way in (*FORMULATIONS[kind], "literals"):
+        theirs = peer.run(kind, way, since)
+        if kind == "outliers":
+            found = [tuple(row.values()) for batch in ours.pairs for row in batch.to_pylist()]
+            assert sorted(found) == sorted(theirs)
+            assert FIRST <= some.rows <= len(theirs)
+        else:
+            matches = {seq: 0 for seq, _ in theirs}
+            for batch in ours.pairs:
+                for row in batch.to_pylist():
+                    ordinal = row["ordinal"]
+                    matches[ordinal] = matches.get(ordinal, 0) + row["matches"]
+            counted = sorted(n for n in matches.values() if n)
+            assert counted == sorted(n for _, n in theirs)
+            assert 0.9 * ours.rows <= some.rows <= ours.rows
+    peer.close()
