@@ -18,6 +18,7 @@ from nile.operators.history_outliers import OutlierJoin
 from nile.operators.history_weighted import WeightedJoin
 from pyramid.disk.directory import StoreDirectory
 from pyramid.history.history import History
+from pyramid.history.keys import KeyIndex
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
@@ -355,3 +356,7 @@ def test_an_index_in_a_file_compares_keys_as_one_in_memory(tmp_path: Any, kind: 
         assert same.tolist() == hot.same(entries, asked).tolist()
         assert 0 < same.sum() < 700
         assert index.values(entries).equals(hot.values(entries))
+        places = rng.integers(0, index.keyed, 300)
+        expected = hot.ordinals(0, hot.keyed)[places].tolist()
+        assert index.ordinals_at(places).tolist() == hot.ordinals_at(places).tolist() == expected
+        assert KeyIndex.ordinals_at(index, places).tolist() == expected

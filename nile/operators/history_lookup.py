@@ -141,15 +141,12 @@ class Segment:
         self._count_bytes(before)
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def ordinals_at(self, places: Array, begin: Array, end: Array) -> Array:
-        """The ordinals of single places (int64 [n]), each inside its run [begin, end): int64 [n]."""
-        if not places.shape[0]:
-            return np.zeros(0, np.int64)
-        at, first, inverse = np.unique(begin, return_index=True, return_inverse=True)
-        flat = self.ordinals(at, end[first])
-        offset = np.concatenate([[0], np.cumsum(end[first] - at)])[:-1]
-        chosen: Array = flat[offset[inverse.reshape(-1)] + places - begin]
-        return chosen
+    def ordinals_at(self, places: Array) -> Array:
+        """The ordinals of single places (int64 [n], any order): int64 [n]."""
+        before = self.index.bytes_read
+        made = self.index.ordinals_at(places)
+        self._count_bytes(before)
+        return made
 
     def _count_bytes(self, before: int) -> None:
         read = self.index.bytes_read - before

@@ -15,7 +15,7 @@ from summaries.estimate import Estimate
 __all__ = ["OutlierJoin"]
 
 Array = np.ndarray[Any, Any]
-_FIRST = 256
+_FIRST = 128
 _PIECE = 2_048
 
 
@@ -79,7 +79,7 @@ class OutlierJoin(HistoryJoin):
         at, size = 0, _FIRST
         while at < candidates.shape[0]:
             batch = np.sort(candidates[at : at + size])
-            at, size = at + size, _PIECE
+            at, size = at + size, min(2 * size, _PIECE)
             found = yield from self._decide(keys, batch, guess, most, twice)
             pairs = self._certain(keys, found)
             self._most -= int(bound[batch].sum())

@@ -83,7 +83,7 @@ class WeightedJoin(HistoryJoin):
         mine = owner[run]
         for s in np.unique(mine).tolist():
             at = np.flatnonzero(mine == s)
-            other[at] = self._segments[s].ordinals_at(place[at], runs.begin[run[at]], runs.end[run[at]])
+            other[at] = self._segments[s].ordinals_at(place[at])
         return Pairs(other, probing) if self.swapped else Pairs(probing, other)
 
     @property

@@ -40,6 +40,9 @@ Warm adds a checksum pass (about a nanosecond a byte, once) and page faults; col
 groups, of which a cell is a small part.
 """
 
+NEAR = 1_024
+"""Places of a list of rows that are read rather than skipped."""
+
 TUPLES_A_BUCKET = 2_048
 MOST_BUCKETS = 4_096
 
@@ -199,6 +202,18 @@ class KeyIndex(ABC):
     def ordinals(self, begin: int, end: int) -> Array:
         """Places begin..end-1 of the list of rows as ordinals: int64 [end - begin]."""
 
+    def ordinals_at(self, places: Array) -> Array:
+        """Single places of the list of rows (int64 [n], any order) as ordinals: int64 [n].  Reads what lies near."""
+        out = np.empty(places.shape[0], np.int64)
+        order = np.argsort(places, kind="stable")
+        ascending = places[order]
+        cuts = np.flatnonzero(np.diff(ascending) > NEAR) + 1
+        for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), ascending.shape[0]], strict=True):
+            if low < high:
+                begin = int(ascending[low])
+                out[order[low:high]] = self.ordinals(begin, int(ascending[high - 1]) + 1)[ascending[low:high] - begin]
+        return out
+
     @abstractmethod
     def values(self, entries: Array) -> pa.Array:
         """The keys of entries (int64 [n], any order): Arrow [n], of the column's type, dictionaries decoded."""
@@ -296,6 +311,9 @@ class HotIndex(KeyIndex):
 
     def ordinals(self, begin: int, end: int) -> Array:
         return self.rows[begin:end].astype(np.int64) + self.first
+
+    def ordinals_at(self, places: Array) -> Array:
+        return self.rows[places].astype(np.int64) + self.first
 
     def values(self, entries: Array) -> pa.Array:
         return self.entry_values.take(pa.array(entries, pa.int64()))

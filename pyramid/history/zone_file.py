@@ -257,6 +257,19 @@ class WarmIndex(KeyIndex):
         rows += self.first
         return rows
 
+    def ordinals_at(self, places: Array) -> Array:
+        if not places.shape[0]:
+            return np.zeros(0, np.int64)
+        if int(places.min()) < 0 or int(places.max()) >= self.keyed:
+            self._pages.corrupt("directory", f"rows within 0 to {self.keyed}", f"{places.min()} to {places.max()}")
+        pages = places // PLACES
+        for page in np.unique(pages).tolist():
+            if self._pages.check_one(int(self._rows[page])):
+                self._check_rows(page)
+        rows: Array = self._halves[self._rows_at[pages] // 4 + places - pages * PLACES].astype(np.int64)
+        rows += self.first
+        return rows
+
     def _places(self, begin: int, end: int) -> Array:
         """Places begin..end-1 of the list of rows: uint32, from the index's first row."""
         if not 0 <= begin <= end <= self.keyed:
