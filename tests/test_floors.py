@@ -29,8 +29,30 @@ HEAVY = frozenset(
     }
 )
 PICKLERS = frozenset(
-    {"pickle", "_pickle", "cPickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
+    {
+        "pickle",
+        "_pickle",
+        "cPickle",
+        "pickletools",
+        "cloudpickle",
+        "dill",
+        "marshal",
+        "shelve",
+        "joblib",
+        "jsonpickle",
+        "yaml",
+        "code",
+        "codeop",
+        "runpy",
+        "copyreg",
+    }
 )
+# What would run code that bytes name or hold, beside unpickling.
+RUNNERS = frozenset({"eval", "exec", "compile", "__import__", "execfile"})
+PICKLING = frozenset({"read_pickle", "to_pickle", "__reduce__", "__reduce_ex__", "__setstate__", "find_class"})
+IMPORTERS = frozenset(
+    {"summaries.lazy", "nile", "nile.spark", "nile.exact.pipeline_arrow"}
+)  # they import what their own lines name
 
 
 def sources(*folders: str) -> list[Path]:
@@ -103,6 +125,26 @@ def pickled(source: str) -> set[str]:
     return found
 
 
+def run_from_data(source: str) -> set[str]:
+    """What in `source` could run code that a file holds or names."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name) and called.id in RUNNERS:
+                found.add(called.id)
+            elif isinstance(called, ast.Attribute) and called.attr in ("import_module", "exec_module", "reload"):
+                if not (node.args and isinstance(node.args[0], ast.Constant)):
+                    found.add(called.attr)
+        if isinstance(node, ast.Attribute) and (
+            node.attr in PICKLING or (node.attr in RUNNERS and ast.unparse(node.value) in ("builtins", "__builtins__"))
+        ):
+            found.add(node.attr)
+        if isinstance(node, ast.FunctionDef) and node.name in PICKLING:
+            found.add(node.name)
+    return found
+
+
 # --- the checks see what they should ----------------------------------------------------------------------
 
 
@@ -149,6 +191,27 @@ def test_an_eager_import_is_told_from_a_lazy_one(source: str, found: set[str]) -
 )
 def test_a_pickle_is_seen_under_its_other_names(source: str) -> None:
     assert pickled(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval(text)",
+        "f = lambda t: exec(t)",
+        "exec(compile(text, 'x', 'exec'))",
+        "import builtins\nbuiltins.eval(text)",
+        "__import__(name)",
+        "import importlib\nimportlib.import_module(params['module'])",
+        "pandas.read_pickle(path)",
+        "class A:\n    def __setstate__(self, state): pass",
+    ],
+)
+def test_what_runs_code_out_of_data_is_seen(source: str) -> None:
+    assert run_from_data(source)
+
+
+def test_what_only_looks_like_it_is_let_through() -> None:
+    assert run_from_data("re.compile('x')\njson.loads(text)\nevaluate(text)\nself.exec(query)") == set()
 
 
 def test_every_floor_has_modules_to_look_at() -> None:
@@ -203,6 +266,15 @@ def test_nothing_is_pickled() -> None:
     wrong = {
         module_of(path): found for path in sources(*FLOORS, "tests") if (found := pickled(path.read_text("utf-8")))
     }
+    assert wrong == {}
+
+
+def test_nothing_runs_what_a_file_says() -> None:
+    wrong = {}
+    for path in sources(*FLOORS):
+        allowed = {"import_module"} if module_of(path) in IMPORTERS else set()
+        if found := run_from_data(path.read_text("utf-8")) - allowed:
+            wrong[module_of(path)] = found
     assert wrong == {}
 
 
