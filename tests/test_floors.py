@@ -133,9 +133,9 @@ def run_from_data(source: str) -> set[str]:
             called = node.func
             if isinstance(called, ast.Name) and called.id in RUNNERS:
                 found.add(called.id)
-            elif isinstance(called, ast.Attribute) and called.attr in ("import_module", "exec_module", "reload"):
-                if not (node.args and isinstance(node.args[0], ast.Constant)):
-                    found.add(called.attr)
+            imports_by_name = isinstance(called, ast.Attribute) and called.attr in ("import_module", "exec_module")
+            if imports_by_name and not (node.args and isinstance(node.args[0], ast.Constant)):
+                found.add("import_module")
         if isinstance(node, ast.Attribute) and (
             node.attr in PICKLING or (node.attr in RUNNERS and ast.unparse(node.value) in ("builtins", "__builtins__"))
         ):
