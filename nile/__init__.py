@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from nile.connecting import connect
     from nile.engine import Database
     from nile.execution.builder import QueryBuilder
+    from nile.execution.live_approximate import ApproximateSubscription
     from nile.execution.result import Result
     from nile.execution.subscription import Subscription
     from nile.multiway import MultiwayQuery
@@ -70,6 +71,7 @@ __all__ = [
     "AggregateAnswer",
     "AggregateQuery",
     "Answer",
+    "ApproximateSubscription",
     "Budget",
     "BudgetError",
     "BudgetReport",
@@ -127,6 +129,7 @@ _HOMES = {
     "AggregateAnswer": "nile.aggregate_answer",
     "AggregateQuery": "nile.aggregate_query",
     "Answer": "nile.answer",
+    "ApproximateSubscription": "nile.execution.live_approximate",
     "Budget": "preferences.budget",
     "BudgetReport": "preferences.budget",
     "Bursts": "preferences.clock",

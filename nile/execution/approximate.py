@@ -71,6 +71,19 @@ class Prepared:
         """A run that has read nothing yet."""
         return ApproximateRun(self)
 
+    def selected(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the operator found, through the selections and projections above it, weights beside them."""
+        steps = [(step, maker(step.items) if isinstance(step, Project) else None) for step in self.shape.above[::-1]]
+        for given in found:
+            batch = given
+            for step, make in steps:
+                if isinstance(step, Filter):
+                    batch = filtered(step.condition, batch)
+                elif make is not None:
+                    made = make(batch)
+                    batch = made.append_column(WEIGHT, batch.column(WEIGHT)) if self.weighted else made
+            yield batch
+
 
 def is_approximate(query: Query, options: Options) -> bool:
     """Whether a query says, or is given, a preference, a budget or an error."""
@@ -121,26 +134,10 @@ class ApproximateRun:
         """The rows, as they are found."""
         prepared = self._prepared
         self.answer = prepared.operator.run()
-        found = self._selected(prepared.operator.found(self.answer))
+        found = prepared.selected(prepared.operator.found(self.answer))
         for step in prepared.shape.top[::-1]:
             found = self._topped(step, found)
         yield from (batch for batch in found if batch.num_rows)
-
-    def _selected(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Through the selections and projections above the operator, weights beside them."""
-        steps = [
-            (step, maker(step.items) if isinstance(step, Project) else None)
-            for step in self._prepared.shape.above[::-1]
-        ]
-        for given in found:
-            batch = given
-            for step, make in steps:
-                if isinstance(step, Filter):
-                    batch = filtered(step.condition, batch)
-                elif make is not None:
-                    made = make(batch)
-                    batch = made.append_column(WEIGHT, batch.column(WEIGHT)) if self._prepared.weighted else made
-            yield batch
 
     def _topped(self, step: Sort | Limit, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if isinstance(step, Sort):

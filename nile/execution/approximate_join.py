@@ -39,13 +39,16 @@ _FUNCTIONS = {"variance": "var_samp", "stddev": "stddev_samp", "quantile": "quan
 
 
 class PreferredJoin:
-    """SELECT columns FROM streams WHERE keys are equal WITH PREFERENCE ... WINDOW w."""
+    """SELECT columns FROM streams WHERE keys are equal WITH PREFERENCE ... WINDOW w.
+
+    streams: those of the statement, each with its own conditions; on: their key columns; query, plan: what runs.
+    """
 
     def __init__(self, engine: Any, query: Query, shape: Shape, budget: Budget | None, options: Options) -> None:
         """Raises NotYet for what the operators cannot do, ConfigError for a preference over something else."""
         assert isinstance(shape.core, Join)
         self._join = shape.core
-        self._streams = tuple(_stream(each) for each in shape.core.inputs)
+        self.streams = tuple(_stream(each) for each in shape.core.inputs)
         self._budget = budget
         self._weighted = bool(query.preference and query.preference.kind == "weighted" and shape.group is None)
         on, rest = one_key(shape.core)
@@ -55,30 +58,30 @@ class PreferredJoin:
                 f"approximate join: needed one key that is equal in all streams; got {came}; leave out the preference "
                 "for the exact join"
             )
-        self._on = tuple(name.removeprefix(f"{s.alias}.") for name, s in zip(on, self._streams, strict=True))
+        self.on = tuple(name.removeprefix(f"{s.alias}.") for name, s in zip(on, self.streams, strict=True))
         _check_terms(query, shape.core, on)
-        self._window = _window(shape.core, self._streams)
-        self._scope = Scope(engine, self._streams)
+        self._window = _window(shape.core, self.streams)
+        self._scope = Scope(engine, self.streams)
         self.query = self._asked(query, shape, rest, engine.summaries, options)
-        self.query.plan(budget)
+        self.plan = self.query.plan(budget)
 
     def _asked(
         self, query: Query, shape: Shape, rest: list[tuple[str, str]],
         summaries: Mapping[str, CreateSummary], options: Options,
     ) -> JoinQuery:  # fmt: skip
-        names = tuple(self._scope.names[stream.alias] for stream in self._streams)
-        aliases = tuple(stream.alias for stream in self._streams)
+        names = tuple(self._scope.names[stream.alias] for stream in self.streams)
+        aliases = tuple(stream.alias for stream in self.streams)
         condition = all_of(*equalities(self._join, rest), self._join.condition, shape.where)
         home: Any = self._scope
         if len(names) == 2 and condition is None:
-            made = JoinQuery(database=home, left=names[0], right=names[1], on=(self._on[0], self._on[1]))
+            made = JoinQuery(database=home, left=names[0], right=names[1], on=(self.on[0], self.on[1]))
         else:
             tested = None
             if condition is not None:
                 tested = PairCondition("the statement's condition", aliases, (None,) * len(aliases), condition)
             made = MultiwayQuery(
-                database=home, left=names[0], right=names[1], on=(self._on[0], self._on[1]), streams=names,
-                names=aliases, keys=self._on, condition=tested,
+                database=home, left=names[0], right=names[1], on=(self.on[0], self.on[1]), streams=names,
+                names=aliases, keys=self.on, condition=tested,
             )  # fmt: skip
         made = configured(made, self._window, query, options)
         given = summary_options(query, summaries)
@@ -92,7 +95,7 @@ class PreferredJoin:
 
     def _carry(self) -> tuple[tuple[str, ...], ...]:
         return tuple(
-            tuple(field.name.removeprefix(f"{stream.alias}.") for field in stream.fields) for stream in self._streams
+            tuple(field.name.removeprefix(f"{stream.alias}.") for field in stream.fields) for stream in self.streams
         )
 
     def run(self) -> Any:
@@ -104,14 +107,17 @@ class PreferredJoin:
         held = [_carried(one) for one in answer.joined.streams]
         for ordinals, weight in answer.found_members():
             for begin in range(0, weight.shape[0], _CHUNK):
-                yield self._taken(held, [o[begin : begin + _CHUNK] for o in ordinals], weight[begin : begin + _CHUNK])
+                yield self.taken(held, [o[begin : begin + _CHUNK] for o in ordinals], weight[begin : begin + _CHUNK])
 
-    def _taken(self, held: Sequence[Mapping[str, Any]], ordinals: list[Array], weight: Array) -> pa.RecordBatch:
+    def taken(self, held: Sequence[Mapping[str, Any]], ordinals: list[Array], weight: Array) -> pa.RecordBatch:
+        """Columns of some combinations.  held: of each stream, its columns by name; ordinals: into these."""
         arrays, names = [], []
-        for stream, columns, at in zip(self._streams, held, ordinals, strict=True):
+        for stream, columns, at in zip(self.streams, held, ordinals, strict=True):
             rows = pa.array(at)
             for field in stream.fields:
                 column = columns[field.name.removeprefix(f"{stream.alias}.")].take(rows)
+                if isinstance(column, pa.ChunkedArray):
+                    column = column.combine_chunks()
                 arrays.append(column if column.type == field.type else column.cast(field.type))
                 names.append(field.name)
         if self._weighted or not arrays:
@@ -122,7 +128,7 @@ class PreferredJoin:
     def told(self, answer: Any) -> tuple[dict[str, Accounting], int]:
         """(accounting of each alias, bytes held)."""
         accounts = answer.accounting.values()
-        aliases = [stream.alias for stream in self._streams]
+        aliases = [stream.alias for stream in self.streams]
         return dict(zip(aliases, accounts, strict=True)), int(answer.memory.total)
 
 
@@ -139,7 +145,7 @@ class JoinAggregate(PreferredJoin):
             )
         self._group = shape.group
         self._confidence = 0.95 if options.confidence is None else options.confidence
-        aliases = tuple(stream.alias for stream in self._streams)
+        aliases = tuple(stream.alias for stream in self.streams)
         by = tuple(Value(item.name, columns_of(item.node), item.node) for item in shape.group.by)
         self._aggregates = JoinAggregateQuery(self.query, tuple(map(aggregate_of, shape.group.aggregates)), by, aliases)
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from nile.aggregate_scope import instant
 from nile.durable.definitions import QueryDefinition, StreamDefinition, checked_offset
 from nile.durations import parse_duration
+from nile.execution.approximate import is_approximate
 from nile.execution.choice import choose
+from nile.execution.live_approximate import ApproximateSubscription
 from nile.execution.live_summaries import LiveSummaries
 from nile.execution.options import Options
 from nile.execution.registry import Registry
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Live"]
+__all__ = ["Live", "Standing"]
+
+Standing = Subscription | ApproximateSubscription
+"""A standing query, exact or WITH PREFERENCE."""
 
 
 class Live:
@@ -45,11 +50,11 @@ class Live:
         self._names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
-        self._standing: list[Subscription] = []
+        self._standing: list[Standing] = []
         self._lock = threading.RLock()
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
-        self.queries: dict[str, tuple[QueryDefinition, Subscription]] = {}
+        self.queries: dict[str, tuple[QueryDefinition, Standing]] = {}
         self.summaries = LiveSummaries()
         if keeper is not None:
             keeper.restore(self, names)
@@ -193,16 +198,13 @@ class Live:
         *,
         name: str | None = None,
         state: Mapping[str, Any] | None = None,
-    ) -> Subscription:
+    ) -> Standing:
         """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
 
         state: what it held when it was kept.
         """
-        if query.preference or query.budget or query.error or options.budget is not None:
-            raise NotYet(
-                "subscribe: needed an exact query; got one WITH PREFERENCE, BUDGET or ERROR, which has no standing "
-                "operator over live streams yet; leave them out, or ask sql() over what is kept"
-            )
+        if is_approximate(query, options):
+            return self._subscribe_approximate(query, options, callback, name)
         options.check_exact()
         definition = QueryDefinition(
             query_text(query), options.emit, options.algorithm, options.scheduling, options.windows
@@ -226,7 +228,20 @@ class Live:
                     self._keeper.checkpoint(self, self._names)
             return made
 
-    def subscription(self, name: str) -> Subscription:
+    def _subscribe_approximate(
+        self, query: Query, options: Options, callback: Callable[[Any], None] | None, name: str | None
+    ) -> ApproximateSubscription:
+        """A standing query WITH PREFERENCE inside a BUDGET."""
+        if name is not None:
+            raise NotYet(
+                f"subscribe: needed an approximate standing query without a name; got name={name!r}; it is not kept yet"
+            )
+        with self._lock:
+            made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback)
+            self._standing = [one for one in self._standing if not one.closed] + [made]
+            return made
+
+    def subscription(self, name: str) -> Standing:
         """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
             self._forget_closed()
@@ -244,7 +259,7 @@ class Live:
             self._forget_closed()
             return tuple(self.queries)
 
-    def _named(self, name: str, definition: QueryDefinition) -> Subscription | None:
+    def _named(self, name: str, definition: QueryDefinition) -> Standing | None:
         self._forget_closed()
         if name not in self.queries:
             return None

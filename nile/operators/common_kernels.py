@@ -9,8 +9,10 @@ import numpy as np
 from nile.operators.state import (
     ACTIVE,
     APPLIED,
+    ARRIVALS_GONE,
     ARRIVED,
     CREDIT,
+    DOORS_GONE,
     ENTRY_GAP,
     ENTRY_HIGH,
     ENTRY_LOW,
@@ -82,7 +84,7 @@ def take_arrival(st: State, grant: Array, idle: bool) -> None:
     """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
     if st.setting[REPLAYED] and idle and st.real[CREDIT] > 0.0:
         st.real[CREDIT] = 0.0
-    amount = grant[st.whole[ARRIVED]]
+    amount = grant[st.whole[ARRIVED] - st.whole[ARRIVALS_GONE]]
     st.real[CREDIT] += amount
     st.real[GRANTED] += amount
     st.whole[ARRIVED] += 1
@@ -184,9 +186,10 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     begin_of_list = other.lists[code, PLACE] - other.lists[code, GONE] + low
     ranges = st.setting[RANGES] != 0
     sampled = st.setting[PREFERENCE] == WEIGHTED and st.left_door.shape[0] > 0 and not ranges
+    left_gone, right_gone = w[DOORS_GONE], w[DOORS_GONE + 1]
     door = 1.0
     if sampled:
-        own_door = st.left_door[ordinal] if side == 0 else st.right_door[ordinal]
+        own_door = st.left_door[ordinal - left_gone] if side == 0 else st.right_door[ordinal - right_gone]
         door = min(step / weight, own_door)
     while gap < n:
         if credit - price < floor:
@@ -207,7 +210,7 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
             out.second[at] = match if side == 0 else ordinal
             gap += step
             if sampled:
-                met = st.right_door[match] if side == 0 else st.left_door[match]
+                met = st.right_door[match - right_gone] if side == 0 else st.left_door[match - left_gone]
                 weight = step / min(door, met)
         out.weight[at] = weight
         credit -= price

@@ -46,6 +46,9 @@ class PromisingJoin:
     _inserts = True
     """Whether tuples are put into stores of its own."""
 
+    _counts_ranges = True
+    """Whether exact ranges may come from counts alone, which reads the input where it lies."""
+
     _ranges: RangeProbe | None = None
 
     def __init__(self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536) -> None:
@@ -59,7 +62,7 @@ class PromisingJoin:
         self._grant = grants(
             self._costs, plan.fraction, plan.pace, data.times() if plan.pace.is_replay else data.left_ts
         )
-        if self._inserts and is_counted(plan):
+        if self._inserts and self._counts_ranges and is_counted(plan):
             self._ranges = RangeProbe(data)
         self._runner = runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
@@ -159,20 +162,25 @@ class PromisingJoin:
     def _sides(self) -> tuple[Any, Any]:
         return self.stores[0].side, self.stores[1].side
 
+    def _arrivals(self) -> tuple[Array, Array]:
+        """(stream, grant) of each arrival from `ARRIVALS_GONE` on: int8 [n], float64 [n]."""
+        return self.data.order, self._grant
+
     def _step(self, end: int) -> int:
         left, right = self._sides()
-        order, state, out = self.data.order, self.state, self._out
+        order, grant = self._arrivals()
+        state, out = self.state, self._out
         if self._ranges is not None:
             return self._ranges.step(order, end, state, out)
         if self._runner is not None:
-            return self._runner.step(left, right, order, self._grant, end, state, out)
+            return self._runner.step(left, right, order, grant, end, state, out)
         if self.plan.is_exact:
-            return int(probe_kernels.probe(left, right, order, self._grant, end, self._fronts, state, out))
+            return int(probe_kernels.probe(left, right, order, grant, end, self._fronts, state, out))
         if self.plan.method == "hash-drop":
-            return int(probe_kernels.hash_drop(left, right, order, self._grant, end, state, out))
+            return int(probe_kernels.hash_drop(left, right, order, grant, end, state, out))
         if self._queue is None:
             self._queue = new_queue()
-        return int(promise_kernels.promise(left, right, order, self._grant, end, LIMIT, state, self._queue, out))
+        return int(promise_kernels.promise(left, right, order, grant, end, LIMIT, state, self._queue, out))
 
     def _mend(self, why: int) -> None:
         """Do what the kernel stopped for."""
@@ -200,30 +208,36 @@ class PromisingJoin:
         return Outputs(left=ordinal, right=ordinal, weight=weight, side=side, low=second, high=out.third[:n].copy())
 
     def expand(self, outputs: Outputs) -> Outputs:
-        """The pairs that range records stand for.  Costs O(pairs); needs this run's tuple lists, which it keeps."""
+        """The pairs that range records stand for, in their order.  Costs O(pairs); needs this run's tuple lists."""
         if outputs.side is None or outputs.low is None or outputs.high is None:
             return outputs
         if self._ranges is not None:
             self._fill_lists()
-        parts_left, parts_right, parts_weight = [], [], []
+        parts_left, parts_right, parts_record = [], [], []
         for side in (0, 1):
-            mine = outputs.side == side
+            mine = np.flatnonzero(outputs.side == side)
             ordinals = outputs.left[mine]
-            low, high, weight = outputs.low[mine], outputs.high[mine], outputs.weight[mine]
+            low, high = outputs.low[mine], outputs.high[mine]
             pairs = int((high - low).sum())
             which = np.empty(pairs, np.int64)
             match = np.empty(pairs, np.int64)
-            codes = (self.data.left if side == 0 else self.data.right).codes[ordinals].astype(np.int64)
+            codes = self._codes(side, ordinals).astype(np.int64)
             list_kernels.expand_ranges(self.stores[1 - side].side, codes, low, high, 0, which, match)
             probing = ordinals[which]
             parts_left.append(probing if side == 0 else match)
             parts_right.append(match if side == 0 else probing)
-            parts_weight.append(weight[which])
+            parts_record.append(mine[which])
+        record = np.concatenate(parts_record)
+        order = np.argsort(record, kind="stable")
         return Outputs(
-            left=np.concatenate(parts_left),
-            right=np.concatenate(parts_right),
-            weight=np.concatenate(parts_weight),
+            left=np.concatenate(parts_left)[order],
+            right=np.concatenate(parts_right)[order],
+            weight=outputs.weight[record[order]],
         )
+
+    def _codes(self, side: int, ordinals: Array) -> Array:
+        """The key codes of tuples of a stream: int32 [n]."""
+        return (self.data.left if side == 0 else self.data.right).codes[ordinals]
 
     def _release(self) -> None:
         for store, first in zip(self.stores, self.needed_from(), strict=True):
@@ -281,17 +295,22 @@ class PromisingJoin:
             spent=float(real[st.SPENT]) / UNIT,
             spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
             spent_hit=float(real[st.SPENT_HIT]) / UNIT,
-            exact_cost=float(self._costs.sum()) / UNIT,
+            exact_cost=self._exact_cost() / UNIT,
             coverage=self._coverage(),
             forgotten=sum(int(store.side.zone[FORGOTTEN]) for store in self.stores),
             door=float(real[st.DOOR]),
             sampling_rate=float(real[st.RATE]),
         )
 
+    def _exact_cost(self) -> float:
+        """What the exact answer spends on all the input, in hundredths."""
+        return float(self._costs.sum())
+
     def _shed(self) -> tuple[int, int]:
         """Tuples turned away, of left and right: at the door, for want of credit, or still waiting at the end."""
         whole = self.state.whole
-        waiting = self.data.order[int(whole[st.APPLIED]) : int(whole[st.ARRIVED])]
+        gone = int(whole[st.ARRIVALS_GONE])
+        waiting = self._arrivals()[0][int(whole[st.APPLIED]) - gone : int(whole[st.ARRIVED]) - gone]
         right = int(np.count_nonzero(waiting))
         return (
             int(whole[st.SHED_BY_SIDE]) + waiting.shape[0] - right,

@@ -26,6 +26,7 @@ from nile.operators.state import (
     ADMITTED,
     APPLIED,
     ARENA_FULL,
+    ARRIVALS_GONE,
     ARRIVED,
     CAP,
     CREDIT,
@@ -122,6 +123,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
     left_base, right_base = left_meta[BASE], right_meta[BASE]
     lefts, rights = w[SEQUENCE], w[SEQUENCE + 1]
     begin = now = w[APPLIED]
+    past = w[ARRIVALS_GONE]
     begin_at = at = w[WRITTEN]
     granted = real[GRANTED]
     nulls = regions = 0
@@ -134,7 +136,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                 why = OUTPUT_FULL
                 break
             found = n = gone = 0
-            side = order[U8(now)]
+            side = order[U8(now - past)]
             if side == 0:
                 ordinal = lefts
                 place = U8(ordinal - left_base)
@@ -197,7 +199,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                             first[U8(at + i)] = left_arena[U8(list_at + low + i)]
                             weight[U8(at + i)] = 1.0
                 rights += 1
-            granted += grant[U8(now)]
+            granted += grant[U8(now - past)]
             now += 1
             if found > 0:
                 regions += 1
@@ -265,7 +267,7 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, fronts:
             return DONE
         if w[APPLIED] == w[ARRIVED]:
             take_arrival(st, grant, False)
-        side = order[w[APPLIED]]
+        side = order[w[APPLIED] - w[ARRIVALS_GONE]]
         taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
         if not taken:
             return ARENA_FULL

@@ -26,6 +26,7 @@ from nile.operators.state import (
     ADMITTED,
     APPLIED,
     ARENA_FULL,
+    ARRIVALS_GONE,
     ARRIVED,
     ARRIVED_BY_SIDE,
     ASC,
@@ -36,6 +37,7 @@ from nile.operators.state import (
     DESC,
     DONE,
     DOOR,
+    DOORS_GONE,
     ENTRANCE,
     FORCED,
     GUIDE,
@@ -158,7 +160,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     w[ADMITTED] += 1
     if preference == WEIGHTED and not shared:
         doors = st.left_door if side == 0 else st.right_door
-        doors[ordinal] = real[DOOR]
+        doors[ordinal - w[DOORS_GONE + side]] = real[DOOR]
     if own.spec[FORGETTING]:
         real[COVERED] += kept_share(other, ts, st)
     if st.setting[GUIDE] == COUNTSKETCH and not shared:
@@ -213,9 +215,11 @@ def promise(
 ) -> int:
     """Run the promising join up to arrival `end`; returns why it stopped (`nile.operators.state`).
 
-    order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; limit: places the queue may grow to.
+    order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; both from arrival `ARRIVALS_GONE` on; limit:
+    places the queue may grow to.
     """
     w = st.whole
+    gone = w[ARRIVALS_GONE]
     regions = max(left.gran.shape[0], 1)
     shared = st.setting[SHARED] != 0
     _pay_adds(left, 0, st)
@@ -231,7 +235,7 @@ def promise(
         if w[APPLIED] < w[ARRIVED]:
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
                 return QUEUE_FULL
-            side = order[w[APPLIED]]
+            side = order[w[APPLIED] - gone]
             ordinal = w[SEQUENCE + side]
             if side == 0:
                 at = held_at(left, ordinal)
@@ -263,8 +267,9 @@ def promise(
         if idle:
             save_up(st)
         take_arrival(st, grant, idle)
-        allow(st.real[SHARE] * grant[w[ARRIVED] - 1], st)
-        w[ARRIVED_BY_SIDE + order[w[ARRIVED] - 1]] += 1
+        allow(st.real[SHARE] * grant[w[ARRIVED] - gone - 1], st)
+        newest = order[w[ARRIVED] - gone - 1]
+        w[ARRIVED_BY_SIDE + newest] += 1
         if w[ARRIVED] % CONTROL_EVERY == 0:
-            adjust_door(st, q.control[queue.SIZE], _newest(left, right, order[w[ARRIVED] - 1], st))
+            adjust_door(st, q.control[queue.SIZE], _newest(left, right, newest, st))
             sweep(st, q)

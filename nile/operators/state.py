@@ -20,7 +20,10 @@ TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
 SHED_BY_SIDE, ENTRY_TIME, ARRIVED_BEFORE, BEGAN = 29, 31, 32, 33
 ADMITTED_BEFORE, SAMPLED, CUT, LEAST_POPPED, IN_WINDOW = 35, 36, 37, 38, 39
 ARRIVED_BY_SIDE, CHOSEN, OPENED, LOOKED = 40, 42, 43, 44
-WHOLE_FIELDS = 45
+ARRIVALS_GONE, DOORS_GONE = 34, 45
+WHOLE_FIELDS = 47
+"""ARRIVALS_GONE: the arrival that stands first in `order` and `grant`; DOORS_GONE: of left and right, the ordinal that
+stands first in `left_door` and `right_door`.  0 but where the past is let go of (`live_join`)."""
 UNRESOLVED, RESOLVED = 1, 2
 """ACTIVE: 0 no entry in progress; 1 its bounds are ordinals, not looked up yet; 2 its bounds are ranks."""
 
@@ -69,7 +72,7 @@ SLOTS = 64
 class State(NamedTuple):
     """Everything an operator remembers between two kernel calls, besides its stores and its queue."""
 
-    whole: Array  # int64 [45]
+    whole: Array  # int64 [47]
     real: Array  # float64 [39]
     setting: Array  # int64 [10]
     prices: Array  # float64 [10]

@@ -1,0 +1,327 @@
+"""Standing queries WITH PREFERENCE inside a BUDGET: joins of two live streams, promising regions first."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nile.execution.approximate import Prepared, approximate
+from nile.execution.approximate_join import PreferredJoin
+from nile.execution.live_approximate_rows import Arrivals
+from nile.execution.options import Options
+from nile.operators.figures import JoinFigures
+from nile.operators.live_join import LiveJoin
+from nile.operators.plan import JoinPlan
+from nile.query import JoinQuery
+from nile.sql.plan import Query
+from nile.streams.accounting import Accounting
+from nile.streams.live import LiveStream
+from nile.streams.manager import TupleBatch
+from preferences.budget import BudgetReport
+from summaries.errors import ConfigError, NotYet
+from summaries.estimate import Estimate
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ApproximateSubscription"]
+
+_EVER = (1 << 63) - 1
+
+
+class ApproximateSubscription:
+    """A standing join WITH PREFERENCE.  Made by `Database.subscribe`; it sees what is pushed from then on.
+
+    It finds what `Database.sql` finds over the same tuples with the same budget, in the same order, as they come, and
+    is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted one has the column
+    `_weight`.  What an answer tells (`estimate`, `budget`, `coverage`, `figures`, `accounting`) it tells as of now.
+    Memory: tuples of up to two windows, and what waits for credit.
+
+    >>> import nile, pyarrow as pa
+    >>> with nile.connect() as db:
+    ...     for name in ("north", "south"):
+    ...         db.stream(name, pa.schema([("at", pa.float64()), ("item", pa.string())]), time="at")
+    ...     both = db.subscribe(
+    ...         "SELECT n.at AS n, s.at AS s, n.item FROM north n, south s WHERE n.item = s.item "
+    ...         "WITH PREFERENCE desc n.item WINDOW '10 s'", budget=0.9)
+    ...     _ = db.push("north", {"at": [1.0, 2.0], "item": ["tea", "cup"]})
+    ...     _ = db.push("south", {"at": [3.0, 4.0], "item": ["tea", "pot"]})
+    ...     db.advance(60.0)
+    ...     [row for batch in both for row in batch.to_pylist()]
+    [{'n': 1.0, 's': 3.0, 'item': 'tea'}]
+    """
+
+    def __init__(
+        self,
+        names: Any,
+        query: Query,
+        options: Options,
+        live: dict[str, LiveStream],
+        lock: threading.RLock,
+        callback: Callable[[pa.RecordBatch], None] | None,
+    ) -> None:
+        """Raises NotYet for what has no standing operator, ConfigError, BudgetError."""
+        options.check_approximate()
+        self.query = query
+        self._prepared = approximate(names, query, options)
+        self._operator = _join_of(self._prepared, live)
+        self.plan: JoinPlan = self._operator.plan
+        self.schema = self._prepared.schema
+        self._callback = callback
+        self._lock = lock
+        self._changed = threading.Condition(lock)
+        self._found: deque[pa.RecordBatch] = deque()
+        self._errors: list[Exception] = []
+        self._closed = False
+        self._handed = 0
+        self.outputs = 0
+        self._join = LiveJoin(self.plan)
+        self._arrivals = [
+            Arrivals(stream, on, live[stream.name])
+            for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
+        ]
+        self._streams = {each.live.name: each.live for each in self._arrivals}
+        for stream in self._streams.values():
+            stream.listeners.append(self._arrived)
+
+    def __enter__(self) -> ApproximateSubscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return (
+            f"<nile.ApproximateSubscription over {', '.join(self._streams)}, {self.plan.preference} within "
+            f"{self.plan.budget}: {len(self._found)} batches wait, {state}>"
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more tuples."""
+        return self._closed
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each stream as the statement calls it: in = applied + late + shed + rejected, since it was asked.
+
+        shed: turned away at the door, or still waiting for credit.
+        """
+        with self._lock:
+            told = {}
+            for each, shed in zip(self._arrivals, self._join.figures.shed, strict=True):
+                told[each.alias] = each.accounting
+                told[each.alias].shed_applied(shed)
+                told[each.alias].check()
+            return told
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the operator's state and of the rows it may still need."""
+        with self._lock:
+            return int(self._join.memory.total) + sum(each.nbytes for each in self._arrivals)
+
+    @property
+    def figures(self) -> JoinFigures:
+        """Counts and costs so far."""
+        with self._lock:
+            return self._join.figures
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
+        asked, spent = self.plan.budget, self.figures.budget_spent
+        return BudgetReport(asked.amount, spent, asked.unit, spent, asked.is_reproducible)
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that probes could still reach (1 unless data was forgotten)."""
+        return self.figures.coverage
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many pairs the exact answer has so far, as `Answer.estimate` tells."""
+        with self._lock:
+            found = float(self._join.found)
+            if self.plan.is_exact and self.plan.preference != "asc":
+                return Estimate.exact(found)
+            return Estimate(found, found, math.inf, 1.0, True)
+
+    def poll(self) -> list[pa.RecordBatch]:
+        """What has been found since the last call.  Never waits."""
+        with self._lock:
+            return self._unread()
+
+    def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
+        """As `poll`, each batch after the ordinal of its first row."""
+        with self._lock:
+            first = self._handed
+            found = self._unread()
+            ends = list(accumulate((len(batch) for batch in found), initial=first))
+            return list(zip(ends[:-1], found, strict=True))
+
+    @property
+    def ordinal(self) -> int:
+        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
+        return self._handed
+
+    def _unread(self) -> list[pa.RecordBatch]:
+        found = list(self._found)
+        self._found.clear()
+        self._handed += sum(map(len, found))
+        return found
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while found := self.poll():
+            yield from found
+
+    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
+        while True:
+            with self._changed:
+                if not self._found and not self._closed:
+                    self._changed.wait(timeout)
+                found = self._unread()
+                ends = self._closed or not found
+            yield from found
+            if ends:
+                return
+
+    def progress(self) -> None:
+        """Go on to where all streams have passed."""
+        passed = [stream.passed for stream in self._streams.values()]
+        if not self._closed and all(at is not None for at in passed):
+            self._go_on(min(at for at in passed if at is not None) - 1)
+
+    def fault(self) -> Exception | None:
+        """The first error since the last call."""
+        first = self._errors[0] if self._errors else None
+        self._errors.clear()
+        return first
+
+    def close(self) -> None:
+        """No tuple will come any more: takes in what is left and takes its leave of the streams."""
+        with self._changed:
+            if self._closed:
+                return
+            self._leave()
+            self._go_on(_EVER)
+            self._closed = True
+            self._changed.notify_all()
+            if (fault := self.fault()) is not None:
+                raise fault
+
+    def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
+        """From now on call this with every batch; first with those that wait.  What it raises comes out of `fault`."""
+        with self._lock:
+            self._callback = callback
+            waiting = list(self._found)
+            self._found.clear()
+            for batch in waiting:
+                self._call(batch)
+
+    def detach(self) -> None:
+        """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
+        with self._changed:
+            self._leave()
+            self._closed = True
+            self._changed.notify_all()
+
+    def _leave(self) -> None:
+        for stream in self._streams.values():
+            if self._arrived in stream.listeners:
+                stream.listeners.remove(self._arrived)
+
+    def _arrived(self, name: str, batch: TupleBatch) -> None:
+        try:
+            for each in self._arrivals:
+                if each.live.name == name:
+                    each.take(batch)
+        except Exception as error:
+            self._errors.append(error)
+        self.progress()
+
+    def _go_on(self, until: int) -> None:
+        """Join what came up to `until`, both ends included; errors are kept for the push to raise."""
+        try:
+            due = [each.due(until) for each in self._arrivals]
+            ts, keys = (due[0][0], due[1][0]), (due[0][1], due[1][1])
+            for outputs in self._join.take(ts, keys):
+                for batch in self._prepared.selected(iter([self._rows(outputs)])):
+                    self._take(batch)
+            for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
+                each.let_go(first)
+        except Exception as error:
+            self._errors.append(error)
+
+    def _rows(self, outputs: Any) -> pa.RecordBatch:
+        held, places = [], []
+        for each, ordinals in zip(self._arrivals, (outputs.left, outputs.right), strict=True):
+            columns, at = each.columns(ordinals)
+            held.append(columns)
+            places.append(at)
+        return self._operator.taken(held, places, outputs.weight)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self.outputs += batch.num_rows
+        if self._callback is not None:
+            self._call(batch)
+        else:
+            self._found.append(batch)
+            self._changed.notify_all()
+
+    def _call(self, batch: pa.RecordBatch) -> None:
+        assert self._callback is not None
+        try:
+            self._callback(batch)
+        except Exception as error:
+            self._errors.append(error)
+        self._handed += len(batch)
+
+
+def _join_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin:
+    """The join of a query that has a standing operator."""
+    what = _without_operator(prepared, live)
+    if what is not None:
+        raise NotYet(
+            f"subscribe: needed a window join of two live streams on one key, for an approximate standing query; got "
+            f"{what}, which has no standing operator yet; leave the preference out, or ask sql() over what is kept"
+        )
+    operator = prepared.operator
+    assert isinstance(operator, PreferredJoin)
+    unit = operator.plan.budget.unit
+    if unit != "fraction":
+        raise NotYet(f"subscribe: needed a budget as a fraction; got {unit}; say budget=0.1")
+    return operator
+
+
+def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | None:
+    """What keeps a query from being one; None: nothing."""
+    operator = prepared.operator
+    if prepared.shape.top:
+        return "ORDER BY or LIMIT over outputs that have no end"
+    if type(operator) is not PreferredJoin:
+        return "aggregates" if prepared.shape.group is not None else "a selection of one stream"
+    if type(operator.query) is not JoinQuery:
+        return f"{len(operator.streams)} streams" if len(operator.streams) > 2 else "a condition on the pair"
+    finite = [stream.name for stream in operator.streams if stream.name not in live]
+    if finite:
+        return f"'{finite[0]}', which is not live"
+    if operator.plan.window is None:
+        raise ConfigError(
+            "subscribe: needed a WINDOW, beyond which tuples are let go of; got none; say WINDOW '1 hour'"
+        )
+    return None
