@@ -8,68 +8,18 @@ With `exact` a float keeps its bits; without, -0.0 is 0.0 and all NaN are one, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, count, repeat
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact.pipeline_arrow import Array, pa, pc
 from nile.exact.states_types import plain
+from nile.exact.states_values import Values
 
-__all__ = ["Encoder", "Values"]
+__all__ = ["Encoder"]
 
 _MASKED = 63
 _VIEWS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
-
-
-class Values:
-    """Different values of one type, numbered from 0 in the order they came."""
-
-    DERIVED: ClassVar = ("kind", "array", "_number")
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = pa.large_string() if pa.types.is_string_view(kind) else kind
-        self.kind = pa.large_binary() if pa.types.is_binary_view(kind) else self.kind
-        self.array = pa.array([], self.kind)
-        self._number: dict[Any, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._number)
-
-    def numbers(self, column: Any) -> Array:
-        """int64 [n], 0 for null.  One dictionary encoding, and one look-up for each different value."""
-        if len(column) == 0:
-            return np.zeros(0, np.int64)
-        encoded = column.cast(self.kind).dictionary_encode()
-        distinct = encoded.dictionary.to_pylist()
-        number = self._number
-        table = np.fromiter(chain(map(number.get, distinct, repeat(-1)), (0,)), np.int64, len(distinct) + 1)
-        new = np.flatnonzero(table < 0)
-        if new.shape[0]:
-            whole = new.shape[0] == len(distinct)
-            fresh = encoded.dictionary if whole else encoded.dictionary.take(pa.array(new))
-            table[new] = np.arange(len(number), len(number) + new.shape[0])
-            number.update(zip(distinct if whole else [distinct[i] for i in new.tolist()], count(len(number))))
-            self.array = pa.concat_arrays([self.array, fresh]) if len(self.array) else fresh
-        return table[encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)]
-
-    def take(self, numbers: Array) -> Any:
-        """The values of numbers."""
-        return self.array.take(pa.array(numbers))
-
-    def keep(self, numbers: Array) -> Array:
-        """Forget all values but those numbered; returns the new number of each old one (-1: forgotten)."""
-        live = np.unique(numbers)
-        table = np.full(len(self.array), -1, np.int64)
-        table[live] = np.arange(live.shape[0])
-        self.array = self.take(live)
-        self._number = {value: i for i, value in enumerate(self.array.to_pylist())}
-        return table
-
-    @property
-    def memory(self) -> int:
-        """Bytes, about: the values twice (array and dictionary) and an entry each."""
-        return int(2 * self.array.nbytes + 120 * len(self._number))
 
 
 class Encoder:
