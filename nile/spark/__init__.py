@@ -6,15 +6,46 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nile.spark.exact import exact_join
+    from nile.spark.exact_counts import exact_truth
+    from nile.spark.exact_input import TupleFiles
+    from nile.spark.exact_multiway import exact_many
+    from nile.spark.exact_rows import exact_aggregates, exact_selection
     from nile.spark.ingesting import Ingested, ingest
+    from nile.spark.of_lake import tuple_files
+    from nile.spark.session import spark_session, stop_session
 
-__all__ = ["Ingested", "ingest"]
+__all__ = [
+    "Ingested",
+    "TupleFiles",
+    "exact_aggregates",
+    "exact_join",
+    "exact_many",
+    "exact_selection",
+    "exact_truth",
+    "ingest",
+    "spark_session",
+    "stop_session",
+    "tuple_files",
+]
 
-_HOMES = {"Ingested": "nile.spark.ingesting", "ingest": "nile.spark.ingesting"}
+_HOMES = {
+    "Ingested": "ingesting",
+    "TupleFiles": "exact_input",
+    "exact_aggregates": "exact_rows",
+    "exact_join": "exact",
+    "exact_many": "exact_multiway",
+    "exact_selection": "exact_rows",
+    "exact_truth": "exact_counts",
+    "ingest": "ingesting",
+    "spark_session": "session",
+    "stop_session": "session",
+    "tuple_files": "of_lake",
+}
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'nile.spark' has no attribute '{name}'")
-    return getattr(importlib.import_module(home), name)
+    return getattr(importlib.import_module(f"nile.spark.{home}"), name)

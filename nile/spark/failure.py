@@ -15,7 +15,7 @@ from summaries.errors import ConfigError, NileError, SourceError, SparkFailed
 _LONGEST = 300  # characters of a cause worth reading; Spark can quote a whole plan
 _FULL = ("No space left on device", "Disk quota exceeded")
 _LINK = re.compile(r"nile-links-[^/\s]*/([0-9]{6})")
-_PACKAGES = ("pandas", "pyarrow")  # what Spark's Arrow paths import in every Python process
+_PACKAGES = {"pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}  # by what is imported
 
 
 @contextmanager
@@ -50,11 +50,11 @@ def spark_failures(where: str, *, source: Path | None = None, files: Sequence[Pa
         raise SparkFailed(f"{where}: Spark failed: {cause(error)}") from None
 
 
-def needed_packages(where: str, packages: Sequence[str] = _PACKAGES) -> None:
-    """Raises ConfigError for a Python package that Spark would import silently and is not there."""
-    for name in packages:
+def needed_packages(where: str) -> None:
+    """Raises ConfigError for a Python package that Spark would import silently, in tasks too, and is not there."""
+    for module, name in _PACKAGES.items():
         try:
-            there = importlib.util.find_spec(name) is not None
+            there = importlib.util.find_spec(module) is not None
         except (ImportError, ValueError):  # a module that refuses to be looked for
             there = False
         if not there:

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nile.spark.failure import cause, sentence, spark_failures
+from nile.spark.failure import cause, needed_packages, sentence, spark_failures
 from nile.spark.java import JavaHome, find_java
 from nile.spark.machine import core_count, memory_bytes
 from summaries.errors import ConfigError, SparkFailed
@@ -37,6 +38,7 @@ else:
 _MOST_MEMORY = 6 << 30  # bytes of Java heap; beyond it Spark spills, and a laptop stays usable
 _LEAST_MEMORY = 1 << 30  # Spark itself needs about half of this
 _STOP_SECONDS = 20
+_ANSWER_SECONDS = 5  # what a master that is there takes to accept a connection, and more
 
 # What Nile's queries mean must not hang on a user's Spark defaults.
 QUERY_SETTINGS = {
@@ -93,15 +95,17 @@ class _Running:
             return False
 
 
-def spark_session(app: str = "nile", *, cores: int | None = None) -> SparkSession:
+def spark_session(app: str = "nile", *, cores: int | None = None, master: str | None = None) -> SparkSession:
     """The Spark session of this process, started on the first call and shared by the later ones.
 
-    app: the name Spark shows.  cores: threads it works with; None: all this process may use.  Both only
-    matter on the call that starts it.  Java listens on 127.0.0.1 alone, writes temporary files in one
+    app: the name Spark shows.  cores: threads it works with; None: all this process may use.  master: of a
+    cluster, "spark://host:7077"; None: this process.  They only matter on the call that starts it.
+    Java listens on 127.0.0.1 alone (but for a cluster, which must reach it), writes temporary files in one
     directory that goes away with it, has no web page, and takes at most a quarter of the memory (at most
     6 GiB).  What it prints goes to a file in that directory and into the message when it fails.
     In a process that runs Spark already, a session of its own inside that Spark.
-    Cost: about 5 s on two cores for the first call.  Raises JavaMissing, ConfigError (cores < 1), SparkFailed.
+    Cost: about 5 s on two cores for the first call.  Raises JavaMissing, ConfigError (cores < 1, a Python package
+    that Spark needs is missing), SparkFailed (a master that does not answer).
     """
     global _running
     if cores is not None and cores < 1:
@@ -110,9 +114,34 @@ def spark_session(app: str = "nile", *, cores: int | None = None) -> SparkSessio
         if _running is not None and not _running.alive():
             stop_session()
         if _running is None:
-            _running = _joined() or _start(app, cores or core_count(), find_java())
+            needed_packages("Spark session")
+            if master is not None:
+                check_master(master)
+            _running = _joined() or _start(app, cores or core_count(), find_java(), master)
             atexit.register(stop_session)
         return _running.session
+
+
+def check_master(master: str) -> None:
+    """Raises SparkFailed unless one of the masters that "spark://host:port,host:port" names answers.
+
+    Spark itself would try for a minute and then fail without saying why.  Other kinds of master pass.
+    """
+    if not master.startswith("spark://"):
+        return
+    said = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+        except (OSError, ValueError, OverflowError) as error:
+            said.append(f"{address}: {error}")
+        else:
+            return
+    raise SparkFailed(
+        f"Spark session: needed the master {master} to answer; got {'; '.join(said)}; start it, or check host, port "
+        "and firewall"
+    )
 
 
 def stop_session() -> None:
@@ -147,14 +176,14 @@ def _joined() -> _Running | None:
     return _Running(session, pyspark.SparkContext._gateway, None, None)
 
 
-def _start(app: str, cores: int, java: JavaHome) -> _Running:
+def _start(app: str, cores: int, java: JavaHome, master: str | None = None) -> _Running:
     directory = Path(tempfile.mkdtemp(prefix="nile-spark-"))
     interrupt = signal.getsignal(signal.SIGINT)  # PySpark puts its own in place
     gateway = None
     try:
         (directory / "log4j2.properties").write_text(_LOG4J)
         conf = pyspark.SparkConf(loadDefaults=False)
-        conf.setAll(_settings(app, cores, directory).items())
+        conf.setAll(_settings(app, cores, directory, master).items())
         with spark_failures("Spark session"):
             gateway = _launch(conf, java, directory)
             context = pyspark.SparkContext(conf=conf, gateway=gateway)
@@ -185,14 +214,15 @@ def _not_from_py4j(record: logging.LogRecord) -> bool:
     return Path(record.pathname).parent.name != "py4j"
 
 
-def _settings(app: str, cores: int, directory: Path) -> dict[str, str]:
+def _settings(app: str, cores: int, directory: Path, master: str | None = None) -> dict[str, str]:
     memory = max(_LEAST_MEMORY, min(_MOST_MEMORY, memory_bytes() // 4))
+    # Executors of another machine must reach the driver; otherwise nobody else may.
+    alone = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
         "spark.app.name": app,
-        "spark.master": f"local[{cores}]",
+        "spark.master": master or f"local[{cores}]",
         "spark.driver.memory": f"{memory >> 20}m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **({} if master is not None and not master.startswith("local") else alone),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory),

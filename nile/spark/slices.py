@@ -72,13 +72,13 @@ def cuts_of(tuples: DataFrame, large: Mapping[int, int], range_ns: int, rows: in
     return chosen
 
 
-def cut_sql(cuts: Sequence[int]) -> str:
-    """How many of the ascending `cuts` are <= ts, as SQL: a search of log2 n comparisons, whatever n."""
+def cut_sql(cuts: Sequence[int], column: str = "ts") -> str:
+    """How many of the ascending `cuts` are <= `column`, as SQL: a search of log2 n comparisons, whatever n."""
 
     def search(low: int, high: int) -> str:
         if low == high:
             return str(low)
         middle = (low + high) // 2
-        return f"IF(ts < {cuts[middle]}L, {search(low, middle)}, {search(middle + 1, high)})"
+        return f"IF({column} < {cuts[middle]}L, {search(low, middle)}, {search(middle + 1, high)})"
 
     return search(0, len(cuts))
