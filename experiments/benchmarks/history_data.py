@@ -86,7 +86,7 @@ def pieces(rows: int, seed: int = 0) -> Iterator[pa.Table]:
         number += 1
 
 
-def make(out: Path, rows: int, *, seed: int = 0, memory: int = 128 << 20, checkpoint: int = 5_000_000,
+def make(out: Path, rows: int, *, seed: int = 0, memory: int = 80 << 20, checkpoint: int = 5_000_000,
          parquet: bool = True, store: bool = True, progress: Callable[[str], None] | None = None) -> Made:  # fmt: skip
     """Make the store and the Parquet files in the folder `out`.  memory: bytes for each history; checkpoint: rows of
     both streams between two commits."""
@@ -234,9 +234,7 @@ class Peak:
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="of both streams")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--memory", type=click.IntRange(1), default=128, show_default=True, help="MiB for each of the two streams"
-)
+@click.option("--memory", type=click.IntRange(1), default=80, show_default=True, help="MiB for each of the two streams")
 @click.option("--checkpoint", type=click.IntRange(1), default=5_000_000, show_default=True, help="rows between commits")
 @click.option("--parquet/--no-parquet", default=True)
 @click.option("--store/--no-store", default=True)

@@ -221,8 +221,12 @@ class KeyIndex(ABC):
     def same(self, entries: Array, keys: pa.Array) -> Array:
         """Whether each entry (int64 [n], as `look_up` gave it) has the key keys[i] (Arrow [n], of the column's type):
         bool [n].  Compares values, not hashes; of text without copying them."""
-        equal: Array = pc.equal(self.values(entries), keys).to_numpy(zero_copy_only=False)
-        return equal
+        own = self.values(entries)
+        equal = pc.equal(own, keys)
+        if pa.types.is_floating(own.type) and pa.types.is_floating(keys.type):
+            equal = pc.or_(equal, pc.and_(pc.is_nan(own), pc.is_nan(keys)))  # one NaN, equal to itself
+        out: Array = equal.to_numpy(zero_copy_only=False)
+        return out
 
     @abstractmethod
     def part(self, low: int, high: int, buckets: int) -> Part:
