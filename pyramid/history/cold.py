@@ -65,28 +65,43 @@ def archived(
     rows: (ts, all columns) of the rows that `index` covers, in order.  Memory: some 4 times `PART_ROWS` rows.
     Raises StoreWriteError, and ConfigError for columns that Parquet does not take.
     """
+    files: list[StoredFile] = []
+    try:
+        parts = list(_written(directory, stream, schema, index, rows, hasher, files))
+        return [directory.stage(ROLE, blocks(_description(schema, index, parts))), *files]
+    except (KeyTypeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        directory.discard(files)
+        raise ConfigError(
+            f"history of {stream!r}: needed columns that Parquet takes to move old rows to the lake; got {error}; "
+            "leave such columns out, or do without archive and local"
+        ) from None
+    except BaseException:
+        directory.discard(files)
+        raise
+
+
+def _written(
+    directory: StoreDirectory,
+    stream: str,
+    schema: pa.Schema,
+    index: KeyIndex,
+    rows: Iterable[tuple[Array, pa.RecordBatch]],
+    hasher: KeyHasher,
+    files: list[StoredFile],
+) -> Iterator[Part]:
+    """Write the Parquet files, which are added to `files` as they come."""
     folder = "lake/" + quote(stream, safe=",").replace("~", "%7E").replace(".", "%2E")
     span = max(1, -(-(index.until - index.since + 1) // (_RANGES * DAY))) * DAY
-    parts: list[Part] = []
-    files: list[StoredFile] = []
     first = index.first
     for ts, batch in _stretches(rows, schema, span):
         where = f"{folder}/{range_name(int(ts[0]), span)}"
         ordinals = np.arange(first, first + ts.shape[0])
         first += ts.shape[0]
-        try:
-            with directory.stage_path(ROLE, suffix=".parquet", folder=where) as staged:
-                part = write_part(staged.path, ordinals, ts, batch, index.column, bits=BITS, group_rows=GROUP_ROWS,
-                                  hasher=hasher, sync=False)  # fmt: skip
-        except (KeyTypeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            directory.discard(files)
-            raise ConfigError(
-                f"history of {stream!r}: needed columns that Parquet takes to move old rows to the lake; got {error}; "
-                "leave such columns out, or do without archive and local"
-            ) from None
+        with directory.stage_path(ROLE, suffix=".parquet", folder=where) as staged:
+            part = write_part(staged.path, ordinals, ts, batch, index.column, bits=BITS, group_rows=GROUP_ROWS,
+                              hasher=hasher, sync=False)  # fmt: skip
         files.append(staged.file)
-        parts.append(replace(part, name=staged.file.name))
-    return [directory.stage(ROLE, blocks(_description(schema, index, parts))), *files]
+        yield replace(part, name=staged.file.name)
 
 
 def _stretches(

@@ -124,8 +124,6 @@ class RowStore:
 
     def cool(self, directory: StoreDirectory, rows: ColdRows) -> None:
         """These rows, the oldest that were not in the lake, are there now."""
-        if rows.end > self.durable:
-            self._write(directory, self.durable, rows.end)
         self._hot = [part for part in self._hot if part.end > rows.end]
         gone = [file for file in self.files if isinstance(file, StoredRows) and file.end <= rows.end]
         cold: list[StoredRows | ColdRows] = [file for file in self.files if isinstance(file, ColdRows)]
