@@ -360,3 +360,15 @@ def test_a_store_in_use_is_checked_and_not_repaired(path: Path) -> None:
         assert "1 files that no generation names" in check(path).notes[0]
         with pytest.raises(StoreLocked):
             repair(path)
+
+
+def test_a_state_file_is_verified_at_every_reading_but_the_first(path: Path) -> None:
+    (file,) = kinds(path)["state now"]
+    with StoreDirectory.open(path) as store:
+        (state,) = (entry for entry in store.files().values() if entry.role == "state")
+        assert store.read_envelope(state).params["n"] == 3  # opening has just verified it
+        bad = bytearray(file.read_bytes())
+        bad[-1] ^= 1
+        file.write_bytes(bad)
+        with pytest.raises(StoreCorrupt, match="was altered"):
+            store.read_envelope(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
+from pyramid.disk.lock import Lock
 from pyramid.disk.recovery import own_files
 from summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered, StoreWriteError
 
@@ -339,3 +341,30 @@ def test_a_file_that_cannot_be_read_is_named(base: Path) -> None:
         zone = next(file for file in store.files().values() if file.role == "zone")
         with pytest.raises(StoreError, match=r"-zone: needed to read it; got Input/output error"):
             store.read(zone)
+
+
+def test_a_folder_that_may_only_be_read_is_opened_for_reading_and_says_so(base: Path) -> None:
+    class ReadOnly(Files):
+        def lock(self, path: str) -> Lock:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    with pytest.raises(StoreReadOnly, match="Read-only file system; make the folder writable, or open it read-only"):
+        StoreDirectory.open(base, files=ReadOnly())
+    with StoreDirectory.open(base, read_only=True, files=ReadOnly()) as store:
+        assert store.state == {"n": 2}
+
+
+def test_a_file_system_that_syncs_no_folders_is_good_enough(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = os.fsync, []
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            asked.append(fd)
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with StoreDirectory.open(base) as store:
+        store.commit({"n": 3}, list(third(store)))
+    assert len(asked) > 3
+    assert whole(base, {3}) == 3

@@ -77,6 +77,7 @@ class StoreDirectory:
         self._staging = Staging(root, files)
         self._in_doubt: set[str] = set()  # files of a manifest that may or may not be on disk
         self._leftovers: set[str] = set()  # what a damaged manifest may name is kept until it is replaced
+        self._just_verified = {file.name for file in current.files.values() if file.essential and file.sealed}
         self._set_generation(current)
 
     @classmethod
@@ -161,9 +162,11 @@ class StoreDirectory:
     def read_envelope(self, file: StoredFile) -> Envelope:
         """The envelope that a file of `stage_envelope` is; its arrays are views of mapped memory.
 
-        Cost: one pass over the bytes.  Raises StoreCorrupt, StoreError.
+        Cost: one pass over the bytes, but for the first reading of a file that opening the store has just verified.
+        Raises StoreCorrupt, StoreError.
         """
-        view = self.read(file)
+        view = self.read(file, verify=file.name not in self._just_verified)
+        self._just_verified.discard(file.name)
         try:
             return unpack(
                 view, where=str(self.location(file)), digest=bytes.fromhex(file.digest) if file.sealed else None
