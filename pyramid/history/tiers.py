@@ -173,7 +173,9 @@ class Tiers:
         tuples = int(state["tuples"])
         schema = self._rows.schema
         cold: dict[str, ColdSegment] = {}
-        for name in (*state["rows"], *(name for names in state["indices"].values() for name in names)):
+        dropped = set(directory.state.get("lost", ()))  # by `nile store repair`: an index is made anew from its rows
+        kept = {column: names for column, names in state["indices"].items() if dropped.isdisjoint(names)}
+        for name in (*state["rows"], *(name for names in kept.values() for name in names)):
             if name not in held:
                 raise StoreCorrupt(
                     f"{name}: needed this file of {self.name!r}; the store has none; see `nile store check`"
@@ -188,11 +190,12 @@ class Tiers:
                 raise StoreCorrupt(f"history of {self.name!r}: needed its columns; got an index of {column!r}")
             store = IndexStore(column, schema.field(column).type, self._hasher, int(state["segment"]),
                                int(state["largest"]))  # fmt: skip
-            store.restore(
-                [
-                    ColdIndex(cold[name], self._hasher) if name in cold else WarmIndex(directory, held[name])
-                    for name in names
-                ],
-                tuples,
-            )
+            if column in kept:
+                store.restore(
+                    [
+                        ColdIndex(cold[name], self._hasher) if name in cold else WarmIndex(directory, held[name])
+                        for name in names
+                    ],
+                    tuples,
+                )
             self.index(store)
