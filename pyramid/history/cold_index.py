@@ -216,10 +216,18 @@ class ColdIndex(KeyIndex):
         self._read_bytes += n
 
 
+class _Decoded:
+    """Columns of one part by name, rows in order; ORDINAL: the order instead."""
+
+    def __init__(self, part: int) -> None:
+        self.part = part
+        self.columns: dict[str, pa.Array] = {}
+
+
 class ColdRows(Rows):
     """The rows of a cold segment.  Reading some decodes the asked columns of the parts they lie in.
 
-    Memory: the columns of the part read last.
+    Memory: the columns asked so far of the part read last.
     """
 
     tier = "cold"
@@ -228,11 +236,11 @@ class ColdRows(Rows):
         self.segment = segment
         self.first, self.tuples = segment.first, segment.tuples
         self.since, self.until = segment.since, segment.until
-        self._last: tuple[int, tuple[str, ...], pa.RecordBatch] | None = None
+        self._last = _Decoded(-1)
 
     @property
     def nbytes(self) -> int:
-        return 0 if self._last is None else int(self._last[2].nbytes)
+        return sum(int(column.nbytes) for column in self._last.columns.values())
 
     @property
     def stored_bytes(self) -> int:
@@ -265,7 +273,7 @@ class ColdRows(Rows):
 
     def release(self) -> None:
         """Forget the part read last."""
-        self._last = None
+        self._last = _Decoded(-1)
 
     def _cut(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         found = []
@@ -291,19 +299,22 @@ class ColdRows(Rows):
 
     def _part(self, p: int, columns: tuple[str, ...]) -> pa.RecordBatch:
         """Columns of a part, rows in order."""
-        if self._last is not None and self._last[:2] == (p, columns):
-            return self._last[2]
-        table = self.segment.part(p).read([ORDINAL, *columns])
-        order = np.argsort(table.column(0).to_numpy(), kind="stable")
-        found = []
-        for name, column in zip(columns, table.columns[1:], strict=True):
-            kind = pa.int64() if name == TS else self.segment.schema.field(name).type
-            plain = column.combine_chunks().take(pa.array(order))
-            found.append(plain if plain.type == kind else plain.cast(kind))
+        last = self._last
+        if last.part != p:
+            last = self._last = _Decoded(p)
+        missing = [name for name in (ORDINAL, *columns) if name not in last.columns]
+        if missing:
+            table = self.segment.part(p).read(missing)
+            for name, column in zip(missing, table.columns, strict=True):
+                plain = column.combine_chunks()
+                if name == ORDINAL:
+                    last.columns[ORDINAL] = pa.array(np.argsort(plain.to_numpy(), kind="stable"))
+                    continue
+                kind = pa.int64() if name == TS else self.segment.schema.field(name).type
+                plain = plain.take(last.columns[ORDINAL])
+                last.columns[name] = plain if plain.type == kind else plain.cast(kind)
         fields = [pa.field(name, pa.int64()) if name == TS else self.segment.schema.field(name) for name in columns]
-        batch = pa.RecordBatch.from_arrays(found, schema=pa.schema(fields))
-        self._last = (p, columns, batch)
-        return batch
+        return pa.RecordBatch.from_arrays([last.columns[name] for name in columns], schema=pa.schema(fields))
 
     def _joined(self, parts: list[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
         if len(parts) == 1:
