@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from nile.engine import Database
     from nile.execution.builder import QueryBuilder
     from nile.execution.live_approximate import ApproximateSubscription
+    from nile.execution.progress import Partial, Progress
     from nile.execution.result import Result
     from nile.execution.subscription import Subscription
     from nile.multiway import MultiwayQuery
@@ -95,6 +96,8 @@ __all__ = [
     "NotAStore",
     "NotLinear",
     "NotYet",
+    "Partial",
+    "Progress",
     "QueryBuilder",
     "Result",
     "SelectionAnswer",
@@ -140,6 +143,8 @@ _HOMES = {
     "JoinQuery": "nile.query",
     "MultiwayAnswer": "nile.multiway_answer",
     "MultiwayQuery": "nile.multiway",
+    "Partial": "nile.execution.progress",
+    "Progress": "nile.execution.progress",
     "QueryBuilder": "nile.execution.builder",
     "Result": "nile.execution.result",
     "SelectionAnswer": "nile.selection_answer",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nile.operators import history_kernels as kernels
@@ -316,6 +316,7 @@ def _permuted(x: int, total: int, half: int, seed: int) -> int:
 # --- from files -------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(data=st.data(), left=keys, right=keys, kind=st.sampled_from(["desc", "asc", "weighted"]))
 def test_files_answer_as_memory_does(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, left: Any, right: Any, kind: str
@@ -323,12 +324,15 @@ def test_files_answer_as_memory_does(
     a, b = data.draw(bounds(len(left))), data.draw(bounds(len(right)))
     made: dict[str, Counter[Pair]] = {}
     with StoreDirectory.open(tmp_path_factory.mktemp("store")) as directory:
-        for tier, options in (("hot", {}), ("warm", {"directory": directory, "memory": 1})):
+        kept = {"directory": directory, "memory": 1}
+        for tier, options in (("hot", {}), ("warm", kept), ("cold", kept)):
             first, second = history(left, "l", segment=256, **options), history(right, "r", segment=256, **options)
             for each in (first, second):
                 each.settle()
-            if tier == "warm" and len(right) >= 256:
-                assert second.indices("key")[0].tier == "warm"
+                if tier == "cold" and each.tuples >= 256:
+                    each.archive(1 << 62)
+            if len(right) >= 256:
+                assert second.indices("key")[0].tier == tier
             sides = side(first, *a), side(second, *b)
             join: HistoryJoin
             if kind == "asc":
@@ -337,6 +341,7 @@ def test_files_answer_as_memory_does(
                 join = DescendingJoin(*sides) if kind == "desc" else WeightedJoin(*sides, seed=3)
             made[tier] = found(join)
     assert made["warm"] == made["hot"]
+    assert made["cold"] == made["hot"]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.int64()])

@@ -127,12 +127,24 @@ class Segment:
 
     def _bounded(self, found: Matches) -> Matches:
         """The part of each run within [begin, end); runs that have none are left out."""
-        begin, end = found.begin.copy(), found.end.copy()
-        for i in range(begin.shape[0]):
-            ordinals = self.index.ordinals(int(found.begin[i]), int(found.end[i]))
-            begin[i] = found.begin[i] + np.searchsorted(ordinals, self._begin)
-            end[i] = found.begin[i] + np.searchsorted(ordinals, self._end)
+        begin, end = self._reached(found, self._begin), self._reached(found, self._end)
         return Matches(found.key, found.entry, begin, end).chosen(begin < end)
+
+    def _reached(self, found: Matches, ordinal: int) -> Array:
+        """The first place of each run whose ordinal is not below `ordinal`: int64 [m]; one binary search over all."""
+        if ordinal <= self.index.first:
+            return found.begin
+        if ordinal >= self.index.end:
+            return found.end
+        low, high = found.begin.copy(), found.end.copy()
+        open_ = np.flatnonzero(low < high)
+        while open_.shape[0]:
+            middle = (low[open_] + high[open_]) >> 1
+            below = self.index.ordinals_at(middle) < ordinal
+            low[open_[below]] = middle[below] + 1
+            high[open_[~below]] = middle[~below]
+            open_ = open_[low[open_] < high[open_]]
+        return low
 
     def ordinals(self, begin: Array, end: Array) -> Array:
         """The ordinals of runs of places, run after run: int64 [sum of lengths]."""
