@@ -11,6 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import nile
+from nile.execution.builder import read_query
+from nile.execution.held import content, flat, of, packed
+from nile.execution.live_approximate import ApproximateSubscription
+from nile.execution.options import Options
+from summaries.envelope import unpack
 
 SECOND = 10**9
 KINDS = ("desc", "asc", "weighted")
@@ -134,3 +139,78 @@ def test_memory_follows_the_window_and_not_the_stream() -> None:
         standing.close()
         assert standing.outputs > n // 10
     assert held[1] <= 1.2 * held[0]
+
+
+def gone_on(db: nile.Database, standing: Any, query: str, **options: Any) -> Any:
+    """The standing query taken out as bytes and made anew from them; again the same bytes."""
+    raw = packed("standing query", standing.capture())
+    standing.detach()
+    state = content(unpack(raw))
+    names, live = db._names, db._live
+    made = ApproximateSubscription(
+        names, read_query(query, names), Options.of(options), live.streams(), live._lock, None, state
+    )
+    live._standing.append(made)
+    assert packed("standing query", made.capture()) == raw
+    return made
+
+
+@pytest.mark.parametrize("output", ["pairs", "ranges"])
+@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_at_random_points_it_does_as_if_it_never_had(kind: str, guide: str, output: str) -> None:
+    """10 stops of each kind, guide and output: the same bytes as of one that never stopped, cut differently."""
+    seed = 100 * KINDS.index(kind) + 10 * GUIDES.index(guide) + len(output)
+    rng = np.random.default_rng(seed)
+    n, query = 400, text(kind, int(rng.choice([20, 60, 400])))
+    tables = {"a": sales(seed, n, keys=60), "b": sales(seed + 1, n, keys=60)}
+    options: dict[str, Any] = {"budget": float(rng.choice([0.1, 0.4])), "guide": guide, "output": output}
+    whole, cut = opened(*tables.values()), opened(*tables.values())
+    never, stopped = whole.subscribe(query, **options), cut.subscribe(query, **options)
+    for turn in range(10):
+        for name in ("a", "b"):
+            part = tables[name].slice(turn * n // 10, n // 10)
+            middle = int(rng.integers(0, len(part)))
+            whole.push(name, part)
+            cut.push(name, part.slice(0, middle))
+            cut.push(name, part.slice(middle))
+        assert packed("x", never.capture()) == packed("x", stopped.capture())
+        stopped = gone_on(cut, stopped, query, **options)
+    stopped.close()
+    found = pa.Table.from_batches(stopped.poll(), stopped.schema)
+    answer = cut.sql(query, **options)
+    check_alike(found, stopped, answer)
+    wanted, told = answer.answer.estimate, stopped.estimate
+    assert np.allclose((told.value, told.low, told.high), (wanted.value, wanted.low, wanted.high), rtol=1e-9)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_that_was_altered_is_refused_or_harmless(kind: str, guide: str) -> None:
+    """Whatever stands in the arrays: an EnvelopeError, or a query that goes on without reaching outside of them."""
+    rng = np.random.default_rng(7)
+    a, b = sales(11, 300), sales(12, 300)
+    options: dict[str, Any] = {"budget": 0.2, "guide": guide}
+    db = opened(a, b)
+    standing = db.subscribe(text(kind), **options)
+    push_all(db, {"a": a.slice(0, 250), "b": b.slice(0, 250)}, 3, 60)
+    params, arrays = flat(standing.capture())
+    names = sorted(name for name, array in arrays.items() if array.size)
+    refused = 0
+    for trial in range(60):
+        name = names[trial % len(names)]
+        altered = {**arrays, name: arrays[name].copy()}
+        at = int(rng.integers(altered[name].size))
+        altered[name].reshape(-1)[at] = rng.choice([-1, 1 << 40, 7]) if altered[name].itemsize == 8 else 77
+        fresh = opened(a, b)
+        try:
+            made = ApproximateSubscription(
+                fresh._names, read_query(text(kind), fresh._names), Options.of(options), fresh._live.streams(),
+                fresh._live._lock, None, of(params, altered),
+            )  # fmt: skip
+        except nile.EnvelopeError:
+            refused += 1
+            continue
+        made.close()
+        made.poll()
+    assert refused > 20

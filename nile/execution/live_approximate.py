@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from nile.exact.expire import joined
+from nile.exact.held import MOST, Held, State
 from nile.execution.approximate import Prepared, approximate
 from nile.execution.approximate_join import PreferredJoin
 from nile.execution.live_approximate_rows import Arrivals
@@ -67,8 +68,12 @@ class ApproximateSubscription:
         live: dict[str, LiveStream],
         lock: threading.RLock,
         callback: Callable[[pa.RecordBatch], None] | None,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises NotYet for what has no standing operator, ConfigError, BudgetError."""
+        """state: what `capture` gave of another one of the same query; this one goes on where that one was.
+
+        Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
+        """
         options.check_approximate()
         self.query = query
         self._prepared = approximate(names, query, options)
@@ -89,6 +94,8 @@ class ApproximateSubscription:
             for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
         ]
         self._streams = {each.live.name: each.live for each in self._arrivals}
+        if state is not None:
+            self._go_on_from(Held(state, "state of a standing query"))
         for stream in self._streams.values():
             stream.listeners.append(self._arrived)
 
@@ -153,10 +160,7 @@ class ApproximateSubscription:
     def estimate(self) -> Estimate:
         """How many pairs the exact answer has so far, as `Answer.estimate` tells."""
         with self._lock:
-            found = float(self._join.found)
-            if self.plan.is_exact and self.plan.preference != "asc":
-                return Estimate.exact(found)
-            return Estimate(found, found, math.inf, 1.0, True)
+            return self._join.estimate
 
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call.  Never waits."""
@@ -175,6 +179,38 @@ class ApproximateSubscription:
     def ordinal(self) -> int:
         """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
         return self._handed
+
+    def capture(self) -> State:
+        """What the query holds: its operator's state, the rows it may need, outputs that nobody has read.
+
+        For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
+        """
+        with self._lock:
+            return {
+                "outputs": self.outputs,
+                "read": self._handed,
+                "unread": joined(list(self._found), self.schema),
+                "join": self._join.capture(),
+                "arrivals": [
+                    each.capture(first) for each, first in zip(self._arrivals, self._join.needed_from(), strict=True)
+                ],
+            }
+
+    def _go_on_from(self, held: Held) -> None:
+        """Raises EnvelopeError for a state that is not of this query."""
+        self.outputs = held.integer("outputs", 0, MOST)
+        self._handed = held.integer("read", 0, self.outputs)
+        found = held.rows("unread", self.schema, self.outputs - self._handed)
+        if found.num_rows:
+            self._found.append(found)
+        for each, part in zip(self._arrivals, held.parts("arrivals", 2), strict=True):
+            each.restore(part)
+        left, right = (each.keys() for each in self._arrivals)
+        self._join.restore(held.state("join"), (left, right))
+        for each, store in zip(self._arrivals, self._join.stores, strict=True):
+            if each.tuples != store.tuples:
+                held.refuse("rows of the tuples held", f"{each.tuples} rows of {store.tuples} tuples")
+        held.end()
 
     def _unread(self) -> list[pa.RecordBatch]:
         found = list(self._found)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.exact.expire import joined
+from nile.exact.held import MOST, Held, State
 from nile.execution.reading import named_leaf, selected
 from nile.execution.values import schema_of
 from nile.sql.plan import Stream
@@ -98,6 +100,35 @@ class Arrivals:
         while self._held and self._first + self._held[0].num_rows <= first:
             self._first += self._held.popleft().num_rows
 
+    def keys(self) -> pa.Array:
+        """The keys of the tuples held."""
+        held = joined(list(self._held), self.schema)
+        return held.column(held.schema.get_field_index(self._key))
+
+    def capture(self, first: int) -> State:
+        """What waits, and the rows of tuples from ordinal `first` on."""
+        held = joined(list(self._held), self.schema)
+        ts = [ts for ts, _ in self._waiting]
+        return {
+            "before": self._before.as_dict(),
+            "tuples": self.tuples,
+            "held": held.slice(first - self._first),
+            "ts": np.concatenate([np.zeros(0, np.int64), *ts]),
+            "waiting": joined([rows for _, rows in self._waiting], self.schema),
+        }
+
+    def restore(self, held: Held) -> None:
+        """Be where another one was.  Raises EnvelopeError."""
+        self._before = _accounting(held.part("before"))
+        rows = held.rows("held", self.schema)
+        self.tuples = held.integer("tuples", rows.num_rows, MOST)
+        self._first = self.tuples - rows.num_rows
+        ts = held.rising("ts")
+        waiting = held.rows("waiting", self.schema, ts.shape[0])
+        self._held = deque([rows] if rows.num_rows else [])
+        self._waiting = deque([(ts, waiting)] if waiting.num_rows else [])
+        held.end()
+
     def columns(self, ordinals: Array) -> tuple[dict[str, Any], Array]:
         """(columns by their names in the stream, places in them) of tuples that are held."""
         if len(self._held) > _FEW:  # joined in doubling steps: each row is copied a few times at most
@@ -121,6 +152,16 @@ class Arrivals:
         """Bytes of the rows that wait or are held."""
         waiting = sum(ts.nbytes + rows.nbytes for ts, rows in self._waiting)
         return int(waiting + sum(batch.nbytes for batch in self._held))
+
+
+def _accounting(held: Held) -> Accounting:
+    names = ("tuples_in", "applied", "late", "shed", "rejected")
+    counts = {name: held.integer(name, 0, MOST) for name in names}
+    reasons = held.state("reasons")
+    inside = Held(reasons, "reasons of rejected tuples")
+    made = Accounting(**counts, reasons={name: inside.integer(name, 0, MOST) for name in reasons})
+    held.end()
+    return made
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

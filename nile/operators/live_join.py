@@ -12,22 +12,26 @@ Source: DESIGN section 2, budget; the paper's engine has no budget but the time 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.exact.held import Held, State
 from nile.operators import state as st
 from nile.operators.join import PromisingJoin
-from nile.operators.join_data import JoinInput, Outputs
+from nile.operators.join_data import Outputs
 from nile.operators.join_start import UNIT
+from nile.operators.live_join_estimate import LiveSample
+from nile.operators.live_join_parts import checked, grown, no_input, renumber_store, rows_at
+from nile.operators.live_join_state import captured, restored
 from nile.operators.plan import JoinPlan
 from preferences.clock import exact_costs
 from preferences.queue import oldest_time
-from pyramid.arrays import BASE, PLACED
+from pyramid.arrays import BASE, HELD
 from pyramid.manager import Memory
-from pyramid.store import TupleStore
-from summaries.errors import ConfigError, NotYet
+from summaries.estimate import Estimate
 from summaries.hashing import Encoded, KeyTable
 from summaries.lazy import lazy
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nile.operators import live_join_kernels
+    from preferences.queue_kernels import Queue
 else:
     pa = lazy("pyarrow")
     live_join_kernels = lazy("nile.operators.live_join_kernels")
@@ -56,16 +61,17 @@ class LiveJoin(PromisingJoin):
     _counts_ranges = False
 
     def __init__(self, plan: JoinPlan) -> None:
-        _check(plan)
-        super().__init__(plan, _nothing())
+        super().__init__(checked(plan), no_input())
         self._keep_all = False
         self._table = KeyTable()
         self._order = np.zeros(0, np.int8)
-        self._sampled = plan.preference == "weighted" and not plan.is_exact
+        self.sampled = plan.preference == "weighted" and not plan.is_exact
         self._counts = np.zeros((256, 2), np.int64)
         self._place = np.zeros(live_join_kernels.PLACE_FIELDS, np.int64)
-        self._total_cost = 0.0
-        self._last: int | None = None
+        self.total_cost = 0.0
+        self.last: int | None = None
+        self.sample = LiveSample(plan.window)
+        self._told = [0, 0]
         self.matches = 0
         """Pairs that the exact answer has, so far."""
         self.found = 0
@@ -89,15 +95,18 @@ class LiveJoin(PromisingJoin):
         merged = np.concatenate(ts)
         place = np.argsort(merged, kind="stable")
         order = (place >= ts[0].shape[0]).astype(np.int8)
-        self._last = int(merged[place[-1]])
-        for store, times, coded in zip(self.stores, ts, encoded, strict=True):
+        self.last = int(merged[place[-1]])
+        for side, (store, times, coded) in enumerate(zip(self.stores, ts, encoded, strict=True)):
             store.extend(times, coded.codes, coded.hashes, self._table.known)
+            if self.sampled and times.shape[0]:
+                self.sample.arrive(side, times.shape[0], int((coded.codes >= 0).sum()), int(times[0]))
         self._make_room()
-        waiting = self._waiting()
+        waiting = self.waiting()
         self.state.whole[st.ARRIVALS_GONE] = self._fed - waiting.shape[0]
         self._order = np.concatenate([waiting, order])
         self._grant = np.concatenate([np.zeros(waiting.shape[0]), self._granted(order, credit)])
         yield from self._pairs(self.advance(self._fed + n))
+        self._tell_doors()
         self._let_go()
 
     def _granted(self, order: Array, credit: float | None) -> Array:
@@ -109,7 +118,7 @@ class LiveJoin(PromisingJoin):
         self.matches += int(matches.sum())
         ranges = self.plan.output == "ranges"
         costs = np.rint(UNIT * exact_costs(matches, self.plan.costs, ranges=ranges))
-        self._total_cost += float(costs.sum())
+        self.total_cost += float(costs.sum())
         if credit is not None:
             return np.full(order.shape[0], UNIT * credit / order.shape[0])
         granted: Array = self.plan.fraction * costs
@@ -118,10 +127,12 @@ class LiveJoin(PromisingJoin):
     def _pairs(self, found: Iterator[Outputs]) -> Iterator[Outputs]:
         for outputs in found:
             pairs = self.expand(outputs)
+            if self.sampled:
+                self._sample_of(outputs)
             self.found += pairs.left.shape[0]
             yield pairs
 
-    def _waiting(self) -> Array:
+    def waiting(self) -> Array:
         """The streams of arrivals that have not been dealt with: int8 [n]."""
         gone = int(self.state.whole[st.ARRIVALS_GONE])
         return self._order[int(self.state.whole[st.APPLIED]) - gone : self._fed - gone]
@@ -130,19 +141,49 @@ class LiveJoin(PromisingJoin):
         """Room for every key known, and for the doors of every tuple held."""
         known = self._table.known
         if known > self._counts.shape[0]:
-            self._counts = _grown(self._counts, max(known, 2 * self._counts.shape[0]), 0)
+            self._counts = grown(self._counts, max(known, 2 * self._counts.shape[0]), 0)
         if known > self.state.shed_at.shape[0]:
             room = max(known, 2 * self.state.shed_at.shape[0])
-            self.state = self.state._replace(shed_at=_grown(self.state.shed_at, room, -st.FOREVER))
+            self.state = self.state._replace(shed_at=grown(self.state.shed_at, room, -st.FOREVER))
         if self.plan.is_exact and known > self._fronts.shape[0]:
-            self._fronts = _grown(self._fronts, max(known, 2 * self._fronts.shape[0], 256), 0)
-        if self._sampled:
-            self.state = self.state._replace(left_door=self._doors(0), right_door=self._doors(1))
+            self._fronts = grown(self._fronts, max(known, 2 * self._fronts.shape[0], 256), 0)
+        if self.sampled:
+            self.state = self.state._replace(left_door=self._roomy_doors(0), right_door=self._roomy_doors(1))
 
-    def _doors(self, side: int) -> Array:
+    def doors(self, side: int) -> Array:
+        """The doors that a stream's tuples came through, from ordinal `DOORS_GONE` on, with room for more."""
+        return self.state.left_door if side == 0 else self.state.right_door
+
+    def _doors_of(self, side: int, ordinals: Array) -> Array:
+        doors: Array = self.doors(side)[ordinals - int(self.state.whole[st.DOORS_GONE + side])]
+        return doors
+
+    def _tell_doors(self) -> None:
+        """Tell the sample at which levels tuples came in that have been dealt with since."""
+        if self.sampled:
+            for side in (0, 1):
+                end = int(self.state.whole[st.SEQUENCE + side])
+                self.sample.let_in(side, self._doors_of(side, np.arange(self._told[side], end)))
+                self._told[side] = end
+
+    def _sample_of(self, found: Outputs) -> None:
+        """Tell the sample what was found: pairs, or range records before they are expanded."""
+        if found.side is None or found.low is None or found.high is None:
+            level = np.minimum(self._doors_of(0, found.left), self._doors_of(1, found.right))
+            key, pairs = self._hashes_of(0, found.left), np.ones(found.left.shape[0], np.int64)
+        else:
+            level, key = np.empty(found.left.shape[0]), np.empty(found.left.shape[0], np.uint64)
+            pairs = found.high - found.low
+            for side in (0, 1):
+                mine = np.flatnonzero(found.side == side)
+                level[mine] = self._doors_of(side, found.left[mine])
+                key[mine] = self._hashes_of(side, found.left[mine])
+        self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
+
+    def _roomy_doors(self, side: int) -> Array:
         """The doors of a stream's tuples, with room for all that are held."""
         whole = self.state.whole
-        old = self.state.left_door if side == 0 else self.state.right_door
+        old = self.doors(side)
         store = self.stores[side]
         gone = int(whole[st.DOORS_GONE + side])
         if store.tuples - gone <= old.shape[0]:
@@ -161,6 +202,10 @@ class LiveJoin(PromisingJoin):
         self._fed = end
 
     def _codes(self, side: int, ordinals: Array) -> Array:
+        return self.codes_of(side, ordinals)
+
+    def codes_of(self, side: int, ordinals: Array) -> Array:
+        """The key codes of tuples of a stream that are held: int32 [n]."""
         held = self.stores[side].side
         codes: Array = held.code[ordinals - int(held.meta[BASE])]
         return codes
@@ -171,8 +216,7 @@ class LiveJoin(PromisingJoin):
         ts: Array = held.ts[ordinals - int(held.meta[BASE])]
         return ts
 
-    def hashes(self, side: int, ordinals: Array) -> Array:
-        """The key hashes of tuples of a stream that are held: uint64 [n]."""
+    def _hashes_of(self, side: int, ordinals: Array) -> Array:
         held = self.stores[side].side
         hashes: Array = held.hash[ordinals - int(held.meta[BASE])]
         return hashes
@@ -181,10 +225,10 @@ class LiveJoin(PromisingJoin):
         """Of each stream, the first ordinal that a probe, a queued entry or a count can still reach."""
         whole, window = self.state.whole, self.plan.window
         assert window is not None
-        if not whole[st.APPLIED] or self._last is None:
+        if not whole[st.APPLIED] or self.last is None:
             return 0, 0
         # The plain probe leaves nothing undone.
-        horizon = self._last - window if self.plan.is_exact else int(whole[st.NOW_TS]) - 2 * window
+        horizon = self.last - window if self.plan.is_exact else int(whole[st.NOW_TS]) - 2 * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
         if self._queue is not None and self.plan.preference == "weighted":
@@ -197,12 +241,84 @@ class LiveJoin(PromisingJoin):
             first.append(min(at, int(whole[st.SEQUENCE + side])))
         return first[0], first[1]
 
+    @property
+    def known(self) -> int:
+        """Key codes in use."""
+        return self._table.known
+
+    @property
+    def queue(self) -> Queue | None:
+        """What waits; None before the first tuple."""
+        held: Queue | None = self._queue
+        return held
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many pairs the exact answer has so far, as `Answer.estimate` says it."""
+        if self.plan.is_exact and self.plan.preference != "asc":
+            return Estimate.exact(float(self.found))
+        if self.sampled:
+            return self.sample.estimate(self.last)
+        return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
+
+    def capture(self) -> State:
+        """What the join holds, between two takes (`nile.operators.live_join_state`)."""
+        return captured(self)
+
+    def restore(self, state: State, keys: tuple[pa.Array, pa.Array]) -> None:
+        """Be where the join was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
+        restored(self, Held(state, "state of a live join"), keys)
+
+    def encode(self, keys: pa.Array) -> Encoded:
+        """Codes and hashes of a column of keys."""
+        return self._table.encode(keys, where="live join")
+
+    def listed(self, side: int, codes: Array) -> Array:
+        """How many entries the lists of these keys have: int64 [n]."""
+        held: Array = self.stores[side].side.lists[codes, HELD]
+        return held
+
+    def oldest(self) -> int:
+        """The oldest time that the tuple last dealt with joins with."""
+        assert self.plan.window is not None
+        return max(-st.FOREVER, int(self.state.whole[st.NOW_TS]) - self.plan.window)
+
+    def put_doors(self, side: int, doors: Array) -> None:
+        """The doors of the tuples held, which are put back."""
+        room = np.append(doors, np.zeros(max(1024, doors.shape[0])))
+        self.state = self.state._replace(**{"left_door" if side == 0 else "right_door": room})
+
+    def put_queue(self, queue: Queue) -> None:
+        """What waits, which is put back."""
+        self._queue = queue
+
+    def go_on_from(self, fed: int, last: int | None, cost: float, matches: int, found: int, waiting: Array) -> None:
+        """The tuples that are held have been put back: count those of the window, and go on."""
+        self._fed, self.last, self.total_cost, self.matches, self.found = fed, last, cost, matches, found
+        whole = self.state.whole
+        self._order, self._grant = waiting, np.zeros(waiting.shape[0])
+        whole[st.ARRIVALS_GONE] = fed - waiting.shape[0]
+        self._make_room()
+        self._told = [int(whole[st.SEQUENCE]), int(whole[st.SEQUENCE + 1])]
+        for side, store in enumerate(self.stores):
+            base = int(store.side.meta[BASE])
+            if self.sampled:
+                whole[st.DOORS_GONE + side] = base
+            self._place[live_join_kernels.NEXT_COUNTED + side] = store.tuples
+            self._place[live_join_kernels.FIRST_COUNTED + side] = store.tuples
+            if last is not None and self.plan.window is not None:
+                held = store.side.ts[: store.tuples - base]
+                at = int(np.searchsorted(held, max(-st.FOREVER, last - self.plan.window), side="left"))
+                codes = store.side.code[at : store.tuples - base]
+                self._counts[:, side] += np.bincount(codes[codes >= 0], minlength=self._counts.shape[0])
+                self._place[live_join_kernels.FIRST_COUNTED + side] = base + at
+
     def _let_go(self) -> None:
         """Renumber keys when most of those known have gone."""
         known = self._table.known
         if known < _LEAST_KEYS or known < 2 * self._held_keys_at_most():
             return
-        alive = self._alive()
+        alive = self.alive()
         if known >= 2 * alive.shape[0]:
             self._renumber(alive)
 
@@ -215,7 +331,7 @@ class LiveJoin(PromisingJoin):
         codes: Array = store.side.code[first - base : store.tuples - base]
         return codes
 
-    def _alive(self) -> Array:
+    def alive(self) -> Array:
         """The codes of keys that a tuple still needed has, in the order in which these first have them: int64 [k]."""
         held = np.concatenate([self._held_codes(side, first) for side, first in enumerate(self.needed_from())])
         codes, first = np.unique(held, return_index=True)
@@ -230,15 +346,15 @@ class LiveJoin(PromisingJoin):
         code_of = np.full(self._table.known + 1, -1, np.int32)  # the last: of -1
         code_of[alive] = np.arange(alive.shape[0], dtype=np.int32)
         for store in self.stores:
-            _renumber_store(store, alive, code_of)
+            renumber_store(store, alive, code_of)
         self._table = table
-        self._counts = _taken(self._counts, alive, 0)
-        self.state = self.state._replace(shed_at=_taken(self.state.shed_at, alive, -st.FOREVER))
+        self._counts = rows_at(self._counts, alive, 0)
+        self.state = self.state._replace(shed_at=rows_at(self.state.shed_at, alive, -st.FOREVER))
         if self.plan.is_exact:
-            self._fronts = _taken(self._fronts, alive, 0)
+            self._fronts = rows_at(self._fronts, alive, 0)
 
     def _exact_cost(self) -> float:
-        return self._total_cost
+        return self.total_cost
 
     @property
     def memory(self) -> Memory:
@@ -249,53 +365,5 @@ class LiveJoin(PromisingJoin):
         return Memory(
             sketches=held.sketches,
             directory=held.directory + self._table.nbytes + self._counts.nbytes + self._fronts.nbytes,
-            tuples=held.tuples + queue + doors + self._order.nbytes + self._grant.nbytes,
+            tuples=held.tuples + self.sample.nbytes + queue + doors + self._order.nbytes + self._grant.nbytes,
         )
-
-
-def _check(plan: JoinPlan) -> None:
-    if plan.method != "nile":
-        raise NotYet(
-            f"live join: needed method 'nile'; got {plan.method!r}, which has no form over live streams yet; leave "
-            "method out, or ask sql() over what is kept"
-        )
-    if plan.pace.is_replay:
-        raise NotYet(
-            "live join: needed tuples at their own pace; got a replay, which needs the whole input; leave replay out"
-        )
-    if plan.window is None:
-        raise ConfigError(
-            "live join: needed a window, beyond which tuples are let go of; got none, which would keep all of both "
-            "streams for good; say WINDOW"
-        )
-
-
-def _nothing() -> JoinInput:
-    none = Encoded(codes=np.zeros(0, np.int32), hashes=np.zeros(0, np.uint64))
-    return JoinInput(
-        left_ts=np.zeros(0, np.int64), right_ts=np.zeros(0, np.int64), left=none, right=none,
-        order=np.zeros(0, np.int8), costs=np.zeros(0), keys=0,
-    )  # fmt: skip
-
-
-def _renumber_store(store: TupleStore, alive: Array, code_of: Array) -> None:
-    side = store.side
-    held = store.tuples - int(side.meta[BASE])
-    side.code[:held] = code_of[side.code[:held]]
-    placed = code_of[side.placed[: int(side.meta[PLACED])]]
-    placed = placed[placed >= 0]
-    side.placed[: placed.shape[0]] = placed
-    side.meta[PLACED] = placed.shape[0]
-    store.side = side._replace(lists=_taken(side.lists, alive, 0))
-    store.keys = alive.shape[0]
-
-
-def _taken(array: Array, at: Array, fill: int) -> Array:
-    """The rows `at`, with room for as many again."""
-    return _grown(array[at], max(256, 2 * at.shape[0]), fill)
-
-
-def _grown(array: Array, size: int, fill: int) -> Array:
-    bigger = np.full((size, *array.shape[1:]), fill, array.dtype)
-    bigger[: array.shape[0]] = array
-    return bigger
