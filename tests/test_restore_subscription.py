@@ -92,7 +92,7 @@ def told(found: list[tuple[int, pa.RecordBatch]]) -> list[str]:
 @pytest.mark.parametrize("at", range(len(QUERIES)))
 def test_a_restored_query_goes_on_and_numbers_go_on(at: int) -> None:
     text, how = QUERIES[at]
-    for seed in range(4):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         whole = {name: rows_of(rng, name, 40) for name in ("clicks", "buys")}
         items = cut(whole, rng)
@@ -126,7 +126,7 @@ def test_a_restored_query_goes_on_and_numbers_go_on(at: int) -> None:
 @pytest.mark.parametrize("at", range(len(QUERIES)))
 def test_any_cut_of_what_is_pushed_gives_the_same_bytes_and_ordinals(at: int) -> None:
     text, how = QUERIES[at]
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed + 50)
         whole = {name: rows_of(rng, name, 40) for name in ("clicks", "buys")}
         runs = []
