@@ -38,8 +38,8 @@ from pyramid.disk.manifest import (
 )
 from pyramid.disk.opening import open_directory, sync_above, write_again, write_error
 from pyramid.disk.staging import StagedPath, Staging, pieces, telling
-from summaries.envelope import Envelope, pack_parts, unpack
-from summaries.errors import EnvelopeError, StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered
+from summaries.envelope import Envelope, pack_parts
+from summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered
 
 __all__ = ["StoreDirectory"]
 
@@ -163,16 +163,11 @@ class StoreDirectory:
         """The envelope that a file of `stage_envelope` is; its arrays are views of mapped memory.
 
         Cost: one pass over the bytes, but for the first reading of a file that opening the store has just verified.
-        Raises StoreCorrupt, StoreError.
+        Raises StoreCorrupt, StoreTooNew, StoreError.
         """
         view = self.read(file, verify=file.name not in self._just_verified)
         self._just_verified.discard(file.name)
-        try:
-            return unpack(
-                view, where=str(self.location(file)), digest=bytes.fromhex(file.digest) if file.sealed else None
-            )
-        except EnvelopeError as error:
-            raise StoreCorrupt(str(error)) from None
+        return recovery.unpacked(view, str(self.location(file)), file)
 
     # --- writing ------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from pyramid.disk.manifest import (
     pack_generation,
     read_generation,
 )
+from summaries.envelope import Envelope, unpack
 from summaries.errors import (
     EnvelopeError,
     EnvelopeTooNew,
@@ -29,7 +30,7 @@ from summaries.errors import (
     StoreTooNew,
 )
 
-__all__ = ["Found", "choose", "is_store", "leftovers", "own_files", "read_manifests", "trouble", "verify"]
+__all__ = ["Found", "choose", "is_store", "leftovers", "own_files", "read_manifests", "trouble", "unpacked", "verify"]
 
 LOCK = "LOCK"
 DATA = "data"
@@ -147,6 +148,16 @@ def verify(files: Files, path: str, file: StoredFile) -> str | None:
     if claimed != file.digest or digest.hexdigest() != file.digest:
         return f"{file.name} was altered (needed checksum {file.digest[:16]}..., got {digest.hexdigest()[:16]}...)"
     return None
+
+
+def unpacked(data: memoryview, where: str, file: StoredFile) -> Envelope:
+    """The envelope in the verified bytes of a file.  Raises StoreTooNew, or StoreCorrupt for bytes that are none."""
+    try:
+        return unpack(data, where=where, digest=bytes.fromhex(file.digest) if file.sealed else None)
+    except EnvelopeTooNew as error:
+        raise StoreTooNew(str(error)) from None
+    except EnvelopeError as error:
+        raise StoreCorrupt(str(error)) from None
 
 
 def choose(files: Files, root: str, found: Found) -> tuple[Generation, str | None]:
