@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from pyramid.history.history import History
     from pyramid.history.keys import KeyIndex
 
-__all__ = ["HistoryFigures", "Matches", "Segment", "segments_of"]
+__all__ = ["HistoryFigures", "Matches", "Segment", "loaded", "segments_of"]
 
 Array = np.ndarray[Any, Any]
+_READERS = 2
 
 
 @dataclass(slots=True)
@@ -169,6 +171,22 @@ class Segment:
 def _runs(buckets: Array) -> int:
     """How many different ones there are among ascending buckets."""
     return int((np.diff(buckets) != 0).sum()) + int(buckets.shape[0] > 0)
+
+
+def loaded(segments: Sequence[Segment]) -> Iterator[None]:
+    """Read the sketches of segments that nobody has read yet, two at a time; a step each.
+
+    Most of a first reading is a checksum pass, during which another thread runs.
+    """
+    with ThreadPoolExecutor(_READERS) as readers:
+        waiting = [readers.submit(_sketch_of, segment.index) for segment in segments]
+        for each in waiting:
+            each.result()
+            yield None
+
+
+def _sketch_of(index: KeyIndex) -> None:
+    index.sketch.estimate(np.zeros(0, np.uint64))
 
 
 def segments_of(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> list[Segment]:

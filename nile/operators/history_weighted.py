@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history_join import HistoryJoin, HistorySide, Output, Pairs, together
 from nile.operators.history_keys import ProbeKeys
-from nile.operators.history_lookup import Matches
+from nile.operators.history_lookup import Matches, loaded
 from summaries.errors import MemoryRefused
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
@@ -52,6 +52,7 @@ class WeightedJoin(HistoryJoin):
 
     def steps(self) -> Iterator[Output | None]:
         keys = yield from self._keys(self.probe.begin, self.probe.end)
+        yield from loaded(self._segments)
         parts: list[tuple[int, Matches]] = []
         for s, segment in enumerate(self._segments):
             possible = np.flatnonzero(segment.bounds(keys)[1])
