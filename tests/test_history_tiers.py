@@ -282,3 +282,15 @@ def test_a_store_needs_its_own_directory(tmp_path: Path) -> None:
             history.stage(other)
         with pytest.raises(StoreCorrupt, match="needed its state"):
             History.restore("s", SCHEMA, state={}, directory=one)
+
+
+def test_an_index_asked_for_late_is_made_within_the_memory_limit(tmp_path: Path) -> None:
+    ts, batch = made(6_000, 13)
+    directory = StoreDirectory.open(tmp_path / "s")
+    history = History("s", SCHEMA, directory=directory, memory=1, segment=512, largest=2048)
+    history.append(ts, batch)
+    history.settle()
+    history.index("key")
+    assert [(index.tier, index.tuples) for index in history.indices("key")] == [
+        ("warm", 2048), ("warm", 2048), ("warm", 512), ("warm", 512), ("warm", 512), ("hot", 368)]  # fmt: skip
+    check(history, ts, pa.Table.from_batches([batch]))

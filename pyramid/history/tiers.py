@@ -70,7 +70,19 @@ class Tiers:
                 done += n
                 if not store.room:
                     self._seal(store)
+                    self._shorten(store)
         self._indices[store.column] = store
+
+    def _shorten(self, store: IndexStore) -> None:
+        """Keep a store that is being filled, and is not among the others yet, within memory and short."""
+        if self._directory is None:
+            return
+        room = None if self.memory is None else self.memory - self._held - store.nbytes
+        store.collapse(self._directory, room)
+        if room is not None and room < 0:
+            while store.oldest_hot() is not None:
+                store.evict(self._directory)
+            store.collapse(self._directory, room)
 
     def built(self, store: IndexStore) -> HotIndex:
         """The open index as it is now."""
