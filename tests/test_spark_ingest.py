@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from experiments.cli import main
 from nile.durations import MAX_DURATION
 from nile.spark import ingest
 from nile.spark.ingesting import DUPLICATE, LATE, Ingested
@@ -377,3 +379,22 @@ def test_a_key_that_cannot_be_one_is_refused(spark: SparkSession, tmp_path: Path
     pq.write_table(pa.table({"ts": [1], "item": pa.array([1], pa.duration("s"))}), tmp_path / "odd.parquet")
     with pytest.raises((ConfigError, KeyTypeError), match="column 'item'"):
         ingest(tmp_path / "odd.parquet", tmp_path / "lake", stream="shop", time="ts", key="item", spark=spark)
+
+
+def test_the_command_tells_the_account_and_mistakes_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark is not None  # the command shares the session
+    (tmp_path / "shop.csv").write_text("ts,item,n\n1,a,5\nsoon,b,6\n2,b,x\n")
+    asked = ["ingest", str(tmp_path / "shop.csv"), str(tmp_path / "lake"), "--stream", "shop"]
+    typed = [*asked, "--time", "ts", "--key", "item"]
+    typed += [part for column in ("ts=int64", "item=string", "n=int64") for part in ("--column", column)]
+    done = CliRunner().invoke(main, typed)
+    assert done.exit_code == 0, done.output
+    assert (
+        "shop: 3 in = 1 applied + 0 late + 0 duplicate + 2 rejected (1 cell of 'n' is no whole number, " in done.output
+    )
+    again = CliRunner().invoke(main, [*asked, "--json"])
+    account = json.loads(again.output.splitlines()[-1])
+    assert (account["repeated"], account["in"], account["applied"], account["tuples"]) == (True, 3, 1, 1)
+    wrong = CliRunner().invoke(main, [*asked, "--drift", "added"])
+    assert wrong.exit_code == 2
+    assert "nile: --drift: needed NAME=VALUE; got 'added'" in wrong.output

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.spark.exact import mark, pair, ranked, sides
-from nile.spark.exact_input import Opened, Stream, footers, opened
+from nile.spark.exact_input import INT64, Opened, Stream, footers, opened
 from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output
 from nile.spark.progress import Listener, job
@@ -26,7 +26,7 @@ from summaries.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BINS", "JoinTruth", "bin_edges", "exact_truth"]
+__all__ = ["BINS", "JoinTruth", "bin_sql", "exact_truth"]
 
 BINS = 100
 """Bins of a histogram (promising tuples, section 5.2: k = 100)."""
@@ -111,7 +111,7 @@ def exact_truth(
             ranks = _binned(ranked(marked), keys, threshold).persist()
             try:
                 with job(spark, "exact: counting pairs", on_progress, sum(both.rows)):
-                    table, rare, rare_paper, ages = _counted(both, marked, limited, ranks, width, outlier_cap)
+                    table, rare, rare_paper, ages = _counted(both, marked, limited, ranks, keys, width, outlier_cap)
                 if outliers is not None:
                     with job(spark, "exact: writing outliers", on_progress, sum(both.rows)):
                         found = _outliers(both, marked, limited, ranks, outlier_cap)
@@ -124,9 +124,14 @@ def exact_truth(
     return JoinTruth(int(table.sum()), keys, table, width, outlier_cap, rare, rare_paper, ages, outliers)
 
 
-def bin_edges(width: int) -> list[int]:
-    """The least age of bins 1 to 99: bin = floor(100 age / width), the last one closed; in integers."""
-    return [-(-at * width // BINS) for at in range(1, BINS)] if width else []
+def bin_sql(value: str, width: int) -> str:
+    """The bin of a value from 0 to `width`: min(99, floor(100 value / width)), in integers; 0 where width is 0."""
+    if width == 0:
+        return "0"
+    if width < INT64 // BINS:
+        return f"CAST(least({BINS - 1}L, {value} * {BINS}L DIV {width}L) AS INT)"
+    edges = [-(-at * width // BINS) for at in range(1, BINS)]  # 100 value may pass 64 bits
+    return cut_sql(edges, value)
 
 
 def _keys(marked: DataFrame) -> tuple[int, int, int]:
@@ -164,14 +169,18 @@ def _binned(ranks: DataFrame, keys: int, threshold: int) -> DataFrame:
 
 
 def _counted(
-    both: Opened, marked: DataFrame, window: int | None, ranks: DataFrame, width: int, cap: int
+    both: Opened, marked: DataFrame, window: int | None, ranks: DataFrame, keys: int, width: int, cap: int
 ) -> tuple[np.ndarray[Any, Any], int, int, int]:
     """The table, outliers, the paper's outliers, the sum of ages."""
+    table = np.zeros((BINS, BINS), np.int64)
+    rare = paper = ages = 0
+    if not keys:
+        return table, rare, paper, ages
     explode = 0 if both.rows[0] <= both.rows[1] else 1
     pairs = pair(sides(marked), window, explode, both.parts, ranks, ("key_bin", "rare"))
     binned = pairs.selectExpr(
         "key_bin",
-        f"{cut_sql(bin_edges(width), 'age')} AS age_bin",
+        f"{bin_sql('age', width)} AS age_bin",
         "age",
         f"window_count <= {cap} AS outlier",
         "rare",
@@ -184,8 +193,6 @@ def _counted(
         "sum(shiftright(age, 32)) AS high",
         f"sum(age & {_LOW}L) AS low",
     )
-    table = np.zeros((BINS, BINS), np.int64)
-    rare = paper = ages = 0
     for row in binned.groupBy("key_bin", "age_bin").agg(*sums).collect():
         table[row["key_bin"], row["age_bin"]] = row["n"]
         rare, paper = rare + row["outliers"], paper + row["paper"]

@@ -18,7 +18,7 @@ from summaries.errors import KeyTypeError, SourceError, SourceMissing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Opened", "Stream", "TupleFiles", "footers", "opened"]
+__all__ = ["INT64", "Opened", "Stream", "TupleFiles", "footers", "opened"]
 
 INT64 = 1 << 63
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.spark.exact_counts import BINS, bin_edges
+from nile.spark.exact_counts import BINS, bin_sql
 from nile.spark.exact_input import Opened, Stream, footers, opened
 from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output
 from nile.spark.progress import Listener, job
-from nile.spark.slices import cut_sql
 from summaries.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def _histograms(joined: DataFrame, width: int) -> tuple[int, np.ndarray[Any, Any
     binned = ranks.selectExpr("n", "keys", f"CAST(rank AS BIGINT) * {BINS} DIV keys AS bin")
     for row in binned.groupBy("bin", "keys").agg({"n": "sum"}).collect():
         keys, key_bins[row["bin"]] = row["keys"], row["sum(n)"]
-    ages = joined.selectExpr(f"{cut_sql(bin_edges(width), 'age')} AS bin").groupBy("bin").count()
+    ages = joined.selectExpr(f"{bin_sql('age', width)} AS bin").groupBy("bin").count()
     for row in ages.collect():
         age_bins[row["bin"]] = row["count"]
     return keys, key_bins, age_bins

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.spark.exact_counts import BINS, bin_edges
+from nile.spark.exact_counts import BINS, bin_sql
 from nile.spark.exact_input import TupleFiles
 from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output, plain_links
 from nile.spark.progress import Listener, job
-from nile.spark.slices import cut_sql
 from nile.spark.sqltypes import plain_type, read_type, value_sql
 from nile.sql.expressions import Condition
 from summaries.errors import ConfigError, SourceError, SparkFailed, SumOverflow, UnknownColumn
@@ -87,7 +86,7 @@ def exact_selection(
                     keys, by_key[row["bin"]] = row["keys"], row["sum(n)"]
                 if total:
                     since = f"(_nile_ts - ({first}))"
-                    bins = chosen.selectExpr(f"{cut_sql(bin_edges(last - first), since)} AS bin").groupBy("bin")
+                    bins = chosen.selectExpr(f"{bin_sql(since, last - first)} AS bin").groupBy("bin")
                     for row in bins.count().collect():
                         by_time[row["bin"]] = row["count"]
             if out is not None:
