@@ -23,7 +23,7 @@ from nile.joining import Loaded
 from nile.multiway_joining import MultiwayJoinable
 from nile.operators import multiway
 from nile.operators import plan as plans
-from nile.operators.multiway_state import SALT
+from nile.operators.state import SALT
 from nile.streams.accounting import Accounting
 from preferences.clock import Pace
 from preferences.fade import Fade

@@ -37,6 +37,7 @@ from nile.operators.state import (
     STOPPED_SIDE,
     WEIGHTED,
     WRITTEN,
+    Clocked,
     Output,
     State,
 )
@@ -50,7 +51,7 @@ _LOWEST = -0x7FFFFFFFFFFFFFFF
 
 
 @inlined
-def pay_insert(st: State, cost: float) -> None:
+def pay_insert(st: Clocked, cost: float) -> None:
     """Charge work that taking a tuple in costs (t_ins)."""
     st.real[CREDIT] -= cost
     st.real[SPENT] += cost
@@ -58,7 +59,7 @@ def pay_insert(st: State, cost: float) -> None:
 
 
 @inlined
-def pay_hit(st: State, cost: float) -> None:
+def pay_hit(st: Clocked, cost: float) -> None:
     """Charge work that finding and emitting outputs costs (t_hit)."""
     st.real[CREDIT] -= cost
     st.real[SPENT] += cost
@@ -75,12 +76,12 @@ def since_of(ts: int, window: int) -> int:
 
 @inlined
 def unit(h: Any, salt: int) -> float:
-    """A number in [0, 1) that depends on the key alone: both streams keep or drop a key alike."""
+    """A number in [0, 1) that depends on the key alone: all streams keep or drop a key alike."""
     return np.float64(mix(h, salt) >> U8(11)) * (1.0 / 9007199254740992.0)
 
 
 @inlined
-def take_arrival(st: State, grant: Array, idle: bool) -> None:
+def take_arrival(st: Clocked, grant: Array, idle: bool) -> None:
     """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
     if st.setting[REPLAYED] and idle and st.real[CREDIT] > 0.0:
         st.real[CREDIT] = 0.0

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from nile.operators.common_kernels import emit_entry, held_at, pay_hit, since_of
-from nile.operators.control_kernels import cushion, is_outputs_turn
+from nile.operators.control_kernels import cushion
+from nile.operators.level_kernels import is_outputs_turn
 from nile.operators.state import (
     ACTIVE,
     APPLIED,

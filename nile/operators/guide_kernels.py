@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
-from nile.operators.control_kernels import effective_door, sampling_rate
+from nile.operators.control_kernels import cushion
+from nile.operators.level_kernels import effective_door, sampling_rate
 from nile.operators.state import (
     ACTIVE,
     BACKLOG,
@@ -28,6 +29,7 @@ from nile.operators.state import (
     GAP,
     GUIDE,
     MATCHES,
+    P_EMIT,
     P_ESTIMATE,
     P_PUSH,
     PLACED,
@@ -226,7 +228,7 @@ def sampled_region(
             return
     elif st.setting[SHARED]:
         door = real[DOOR]
-    rate = sampling_rate(st)
+    rate = sampling_rate(st, st.prices[P_EMIT], cushion(st))
     real[GAP] *= real[RATE] / rate
     real[RATE] = rate
     if st.setting[GUIDE] == COUNTSKETCH:

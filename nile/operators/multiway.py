@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators import multiway_state as st
+from nile.operators import multiway_state as ms
+from nile.operators import state as st
 from nile.operators.join_start import UNIT, turn_adds
 from nile.operators.multiway_outputs import Combinations, MultiwayFigures
 from nile.operators.plan import JoinPlan
@@ -97,9 +98,9 @@ class MultiwayJoin:
         self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
         self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
         self._floor = _NO_FLOOR if self.whole else 0.0
-        self._arrivals = st.Arrivals(stream=data.stream, key=data.key, ts=data.ts, hash=_at_least_one(data.hashes))
+        self._arrivals = ms.Arrivals(stream=data.stream, key=data.key, ts=data.ts, hash=_at_least_one(data.hashes))
         width = 1 + 2 * data.streams if plan.output == "ranges" else data.streams
-        self._out = st.Output(cell=np.empty((_ROOM, width), np.int64), weight=np.empty(_ROOM))
+        self._out = ms.Output(cell=np.empty((_ROOM, width), np.int64), weight=np.empty(_ROOM))
         self._queue: Any = None
         self._bounds = np.zeros((0, data.streams, 2), np.int64)
         self._fed = 0
@@ -128,7 +129,7 @@ class MultiwayJoin:
         """Whether outputs leave now; candidates only where it does not depend on the batches."""
         if self.data.test is None:
             return why in (st.DONE, st.OUTPUT_FULL)
-        return why in (st.OUTPUT_FULL, st.SETTLE) or (why == st.DONE and last)
+        return why in (st.OUTPUT_FULL, ms.SETTLE) or (why == st.DONE and last)
 
     def _feed(self, end: int) -> None:
         """Put arrivals up to `end` into the store: keyed by (key, stream), hashed alike."""
@@ -235,7 +236,7 @@ class MultiwayJoin:
             admitted=int(whole[st.ADMITTED]),
             shed=tuple(int(count) for count in shed),
             outputs=int(whole[st.OUTPUTS]),
-            candidates=int(whole[st.CANDIDATES]),
+            candidates=int(whole[ms.CANDIDATES]),
             regions=int(whole[st.REGIONS]),
             pruned=int(whole[st.PRUNED]),
             expired=int(whole[st.EXPIRED]),
@@ -267,11 +268,11 @@ def _at_least_one(hashes: Array) -> Array:
     return hashes if hashes.shape[0] else np.zeros(1, np.uint64)
 
 
-def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketched: bool) -> st.State:
+def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketched: bool) -> ms.State:
     prices = np.rint(UNIT * plan.costs.prices())
-    whole = np.zeros(st.WHOLE_FIELDS, np.int64)
+    whole = np.zeros(ms.WHOLE_FIELDS, np.int64)
     whole[st.DOOR_SINCE] = -st.FOREVER
-    setting = np.zeros(st.SETTING_FIELDS, np.int64)
+    setting = np.zeros(ms.SETTING_FIELDS, np.int64)
     setting[st.GUIDE] = st.COUNTSKETCH if sketched else st.DIRECTORY
     setting[st.PREFERENCE] = plan.preference_number
     setting[st.RANGES] = int(plan.output == "ranges")
@@ -281,8 +282,8 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
     setting[st.BLIND] = int(plan.blind)
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
-    setting[st.CONDITIONED] = int(data.test is not None)
-    setting[st.SETTLES] = int(data.test is not None and not buys_everything(plan))
+    setting[ms.CONDITIONED] = int(data.test is not None)
+    setting[ms.SETTLES] = int(data.test is not None and not buys_everything(plan))
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0
@@ -303,7 +304,7 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
         real[st.SLICE_COST] = prices[st.P_ADD] * passes
         real[st.TURN_COST] = prices[st.P_ADD] * turn_adds(plan.spec)
     depth = plan.spec.depth
-    return st.State(
+    return ms.State(
         whole=whole,
         real=real,
         setting=setting,

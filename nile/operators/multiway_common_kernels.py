@@ -1,4 +1,4 @@
-"""Pieces that the kernels of a join of n streams share: the clock, windows, the entry in progress, outputs."""
+"""Pieces that the kernels of a join of n streams share: windows, the entry in progress, outputs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common_kernels import pay_hit, pay_insert, since_of
 from nile.operators.multiway_state import (
-    ACTIVE,
-    APPLIED,
-    ARRIVED,
     CANDIDATES,
     CONDITIONED,
-    CREDIT,
     DUE,
-    ENTRY,
+    ENTRY_TOTAL,
+    SETTLE_EVERY,
+    SETTLE_SURELY,
+    SETTLE_WORTH,
+    SETTLES,
+    Arrivals,
+    Output,
+    State,
+)
+from nile.operators.state import (
+    ACTIVE,
+    APPLIED,
+    CREDIT,
     ENTRY_GAP,
+    ENTRY_ORDINAL,
     ENTRY_STEP,
     ENTRY_TIME,
-    ENTRY_TOTAL,
     ENTRY_WEIGHT,
-    GRANTED,
     NOW_TS,
     OUTPUTS,
     P_EMIT,
@@ -30,75 +38,23 @@ from nile.operators.multiway_state import (
     PREFERENCE,
     RANGES,
     REGIONS,
-    REPLAYED,
-    SETTLE_EVERY,
-    SETTLE_SURELY,
-    SETTLE_WORTH,
-    SETTLES,
     SPENT,
     SPENT_HIT,
-    SPENT_INSERT,
     STOPPED_CODE,
     WEIGHTED,
     WRITTEN,
-    Arrivals,
-    Output,
-    State,
 )
 from pyramid.arrays import GONE, PLACE, Side
 from pyramid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
-from summaries.hash_kernels import mix
-from summaries.kernels import U8, inlined, part
+from summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
-_LOWEST = -0x7FFFFFFFFFFFFFFF
-
-
-@inlined
-def pay_insert(st: State, cost: float) -> None:
-    """Charge work that taking a tuple in costs (t_ins)."""
-    st.real[CREDIT] -= cost
-    st.real[SPENT] += cost
-    st.real[SPENT_INSERT] += cost
-
-
-@inlined
-def pay_hit(st: State, cost: float) -> None:
-    """Charge work that finding and emitting outputs costs (t_hit)."""
-    st.real[CREDIT] -= cost
-    st.real[SPENT] += cost
-    st.real[SPENT_HIT] += cost
-
-
-@inlined
-def since_of(ts: int, window: int) -> int:
-    """The oldest time that a tuple at `ts` joins with, without running off the ends of int64."""
-    if ts < _LOWEST + window:
-        return _LOWEST
-    return ts - window
-
-
-@inlined
-def unit(h: Any, salt: int) -> float:
-    """A number in [0, 1) that depends on the key alone: all streams keep or drop a key alike."""
-    return np.float64(mix(h, salt) >> U8(11)) * (1.0 / 9007199254740992.0)
 
 
 @inlined
 def output_price(st: State) -> float:
     """What an output costs; under a condition a candidate, whose emit is given back when it fails."""
     return st.prices[P_EMIT] + st.prices[P_SCAN] * np.float64(st.setting[CONDITIONED])  # type: ignore[no-any-return]
-
-
-@inlined
-def take_arrival(st: State, grant: Array, idle: bool) -> None:
-    """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
-    if st.setting[REPLAYED] and idle and st.real[CREDIT] > 0.0:
-        st.real[CREDIT] = 0.0
-    amount = grant[st.whole[ARRIVED]]
-    st.real[CREDIT] += amount
-    st.real[GRANTED] += amount
-    st.whole[ARRIVED] += 1
 
 
 @inlined
@@ -190,7 +146,7 @@ def enter(a: int, ts: int, resolved: int, total: int, st: State) -> None:
     w = st.whole
     w[REGIONS] += 1
     w[ACTIVE] = resolved
-    w[ENTRY] = a
+    w[ENTRY_ORDINAL] = a
     w[ENTRY_TIME] = ts
     w[ENTRY_TOTAL] = total
     st.real[ENTRY_GAP] = 0.0
@@ -210,7 +166,7 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
     w = st.whole
     real = st.real
     n = st.entry.shape[0]
-    a = w[ENTRY]
+    a = w[ENTRY_ORDINAL]
     own = arr.stream[a]
     first = np.int64(arr.key[a]) * n
     total = w[ENTRY_TOTAL]

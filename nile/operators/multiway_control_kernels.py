@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.multiway_common_kernels import output_price, since_of
-from nile.operators.multiway_state import (
+from nile.operators.common_kernels import since_of
+from nile.operators.multiway_common_kernels import output_price
+from nile.operators.multiway_state import State
+from nile.operators.state import (
     ACTIVE,
     ADMITTED,
     BACKLOG,
@@ -35,7 +37,6 @@ from nile.operators.multiway_state import (
     SLICE_COST,
     SPENT_TAKING,
     WEIGHTED,
-    State,
 )
 from summaries.kernels import part
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.multiway_common_kernels import enter, look_up, pay_hit, pay_insert, since_of
+from nile.operators.common_kernels import pay_hit, pay_insert, since_of
+from nile.operators.multiway_common_kernels import enter, look_up
 from nile.operators.multiway_control_kernels import effective_door, sampling_rate
-from nile.operators.multiway_state import (
+from nile.operators.multiway_state import Arrivals, State
+from nile.operators.state import (
     ACTIVE,
     BACKLOG,
     BLIND,
@@ -37,8 +39,6 @@ from nile.operators.multiway_state import (
     RATE,
     RESOLVED,
     UNRESOLVED,
-    Arrivals,
-    State,
 )
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue

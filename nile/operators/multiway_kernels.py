@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common_kernels import pay_hit, pay_insert, since_of, take_arrival, unit
 from nile.operators.multiway_common_kernels import (
     emit_entry,
     enter,
@@ -23,17 +24,13 @@ from nile.operators.multiway_common_kernels import (
     look_up,
     output_price,
     passed,
-    pay_hit,
-    pay_insert,
     settlement_due,
-    since_of,
     standing,
-    take_arrival,
-    unit,
 )
 from nile.operators.multiway_control_kernels import adjust_door, cushion
 from nile.operators.multiway_guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
-from nile.operators.multiway_state import (
+from nile.operators.multiway_state import ENTRY_TOTAL, SETTLE, Arrivals, Output, State
+from nile.operators.state import (
     ACTIVE,
     ADDS_PAID,
     ADMITTED,
@@ -52,11 +49,10 @@ from nile.operators.multiway_state import (
     DONE,
     DOOR,
     ENTRANCE,
-    ENTRY,
     ENTRY_GAP,
+    ENTRY_ORDINAL,
     ENTRY_STEP,
     ENTRY_TIME,
-    ENTRY_TOTAL,
     ENTRY_WEIGHT,
     EXPIRED,
     GUIDE,
@@ -75,7 +71,6 @@ from nile.operators.multiway_state import (
     RESOLVED,
     SALT,
     SAVED,
-    SETTLE,
     SLICE_COST,
     SPENT,
     SPENT_TAKING,
@@ -85,9 +80,6 @@ from nile.operators.multiway_state import (
     UNRESOLVED,
     WAITING,
     WEIGHTED,
-    Arrivals,
-    Output,
-    State,
 )
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
@@ -222,7 +214,7 @@ def _take_rare(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue
 def _resolve(s: Side, arr: Arrivals, st: State) -> None:
     """Look up which ranks the entry in progress covers: arrivals that were there when it was made."""
     w = st.whole
-    a = w[ENTRY]
+    a = w[ENTRY_ORDINAL]
     n = st.entry.shape[0]
     since = since_of(w[ENTRY_TIME], st.window[0])
     total = 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common_kernels import take_arrival
 from nile.operators.multiway_common_kernels import (
     emit_entry,
     enter,
@@ -15,9 +16,9 @@ from nile.operators.multiway_common_kernels import (
     passed,
     settlement_due,
     standing,
-    take_arrival,
 )
-from nile.operators.multiway_state import (
+from nile.operators.multiway_state import SETTLE, Arrivals, Output, State
+from nile.operators.state import (
     ACTIVE,
     ADMITTED,
     APPLIED,
@@ -32,11 +33,7 @@ from nile.operators.multiway_state import (
     P_INSERT,
     P_LOOKUP,
     RESOLVED,
-    SETTLE,
     WAITING,
-    Arrivals,
-    Output,
-    State,
 )
 from pyramid.arrays import Side
 from summaries.kernels import kernel, part

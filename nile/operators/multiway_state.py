@@ -11,45 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nile.operators import state
+
 Array = np.ndarray[Any, Any]
 
-# What a kernel returns: why it stopped.
-DONE, OUTPUT_FULL, ARENA_FULL, TURN, QUEUE_FULL, SETTLE = 0, 1, 2, 3, 4, 5
+SETTLE = 5
+"""What a kernel returns beside the reasons of `state`: candidates wait for their condition to be looked at."""
 
-# `whole`: positions in the merged input, the entry in progress, counters.
-ARRIVED, APPLIED, STOPPED_CODE, ACTIVE, ENTRY, ENTRY_TIME, ENTRY_TOTAL = 0, 1, 2, 3, 4, 5, 6
-WRITTEN, OUTPUTS, NULLS, ADMITTED, REGIONS, PRUNED, EXPIRED, EVICTED = 7, 8, 9, 10, 11, 12, 13, 14
-TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS, DUE, CANDIDATES = 15, 16, 17, 18, 19, 20, 21
-WHOLE_FIELDS = 22
-UNRESOLVED, RESOLVED = 1, 2
-"""ACTIVE: 0 no entry in progress; 1 its bounds are arrivals, not looked up yet; 2 its bounds are ranks."""
-
-# `real`: the clock, the door, the sampler, the entry in progress.
-CREDIT, GRANTED, SPENT, SPENT_INSERT, SPENT_HIT, SPENT_TAKING = 0, 1, 2, 3, 4, 5
-ENTRANCE, SLICE_COST, TURN_COST, DOOR, DOOR_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
-FRACTION, GAP, RATE, MATCHES, BACKLOG = 12, 13, 14, 15, 16
-ENTRY_GAP, ENTRY_STEP, ENTRY_WEIGHT, COVERED = 17, 18, 19, 20
-SAVED, PER_ARRIVAL, GRANTED_BEFORE = 21, 22, 23
-REAL_FIELDS = 24
-
-# `setting`: what the plan says, as integers.
-GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY, CONDITIONED, SETTLES = range(11)
-SETTING_FIELDS = 11
-COUNTSKETCH, DIRECTORY = 0, 1
-DESC, WEIGHTED, ASC = 0, 1, 2
-
-# Prices, in the order of `summaries.costs.CostTable`.
-P_INSERT, P_UPDATE, P_ESTIMATE, P_SCAN, P_EMIT, P_LOOKUP, P_PUSH, P_POP, P_HEAP, P_ADD = range(10)
-
-CONTROL_EVERY = 256
-"""Arrivals between two looks of the admission control."""
+# Fields beside those of `state`, whose places are the same here: the pieces that both joins run are one code.
+ENTRY_TOTAL, DUE, CANDIDATES = range(state.WHOLE_FIELDS, state.WHOLE_FIELDS + 3)
+WHOLE_FIELDS = state.WHOLE_FIELDS + 3
+CONDITIONED, SETTLES = range(state.SETTING_FIELDS, state.SETTING_FIELDS + 2)
+SETTING_FIELDS = state.SETTING_FIELDS + 2
 
 SETTLE_EVERY, SETTLE_SURELY, SETTLE_WORTH = 64, 512, 256
 """Candidates are settled at arrivals of fixed number, so that batches do not matter: at every 512th, and at every 64th
 when 256 or more wait, since looking at a batch has a cost of its own.  An exact join settles full batches."""
-
-FOREVER = (1 << 63) - 1
-"""The window of a query without one."""
 
 
 class Arrivals(NamedTuple):
@@ -64,9 +41,9 @@ class Arrivals(NamedTuple):
 class State(NamedTuple):
     """Everything the operator remembers between two kernel calls, besides its store and its queue."""
 
-    whole: Array  # int64 [22]
-    real: Array  # float64 [24]
-    setting: Array  # int64 [11]
+    whole: Array  # int64 [48]
+    real: Array  # float64 [39]
+    setting: Array  # int64 [12]
     prices: Array  # float64 [10]
     fades: Array  # float64 [granularities]
     window: Array  # int64 [1]: ns

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
-from nile.operators.control_kernels import adjust_door, allow, is_outputs_turn
+from nile.operators.control_kernels import adjust_door
 from nile.operators.drain_kernels import can_drain, drain, is_sparse, sweep
 from nile.operators.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
+from nile.operators.level_kernels import allow, is_outputs_turn
 from nile.operators.slot_kernels import picks_slots, save_up, see, slot_of
 from nile.operators.state import (
     ACTIVE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -67,6 +67,30 @@ FOREVER = (1 << 63) - 1
 
 SLOTS = 64
 """Parts of the key space that the door of `desc` opens or shuts: a bit each, as cheap to ask as a level."""
+
+
+class Clocked(Protocol):
+    """What the states of joins of two streams and of several have alike."""
+
+    @property
+    def whole(self) -> Array:
+        """int64"""
+
+    @property
+    def real(self) -> Array:
+        """float64"""
+
+    @property
+    def setting(self) -> Array:
+        """int64"""
+
+    @property
+    def prices(self) -> Array:
+        """float64 [10]"""
+
+    @property
+    def window(self) -> Array:
+        """int64 [1]: ns"""
 
 
 class State(NamedTuple):
