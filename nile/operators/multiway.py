@@ -14,7 +14,7 @@ from nile.operators.join_start import UNIT, turn_adds
 from nile.operators.multiway_outputs import Combinations, MultiwayFigures
 from nile.operators.plan import JoinPlan
 from preferences.clock import grants
-from preferences.queue import LIMIT, grown_queue, new_queue
+from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.arrays import FORGOTTEN, GONE, PLACE
 from pyramid.manager import Memory
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
@@ -214,6 +214,8 @@ class MultiwayJoin:
         horizon = int(whole[st.NOW_TS]) - 2 * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
+        if self._queue is not None and self.plan.preference == "weighted":
+            horizon = min(horizon, oldest_time(self._queue) - window)
         before = int(np.searchsorted(self.data.ts, max(horizon, -st.FOREVER), side="left"))
         self.store.release(min(before, int(whole[st.APPLIED])))
 
@@ -278,7 +280,11 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
     setting[st.RANGES] = int(plan.output == "ranges")
     setting[st.CAP] = plan.outlier_cap
     setting[st.REPLAYED] = int(plan.pace.is_replay)
-    setting[st.WAITING] = (1024 if plan.waiting is None else plan.waiting) if plan.pace.is_replay else 0
+    sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
+    if sampled:
+        setting[st.WAITING] = plan.patience
+    elif plan.pace.is_replay:
+        setting[st.WAITING] = 1024 if plan.waiting is None else plan.waiting
     setting[st.BLIND] = int(plan.blind)
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
@@ -287,18 +293,12 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0
-    real[st.SHARE] = {"desc": 0.5, "weighted": 0.7, "asc": 0.9}[plan.preference]
+    real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
     real[st.FRACTION] = plan.fraction
     real[st.RATE] = min(1.0, plan.fraction)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     real[st.GAP] = phase / real[st.RATE]
     real[st.ENTRANCE] = _entrance(plan, store, prices, sketched, data.streams)
-    sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
-    if sampled and not plan.pace.is_replay:
-        # The first arrivals, whose windows are empty, grant least: let in the share of keys they can pay for.
-        least = plan.fraction * (prices[st.P_INSERT] + prices[st.P_LOOKUP] * (data.streams - 1))
-        real[st.DOOR] = min(1.0, real[st.SHARE] * least / real[st.ENTRANCE])
-        real[st.DOOR_BEFORE] = real[st.DOOR]
     if sketched:
         passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
         real[st.SLICE_COST] = prices[st.P_ADD] * passes

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common_kernels import pay_hit, pay_insert, since_of
-from nile.operators.multiway_common_kernels import enter, look_up
-from nile.operators.multiway_control_kernels import effective_door, sampling_rate
+from nile.operators.level_kernels import effective_door, sampling_rate
+from nile.operators.multiway_common_kernels import enter, look_up, output_price
+from nile.operators.multiway_control_kernels import cushion
 from nile.operators.multiway_state import Arrivals, State
 from nile.operators.state import (
     ACTIVE,
@@ -49,7 +50,7 @@ from summaries.hash_kernels import mix
 from summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
-_SMOOTH = 1.0 / 512.0
+_SMOOTH = 1.0 / 128.0
 
 
 @inlined
@@ -259,7 +260,7 @@ def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Q
         door = effective_door(st, arr.ts[a])
         if level >= door:
             return
-    rate = sampling_rate(st)
+    rate = sampling_rate(st, output_price(st), cushion(st))
     real[GAP] *= real[RATE] / rate
     real[RATE] = rate
     if st.setting[GUIDE] == COUNTSKETCH:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common_kernels import pay_hit, pay_insert, since_of, take_arrival, unit
+from nile.operators.level_kernels import allow, is_outputs_turn
 from nile.operators.multiway_common_kernels import (
     emit_entry,
     enter,
@@ -71,6 +72,7 @@ from nile.operators.state import (
     RESOLVED,
     SALT,
     SAVED,
+    SHARE,
     SLICE_COST,
     SPENT,
     SPENT_TAKING,
@@ -154,7 +156,7 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
     if level >= real[DOOR] and not _is_idle(st, q):
         st.shed[arr.stream[a]] += 1
         return _TAKEN
-    if real[CREDIT] < real[ENTRANCE]:
+    if real[CREDIT] < real[ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
         if w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
             return _WAITS
         st.shed[arr.stream[a]] += 1
@@ -184,7 +186,9 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
             densest_regions(s, arr, a, st, q, bounds)
         else:
             sampled_region(s, arr, a, level, st, q, bounds)
-    real[SPENT_TAKING] += real[SPENT] - before
+    cost = real[SPENT] - before
+    real[SPENT_TAKING] += cost
+    allow(-cost, st)
     return _TAKEN
 
 
@@ -236,7 +240,12 @@ def _resolve(s: Side, arr: Arrivals, st: State) -> None:
 
 @part
 def _has_passed(ts: int, st: State) -> bool:
-    """Whether the window of a tuple at `ts` lies behind the streams."""
+    """Whether the window of a tuple at `ts` lies behind the streams.
+
+    What weighted promised is paid late rather than dropped: it stands for others.
+    """
+    if st.setting[PREFERENCE] == WEIGHTED:
+        return False
     return ts < since_of(st.whole[NOW_TS], st.window[0])
 
 
@@ -291,6 +300,8 @@ def _drain(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array, out: Outp
     real = st.real
     lookups = st.prices[P_LOOKUP] * (st.entry.shape[0] - 1)
     floor = cushion(st)
+    if w[APPLIED] < w[ARRIVED] and is_outputs_turn(st, q.control[queue.SIZE]):
+        floor = 0.0
     if w[TURN_WANTED] and not _is_sparse(st):
         floor += real[TURN_COST]
     least = lookups + output_price(st)
@@ -327,11 +338,14 @@ def _close_slice(s: Side, ts: int, st: State) -> None:
 
 @part
 def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
-    """What follows every tuple: zones see its time, and now and then the detector and the door are looked at."""
+    """What follows every tuple: zones see its time, and now and then the detector and the door are looked at.
+
+    Under weighted, where tuples wait, the door is looked at as they arrive.
+    """
     w = st.whole
     if reach(s, a, ts) and s.spec[DETECTOR_BITS] != 0 and st.setting[GUIDE] == COUNTSKETCH:
         _close_slice(s, ts, st)
-    if w[APPLIED] % CONTROL_EVERY == 0:
+    if w[APPLIED] % CONTROL_EVERY == 0 and st.setting[PREFERENCE] != WEIGHTED:
         adjust_door(st, q.control[queue.SIZE], ts)
         _sweep(st, q)
 
@@ -370,3 +384,7 @@ def promise(
             return DONE
         idle = w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and q.control[queue.SIZE] == 0
         take_arrival(st, grant, idle)
+        a = w[ARRIVED] - 1
+        allow(st.real[SHARE] * grant[a], st)
+        if w[ARRIVED] % CONTROL_EVERY == 0 and st.setting[PREFERENCE] == WEIGHTED:
+            adjust_door(st, q.control[queue.SIZE], arr.ts[a])
