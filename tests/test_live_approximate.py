@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,33 @@ def test_stopped_at_random_points_it_does_as_if_it_never_had(kind: str, guide: s
     check_alike(found, stopped, answer)
     wanted, told = answer.answer.estimate, stopped.estimate
     assert np.allclose((told.value, told.low, told.high), (wanted.value, wanted.low, wanted.high), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_keeps_a_named_one_and_what_nobody_has_read(kind: str, tmp_path: Path) -> None:
+    a, b = sales(21, 600), sales(22, 600)
+    options: dict[str, Any] = {"budget": 0.15, "guide": "directory", "outlier_cap": 6, "granularity": "20 s"}
+    whole = opened(a, b)
+    never = whole.subscribe(text(kind), **options)
+    numbered = []
+    for turn in range(3):
+        with nile.connect(tmp_path) as db:
+            for name, table in (("a", a), ("b", b)):
+                db.stream(name, table.schema, time="at")
+            standing = db.subscribe(text(kind), name="best", **options)
+            assert standing is db.subscription("best")
+            for name, table in (("a", a), ("b", b)):
+                part = table.slice(200 * turn, 200)
+                db.push(name, part)
+                whole.push(name, part)
+            if turn != 1:
+                numbered += standing.poll_numbered()
+            assert packed("x", standing.capture()["join"]) == packed("x", never.capture()["join"])
+            with pytest.raises(nile.ConfigError, match="or other options"):
+                db.subscribe(text(kind), name="best", **{**options, "budget": 0.16})
+    found = pa.Table.from_batches([batch for _, batch in numbered], never.schema)
+    assert found.combine_chunks() == pa.Table.from_batches(never.poll(), never.schema).combine_chunks()
+    assert [first for first, _ in numbered] == np.cumsum([0, *(len(batch) for _, batch in numbered)])[:-1].tolist()
 
 
 @pytest.mark.parametrize("guide", GUIDES)

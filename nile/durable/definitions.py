@@ -87,20 +87,28 @@ class SourceDefinition:
 
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
-    """A standing query with a name: its text with parameters written out, and the options that were said."""
+    """A standing query with a name: its text with parameters written out, and the options that were said.
+
+    approximate: those of a query WITH PREFERENCE, beside its budget, which stands in its text.
+    """
 
     text: str
     emit: str | None = None
     algorithm: str | None = None
     scheduling: str | None = None
     windows: str | None = None
+    approximate: tuple[tuple[str, str | float], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {"text": self.text, "options": self.options()}
+        approximate = {"approximate": dict(self.approximate)} if self.approximate else {}
+        return {"text": self.text, "options": self._exact(), **approximate}
 
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, str | float]:
         """The options that were said, by name."""
+        return {**self._exact(), **dict(self.approximate)}
+
+    def _exact(self) -> dict[str, str]:
         given = {
             "emit": self.emit, "algorithm": self.algorithm, "scheduling": self.scheduling, "windows": self.windows,
         }  # fmt: skip
@@ -114,7 +122,12 @@ class QueryDefinition:
         for name in options:
             if name not in known:
                 refuse(where, f"options among {', '.join(known)}", name)
-        return cls(text(value, "text", where), **{name: text(options, name, where) for name in options})
+        given = section(value, "approximate", where)
+        for each in given.values():
+            if not isinstance(each, str | int | float):
+                refuse(where, "options that are text or numbers", each)
+        exact = {name: text(options, name, where) for name in options}
+        return cls(text(value, "text", where), **exact, approximate=tuple(sorted(given.items())))
 
 
 def checked_offset(offset: Any, where: str) -> None:

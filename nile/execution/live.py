@@ -22,7 +22,8 @@ from nile.sql.plan import Query, leaves_of
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
-from summaries.errors import ConfigError, NileError, NotYet, UnknownStream
+from preferences.budget import Budget
+from summaries.errors import ConfigError, NileError, UnknownStream
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Live:
         state: what it held when it was kept.
         """
         if is_approximate(query, options):
-            return self._subscribe_approximate(query, options, callback, name)
+            return self._subscribe_approximate(query, options, callback, name, state)
         options.check_exact()
         definition = QueryDefinition(
             query_text(query), options.emit, options.algorithm, options.scheduling, options.windows
@@ -221,25 +222,45 @@ class Live:
             if name is not None and self._keeper is not None:
                 self._check_remembered(query, name)
             made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback, state)
-            self._standing = [one for one in self._standing if not one.closed] + [made]
-            if name is not None:
-                self.queries[name] = (definition, made)
-                if self._keeper is not None and not self._keeper.restoring:
-                    self._keeper.checkpoint(self, self._names)
-            return made
+            return self._kept(made, name, definition)
 
     def _subscribe_approximate(
-        self, query: Query, options: Options, callback: Callable[[Any], None] | None, name: str | None
-    ) -> ApproximateSubscription:
-        """A standing query WITH PREFERENCE inside a BUDGET."""
-        if name is not None:
-            raise NotYet(
-                f"subscribe: needed an approximate standing query without a name; got name={name!r}; it is not kept yet"
-            )
+        self,
+        query: Query,
+        options: Options,
+        callback: Callable[[Any], None] | None,
+        name: str | None,
+        state: Mapping[str, Any] | None,
+    ) -> Standing:
+        """A standing query WITH PREFERENCE inside a BUDGET, which goes into its text."""
+        if isinstance(options.budget, Budget):
+            query = replace(query, budget=(options.budget.unit, options.budget.amount))
+            options = replace(options, budget=None)
+        definition = QueryDefinition(query_text(query), approximate=options.said())
         with self._lock:
-            made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback)
-            self._standing = [one for one in self._standing if not one.closed] + [made]
-            return made
+            if name is not None:
+                for option, value in definition.approximate:
+                    if not isinstance(value, str | int | float):
+                        raise ConfigError(
+                            f"standing query {name!r}, {option}: needed text or a number, which a store can keep; got "
+                            f"{value!r}; write it as text"
+                        )
+                if (held := self._named(name, definition)) is not None:
+                    if callback is not None:
+                        held.attach(callback)
+                        self._raise()
+                    return held
+            made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback, state)
+            return self._kept(made, name, definition)
+
+    def _kept(self, made: Standing, name: str | None, definition: QueryDefinition) -> Standing:
+        """A new standing query; one with a name is in the store before anyone hears of it."""
+        self._standing = [one for one in self._standing if not one.closed] + [made]
+        if name is not None:
+            self.queries[name] = (definition, made)
+            if self._keeper is not None and not self._keeper.restoring:
+                self._keeper.checkpoint(self, self._names)
+        return made
 
     def subscription(self, name: str) -> Standing:
         """A standing query by its name.  Raises UnknownStream."""

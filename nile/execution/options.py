@@ -65,6 +65,11 @@ class Options:
         rest = tuple((name, value) for name, value in given.items() if name not in own)
         return cls(**{name: value for name, value in given.items() if name in own}, using=rest)
 
+    def said(self) -> tuple[tuple[str, Any], ...]:
+        """What was said of an approximate query beside its budget, by name."""
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("budget", "using")}
+        return tuple(sorted((*((name, value) for name, value in given.items() if value is not None), *self.using)))
+
     def check_exact(self) -> None:
         """Raises ConfigError for what only an approximate query can use."""
         given = [name for name in _APPROXIMATE if getattr(self, name) is not None]
