@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import nile
 from nile.execution.progress import Partial
-from summaries.errors import ConfigError, NotYet
+from summaries.errors import ConfigError, MemoryRefused, NotYet
 from summaries.estimate import Estimate
 
 PACES: list[Any] = [0, "1 ns", "2 ms", "10 s"]
@@ -274,6 +274,20 @@ def test_what_cannot_progress_says_why(
 ) -> None:
     with pytest.raises(error, match=says):
         db.sql(text, **options).progress()
+
+
+def test_a_side_too_large_to_be_held_is_refused(db: nile.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nile.operators.history_weighted.MOST_PROBING", 100)
+    join = "SELECT a.seq FROM a, b WHERE a.item = b.item WITH PREFERENCE weighted a.item"
+    with pytest.raises(MemoryRefused, match="at most 100 tuples"):
+        list(db.sql(join).progress())
+    assert "progress():" not in db.sql("EXPLAIN ANALYZE " + join).fetchall()[0][0]
+
+
+def test_ranges_need_the_larger_side_whole(db: nile.Database) -> None:
+    join = "SELECT a.seq FROM a, b WHERE a.item = b.item AND a.price > 0 AND b.seq < 9 WITH PREFERENCE desc a.item"
+    with pytest.raises(NotYet, match="smaller stream alone"):
+        list(db.sql(join, output="ranges").progress())
 
 
 @pytest.mark.parametrize("every", ["soon", -1, None, math.nan])

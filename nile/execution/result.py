@@ -13,7 +13,7 @@ from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.tabular import Tabular
 from preferences.budget import BudgetReport
-from summaries.errors import ConfigError, NotYet
+from summaries.errors import ConfigError, MemoryRefused, NotYet
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
@@ -205,7 +205,8 @@ class Result(Tabular):
         back and coverage only grows; aggregates come as estimates that settle.  Under a preference the preferred rows
         come first; a join WITH PREFERENCE asc gives the pairs of keys that are rare in all that is kept.  Leave the
         loop whenever there is enough.  Each call is a new run; it does not touch what `to_arrow` keeps.
-        Raises NotYet and ConfigError, before anything is read, for a query that cannot be answered so.
+        Raises NotYet and ConfigError, before anything is read, for a query that cannot be answered so; what depends on
+        how large the sides are (MemoryRefused, conditions under output="ranges") shows when the first partial is asked.
 
         >>> import nile
         >>> db = nile.connect()
@@ -237,11 +238,11 @@ class Result(Tabular):
             return []
         try:
             growing = self._progressing()
-        except (NotYet, ConfigError):
+            if analyze:
+                for _ in growing.steps():
+                    growing.take()
+        except (NotYet, ConfigError, MemoryRefused):
             return []
-        if analyze:
-            for _ in growing.steps():
-                growing.take()
         return ["progress():", *(f"  {line}" for line in growing.explain())]
 
     @property
