@@ -42,7 +42,9 @@ def events(seed: int, size: int, *, start: int = 0, ids: int = 10**9) -> pa.Tabl
             "item": pa.array([None if source.random() < 0.1 else f"i{source.randrange(40)}" for _ in range(size)]),
             "price": pa.array([source.choice((None, 1.5, -2.0)) for _ in range(size)], pa.float64()),
             "seen": pa.array([source.randrange(10**15) for _ in range(size)], pa.timestamp("ns")),
-            "id": pa.array([None if source.random() < 0.1 else source.randrange(ids) for _ in range(size)], pa.int64()),
+            "day": pa.array(
+                [None if source.random() < 0.1 else source.randrange(ids) for _ in range(size)], pa.int64()
+            ),
         }
     )
 
@@ -57,11 +59,11 @@ def in_order(
     duplicate: list[Row] = []
     seen = set(known)
     for row in timed:
-        if ids and row["id"] is not None:
-            if row["id"] in seen:
+        if ids and row["day"] is not None:
+            if row["day"] in seen:
                 duplicate.append(row)
                 continue
-            seen.add(row["id"])
+            seen.add(row["day"])
         (late if until is not None and row["ts"] < until else applied).append(row)
     return applied, late, duplicate
 
@@ -102,7 +104,7 @@ def test_batches_of_parquet_become_the_stream_and_every_row_is_accounted_for(
     pq.write_table(first, tmp_path / "first.parquet", row_group_size=500)
     told: list[JobProgress] = []
     done = ingest(
-        tmp_path / "first.parquet", lake, stream="shop", time="ts", key="item", event_id="id", spark=spark,
+        tmp_path / "first.parquet", lake, stream="shop", time="ts", key="item", event_id="day", spark=spark,
         on_progress=told.append,
     )  # fmt: skip
     applied, _, duplicate = in_order(plain(first), ids=True)
@@ -134,7 +136,7 @@ def test_batches_of_parquet_become_the_stream_and_every_row_is_accounted_for(
     pq.write_table(second, tmp_path / "second.parquet")
     more = ingest(tmp_path / "second.parquet", lake, stream="shop", spark=spark)
     until = max(row["ts"] for row in applied)
-    known = frozenset(row["id"] for row in applied if row["id"] is not None)
+    known = frozenset(row["day"] for row in applied if row["day"] is not None)
     added, late, twice = in_order(plain(second), until=until, known=known, ids=True)
     assert rows_of(more.stream) == applied + added
     assert (more.applied, more.late, more.duplicate) == (len(added), len(late), len(twice))

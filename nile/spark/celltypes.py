@@ -61,11 +61,14 @@ def text_cell(cell: str, wanted: pa.DataType) -> CellSql:
     if types.is_decimal(wanted) or wanted == pa.uint64():
         number = cell_sql(cell, pa.float64())
         name = read_type(wanted)
-        exact = f"try_cast(trim({cell}) AS DECIMAL(38, 18))"
+        digits, scale = (20, 0) if wanted == pa.uint64() else (wanted.precision - wanted.scale, wanted.scale)
+        exact = f"try_cast(trim({cell}) AS DECIMAL(38, {38 - digits}))"
         raw = f"IF({number.raw} IS NULL, NULL, try_cast(trim({cell}) AS {name}))"
-        lost = f"({number.raw} IS NOT NULL AND NOT ({raw} <=> {exact}))"
-        negative = f" OR {raw} < 0" if wanted == pa.uint64() else ""
-        return CellSql(f"IF({lost}, NULL, {raw})", f"({number.misfit} OR {lost}{negative})")
+        # A decimal of 38 digits leaves none to compare with, so digits beyond its scale are looked for.
+        finer = f"{cell} RLIKE '^[^eE]*[.][0-9]{{{scale}}}[0-9]*[1-9][^eE]*$'"
+        outside = f" OR NOT coalesce({raw} BETWEEN 0 AND {2**64 - 1}, FALSE)" if wanted == pa.uint64() else ""
+        lost = f"({number.raw} IS NOT NULL AND (NOT coalesce({raw} = {exact}, FALSE) OR {finer}{outside}))"
+        return CellSql(f"IF({lost}, NULL, {raw})", f"({number.misfit} OR {lost})")
     raise ConfigError(f"ingest: a text cell cannot become {wanted}; declare the column as string and convert it later")
 
 

@@ -25,6 +25,7 @@ from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.inputs import Input, open_input
 from nile.spark.lake_tasks import ASIDE_ROWS, PART_ROWS, AsideJob, PartJob, part_of
 from nile.spark.machine import core_count
+from nile.spark.paths import plain_links
 from nile.spark.progress import Listener, job
 from nile.spark.rows import Rows, name_sql
 from nile.spark.session import QUERY_SETTINGS, spark_session
@@ -130,8 +131,9 @@ def ingest(
                 tempfile.TemporaryDirectory(prefix="nile-ingest-") as scratch,
                 spark_failures(where, files=given.files),
                 given.rows(run.columns, Path(scratch)) as rows,
+                plain_links(run.known) as there,
             ):
-                return run.finish(rows, number)
+                return run.finish(rows, there, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +227,16 @@ class _Run:
         """The stream's columns that the input has."""
         return [name for name in self.stream.layout.schema.names if name in self.given.schema.names]
 
-    def finish(self, rows: Rows, number: str) -> Ingested:
+    @property
+    def known(self) -> list[Path]:
+        """The files whose event ids this batch may repeat."""
+        there = self.stream.parts if self.stream.layout.rules["event_id"] is not None else ()
+        return [self.stream.path / part.name for part in there]
+
+    def finish(self, rows: Rows, known: Sequence[Path], number: str) -> Ingested:
         """Everything after opening: returns when the batch is in the manifest."""
         layout = self.stream.layout
-        tuples = self._classified(self._typed(rows), rows).persist()
+        tuples = self._classified(self._typed(rows), rows, known).persist()
         try:
             counted, by_reason = self._count(tuples)
             total = sum(counted.values())
@@ -286,18 +294,20 @@ class _Run:
             f"CASE {broken} {' '.join(misfits)} ELSE {told.reason} END AS why",
         )
 
-    def _classified(self, frame: DataFrame, rows: Rows) -> DataFrame:
+    def _classified(self, frame: DataFrame, rows: Rows, known: Sequence[Path]) -> DataFrame:
         """The same with duplicates and late tuples told, and text only where there is a reason."""
         layout = self.stream.layout
         if (name := layout.rules["event_id"]) is not None:
-            frame = self._first_of(frame, f"v{layout.schema.get_field_index(name)}", name, rows.arrival)
+            frame = self._first_of(frame, f"v{layout.schema.get_field_index(name)}", name, rows.arrival, known)
         if self.stream.until is not None:
             late = f"IF(ts < {self.stream.until}L, {quoted(LATE)}, NULL)"
             frame = frame.selectExpr("* EXCEPT (why)", f"IF(why IS NULL, {late}, why) AS why")
         text = "IF(why IS NULL, NULL, coalesce(broken, shown)) AS raw"
         return frame.selectExpr("* EXCEPT (shown, broken)", text)
 
-    def _first_of(self, frame: DataFrame, value: str, name: str, arrival: Sequence[str]) -> DataFrame:
+    def _first_of(
+        self, frame: DataFrame, value: str, name: str, arrival: Sequence[str], known: Sequence[Path]
+    ) -> DataFrame:
         """Marks all but the first tuple of each event id, and those whose id the lake has."""
         counts = f"(why IS NULL AND {value} IS NOT NULL)"
         # Rows that cannot be duplicates stand alone, or all of them would meet in one task.
@@ -305,10 +315,10 @@ class _Run:
         order = f"ORDER BY ts, {', '.join(arrival)}"
         nth = f"row_number() OVER (PARTITION BY {value}, {counts}, {alone} {order})"
         frame = frame.selectExpr("*", f"({counts} AND {nth} > 1) AS again")
-        if self.stream.parts:
+        if known:
             kind = read_type(self.stream.layout.schema.field(name).type)
-            files = [str(self.stream.path / part.name) for part in self.stream.parts]
             reader = self.spark.read.schema(f"{name_sql(name)} {kind}")
+            files = [str(link) for link in known]  # whose names say nothing: day=... would be a column to Spark
             there = reader.parquet(*files).selectExpr(f"{name_sql(name)} AS known").where("known IS NOT NULL")
             frame = frame.join(there.distinct(), functions.expr(f"{value} = known"), "left")
             frame = frame.selectExpr("* EXCEPT (again, known)", f"(again OR ({counts} AND known IS NOT NULL)) AS again")
