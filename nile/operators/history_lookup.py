@@ -109,7 +109,7 @@ class Segment:
         figures.tuples += int((made.end - made.begin).sum())
         if not self.whole:
             made = self._bounded(made)
-        self._count_bytes(before)
+        self.count_bytes(self.index.bytes_read - before)
         return made
 
     def _apart(self, found: Matches, entries: Array, keys: ProbeKeys) -> Matches:
@@ -152,18 +152,18 @@ class Segment:
         """The ordinals of runs of places, run after run: int64 [sum of lengths]."""
         before = self.index.bytes_read
         parts = [self.index.ordinals(b, e) for b, e in zip(begin.tolist(), end.tolist(), strict=True)]
-        self._count_bytes(before)
+        self.count_bytes(self.index.bytes_read - before)
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def ordinals_at(self, places: Array) -> Array:
         """The ordinals of single places (int64 [n], any order): int64 [n]."""
         before = self.index.bytes_read
         made = self.index.ordinals_at(places)
-        self._count_bytes(before)
+        self.count_bytes(self.index.bytes_read - before)
         return made
 
-    def _count_bytes(self, before: int) -> None:
-        read = self.index.bytes_read - before
+    def count_bytes(self, read: int) -> None:
+        """So many bytes of this tier have been read."""
         held = self._figures.bytes
         held[self.index.tier] = held.get(self.index.tier, 0) + read
 
@@ -180,13 +180,16 @@ def loaded(segments: Sequence[Segment]) -> Iterator[None]:
     """
     with ThreadPoolExecutor(_READERS) as readers:
         waiting = [readers.submit(_sketch_of, segment.index) for segment in segments]
-        for each in waiting:
-            each.result()
+        for segment, each in zip(segments, waiting, strict=True):
+            segment.count_bytes(each.result())
             yield None
 
 
-def _sketch_of(index: KeyIndex) -> None:
+def _sketch_of(index: KeyIndex) -> int:
+    """Bytes that reading it took."""
+    before = index.bytes_read
     index.sketch.estimate(np.zeros(0, np.uint64))
+    return index.bytes_read - before
 
 
 def segments_of(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> list[Segment]:
