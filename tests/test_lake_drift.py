@@ -205,6 +205,7 @@ def test_progress_reads_as_a_line_with_rows_share_and_what_remains() -> None:
     assert str(JobProgress("reading")) == "reading"
     assert str(JobProgress("ordering", 1_200_000)) == "ordering 1,200,000 rows"
     assert str(JobProgress("ordering", 10, 0.25, 42.4)) == "ordering 10 rows, 25%, about 42 s left"
+    assert str(JobProgress("ordering", 10, 1.0, 0.0)) == "ordering 10 rows, done"
     assert str(JobProgress("ordering", 10, 0.25, 600)).endswith("about 10 min left")
     assert str(JobProgress("ordering", 10, 0.25, 9_000)).endswith("about 2.5 h left")
 

@@ -39,6 +39,8 @@ class JobProgress:
         rows = "" if self.rows is None else f" {self.rows:,} rows"
         if self.remaining is None:
             return f"{self.stage}{rows}"
+        if self.done >= 1:
+            return f"{self.stage}{rows}, done"
         return f"{self.stage}{rows}, {self.done:.0%}, about {_seconds(self.remaining)} left"
 
 
@@ -78,7 +80,7 @@ def _watch(context: Any, group: str, stage: str, rows: int | None, listener: Lis
             share = tasks_done(context.statusTracker(), group)
         except Exception:  # Spark is going away; the job itself says why
             return
-        if share > told:
+        if told < share < 1:  # the end is told by the job itself
             told = share
             listener(JobProgress(stage, rows, share, (time.monotonic() - begin) * (1 - share) / share))
 
