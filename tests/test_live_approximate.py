@@ -242,3 +242,96 @@ def test_a_state_that_was_altered_is_refused_or_harmless(kind: str, guide: str) 
         made.close()
         made.poll()
     assert refused > 20
+
+
+def test_cpu_seconds_a_tuple_buy_pairs_of_the_exact_answer() -> None:
+    a, b = sales(31, 3_000, keys=400), sales(32, 3_000, keys=400)
+    query = text("desc", 300)
+    exact = opened(a, b)
+    whole = exact.subscribe(query, budget=1.0)
+    push_all(exact, {"a": a, "b": b}, 1, 500)
+    whole.close()
+    pairs = set(map(tuple, pa.Table.from_batches(whole.poll()).select(["l", "r"]).to_pandas().to_numpy().tolist()))
+    spent = []
+    for seconds in (1e-9, 1.0):
+        db = opened(a, b)
+        standing = db.subscribe(query, budget=nile.Budget(seconds_per_tuple=seconds))
+        push_all(db, {"a": a, "b": b}, 1, 500)
+        standing = gone_on(db, standing, query, budget=nile.Budget(seconds_per_tuple=seconds))
+        standing.close()
+        rows = [(row["l"], row["r"]) for batch in standing.poll() for row in batch.to_pylist()]
+        assert len(set(rows)) == len(rows)
+        assert set(rows) <= pairs
+        assert standing.budget.unit == "seconds_per_tuple"
+        assert not standing.budget.reproducible
+        assert standing.budget.spent > 0.0
+        spent.append(len(rows))
+        for told in standing.accounting.values():
+            told.check()
+    assert spent[0] < spent[1] == len(pairs)
+
+
+def test_a_share_of_a_core_goes_on_while_time_passes() -> None:
+    a, b = sales(33, 2_000), sales(34, 2_000)
+    db = opened(a, b)
+    query = text("desc", 300)
+    standing = db.subscribe(query, budget=nile.Budget(share=0.5))
+    push_all(db, {"a": a, "b": b}, 1, 500)
+    standing = gone_on(db, standing, query, budget=nile.Budget(share=0.5))
+    standing.close()
+    assert standing.budget.unit == "share"
+    assert standing.budget.spent > 0.0
+    assert standing.outputs > 0
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "error", "message"),
+    [
+        (text("desc"), {"budget": 0.1, "method": "paper"}, nile.NotYet, "needed method 'nile'"),
+        (text("desc"), {"budget": 0.1, "replay": "exponential"}, nile.NotYet, "at their own pace"),
+        (text("desc"), {"budget": nile.Budget(outputs=5)}, nile.NotYet, "for as long as tuples come"),
+        (text("desc"), {"budget": 0.1, "emit": "append"}, nile.ConfigError, "needed an exact query"),
+        (text("desc", where="AND a.price < b.price"), {"budget": 0.1}, nile.NotYet, "a condition on the pair"),
+        (text("desc").replace("WINDOW '60 s'", ""), {"budget": 0.1}, nile.ConfigError, "WINDOW"),
+        ("SELECT seq FROM a WITH PREFERENCE desc seq", {"budget": 0.1}, nile.NotYet, "a selection of one stream"),
+    ],
+)
+def test_what_has_no_standing_operator_is_refused(
+    query: str, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with opened(sales(1, 2), sales(1, 2)) as db, pytest.raises(error, match=message):
+        db.subscribe(query, **options)
+
+
+def test_conditions_of_one_stream_and_a_stream_with_itself() -> None:
+    a, b = sales(41, 800), sales(42, 800)
+    check_alike(*as_it_comes(text("desc", 120, "AND a.price > 3"), a, b, budget=0.3))
+    query = (
+        "SELECT x.seq AS l, y.seq AS r FROM a x, a y WHERE x.item = y.item WITH PREFERENCE weighted x.item "
+        "WINDOW '2 min'"
+    )
+    check_alike(*as_it_comes(query, a, b, budget=0.3))
+
+
+def test_a_callback_gets_each_batch_and_its_error_comes_out_of_the_push() -> None:
+    a = sales(51, 400, nulls=0.0)
+    db = opened(a, a)
+    found: list[pa.RecordBatch] = []
+    standing = db.subscribe(text("desc"), found.append, budget=0.5)
+    push_all(db, {"a": a.slice(0, 300), "b": a.slice(0, 300)}, 2, 100)
+    assert standing.poll() == []
+    assert sum(map(len, found)) == standing.outputs == standing.ordinal > 0
+
+    def fails(_: pa.RecordBatch) -> None:
+        raise ValueError("no more")
+
+    standing.attach(fails)
+    db.push("a", a.slice(300))
+    before = standing.outputs
+    with pytest.raises(ValueError, match="no more"):
+        db.push("b", a.slice(300, 50))
+    assert standing.outputs > before
+    standing.attach(found.append)
+    db.push("b", a.slice(350))
+    db.close()
+    assert standing.outputs == standing.ordinal > sum(map(len, found)) > before

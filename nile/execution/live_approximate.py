@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from preferences.budget import BudgetReport
+from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError, NotYet
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
@@ -75,6 +76,12 @@ class ApproximateSubscription:
         Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
         """
         options.check_approximate()
+        if "share" in (query.budget or ()) or (isinstance(options.budget, Budget) and options.budget.share):
+            if options.replay not in (None, "data"):
+                raise ConfigError(
+                    f"subscribe: needed live streams at their own pace; got replay {options.replay!r}; leave it out"
+                )
+            options = replace(options, replay="data")  # credit comes with time, and what finds no work expires
         self.query = query
         self._prepared = approximate(names, query, options)
         self._operator = _join_of(self._prepared, live)
@@ -94,6 +101,8 @@ class ApproximateSubscription:
             for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
         ]
         self._streams = {each.live.name: each.live for each in self._arrivals}
+        for each in self._arrivals:  # keys that never compare are refused here and not by a push
+            self._join.encode(each.keys())
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
         for stream in self._streams.values():
@@ -148,8 +157,8 @@ class ApproximateSubscription:
     @property
     def budget(self) -> BudgetReport:
         """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
-        asked, spent = self.plan.budget, self.figures.budget_spent
-        return BudgetReport(asked.amount, spent, asked.unit, spent, asked.is_reproducible)
+        with self._lock:
+            return self._join.budget
 
     @property
     def coverage(self) -> float:
@@ -289,7 +298,7 @@ class ApproximateSubscription:
         self.progress()
 
     def _go_on(self, until: int) -> None:
-        """Join what came up to `until`, both ends included; errors are kept for the push to raise."""
+        """Join what came up to `until`, both ends included; an error ends the query, and the push raises it."""
         try:
             due = [each.due(until) for each in self._arrivals]
             ts, keys = (due[0][0], due[1][0]), (due[0][1], due[1][1])
@@ -298,8 +307,11 @@ class ApproximateSubscription:
                     self._take(batch)
             for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
                 each.let_go(first)
-        except Exception as error:
+        except Exception as error:  # tuples were half taken in: there is no way on
             self._errors.append(error)
+            self._leave()
+            self._closed = True
+            self._changed.notify_all()
 
     def _rows(self, outputs: Any) -> pa.RecordBatch:
         held, places = [], []
@@ -338,9 +350,6 @@ def _join_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin:
         )
     operator = prepared.operator
     assert isinstance(operator, PreferredJoin)
-    unit = operator.plan.budget.unit
-    if unit != "fraction":
-        raise NotYet(f"subscribe: needed a budget as a fraction; got {unit}; say budget=0.1")
     return operator
 
 

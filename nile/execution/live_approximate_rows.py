@@ -45,11 +45,12 @@ class Arrivals:
         self._waiting: deque[tuple[Array, pa.RecordBatch]] = deque()
         self._held: deque[pa.RecordBatch] = deque()
         self._first = 0
+        self._left_out = 0
         self.tuples = 0
 
     @property
     def accounting(self) -> Accounting:
-        """Where tuples went that came since the query was asked, before any is shed."""
+        """Where tuples went that came since the query was asked, before any is shed; in: those its condition leaves."""
         now, before = self.live.accounting, self._before
         reasons = {
             reason: count - before.reasons.get(reason, 0)
@@ -57,8 +58,8 @@ class Arrivals:
             if count > before.reasons.get(reason, 0)
         }
         return Accounting(
-            now.tuples_in - before.tuples_in,
-            now.applied - before.applied,
+            now.tuples_in - before.tuples_in - self._left_out,
+            now.applied - before.applied - self._left_out,
             now.late - before.late,
             now.shed - before.shed,
             now.rejected - before.rejected,
@@ -70,6 +71,7 @@ class Arrivals:
         assert batch.carried is not None
         names = [name.removeprefix(f"{self.alias}.") for name in self.schema.names]
         ts, rows = selected(self._stream, batch.ts, named_leaf(self._stream, batch.carried.select(names)))
+        self._left_out += len(batch) - rows.num_rows
         if rows.num_rows:
             self._waiting.append((ts, rows))
 
@@ -111,6 +113,7 @@ class Arrivals:
         ts = [ts for ts, _ in self._waiting]
         return {
             "before": self._before.as_dict(),
+            "left_out": self._left_out,
             "tuples": self.tuples,
             "held": held.slice(first - self._first),
             "ts": np.concatenate([np.zeros(0, np.int64), *ts]),
@@ -120,6 +123,7 @@ class Arrivals:
     def restore(self, held: Held) -> None:
         """Be where another one was.  Raises EnvelopeError."""
         self._before = _accounting(held.part("before"))
+        self._left_out = held.integer("left_out", 0, MOST)
         rows = held.rows("held", self.schema)
         self.tuples = held.integer("tuples", rows.num_rows, MOST)
         self._first = self.tuples - rows.num_rows

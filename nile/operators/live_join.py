@@ -23,10 +23,13 @@ from nile.operators import state as st
 from nile.operators.join import PromisingJoin
 from nile.operators.join_data import Outputs
 from nile.operators.join_start import UNIT
+from nile.operators.live_join_budget import QUANTUM, meter_of
 from nile.operators.live_join_estimate import LiveSample
 from nile.operators.live_join_parts import checked, grown, no_input, renumber_store, rows_at
 from nile.operators.live_join_state import captured, restored
+from nile.operators.metered import load_kernels
 from nile.operators.plan import JoinPlan
+from preferences.budget import BudgetReport
 from preferences.clock import exact_costs
 from preferences.queue import oldest_time
 from pyramid.arrays import BASE, HELD
@@ -71,25 +74,25 @@ class LiveJoin(PromisingJoin):
         self.total_cost = 0.0
         self.last: int | None = None
         self.sample = LiveSample(plan.window)
+        self.meter = meter_of(plan)
+        if self.meter is not None:
+            load_kernels(plan)  # so that loading is not charged
         self._told = [0, 0]
         self.matches = 0
         """Pairs that the exact answer has, so far."""
         self.found = 0
         """Pairs found so far."""
 
-    def take(
-        self, ts: tuple[Array, Array], keys: tuple[pa.Array, pa.Array], *, credit: float | None = None
-    ) -> Iterator[Outputs]:
+    def take(self, ts: tuple[Array, Array], keys: tuple[pa.Array, pa.Array]) -> Iterator[Outputs]:
         """Tuples of both streams whose turn has come; yields the pairs found, range records expanded.
 
-        ts: int64 [n] ns, not decreasing, none before what was taken; keys: their keys.  credit: cost granted for them
-        together, in units of the cost table, in place of the plan's fraction; without tuples, for what waits.
-        Left comes before right at equal times.  Raises KeyTypeError.
+        ts: int64 [n] ns, not decreasing, none before what was taken; keys: their keys.  Without tuples, under a share
+        of a core, goes on with what waits.  Left comes before right at equal times.  Raises KeyTypeError.
         """
         n = ts[0].shape[0] + ts[1].shape[0]
         if n == 0:
-            if credit is not None:
-                yield from self._pairs(self.advance(self._fed, credit=credit))
+            if self.meter is not None and self._fed:
+                yield from self._metered(self._fed)
             return
         encoded = [self._table.encode(each, where="live join") for each in keys]
         merged = np.concatenate(ts)
@@ -104,12 +107,28 @@ class LiveJoin(PromisingJoin):
         waiting = self.waiting()
         self.state.whole[st.ARRIVALS_GONE] = self._fed - waiting.shape[0]
         self._order = np.concatenate([waiting, order])
-        self._grant = np.concatenate([np.zeros(waiting.shape[0]), self._granted(order, credit)])
-        yield from self._pairs(self.advance(self._fed + n))
+        self._grant = np.concatenate([np.zeros(waiting.shape[0]), self._granted(order)])
+        end = self._fed + n
+        if self.meter is None:
+            yield from self._pairs(self.advance(end))
+        while self._fed < end:
+            yield from self._metered(min(end, self._fed + QUANTUM))
         self._tell_doors()
         self._let_go()
 
-    def _granted(self, order: Array, credit: float | None) -> Array:
+    def _metered(self, end: int) -> Iterator[Outputs]:
+        """One quantum, up to arrival `end`, for what the meter gives."""
+        assert self.meter is not None
+        arrivals = end - self._fed
+        credit = self.meter.begin(self, arrivals)
+        if arrivals:
+            gone = int(self.state.whole[st.ARRIVALS_GONE])
+            self._grant[self._fed - gone : end - gone] = UNIT * credit / arrivals
+        found = list(self._pairs(self.advance(end, credit=None if arrivals else credit)))
+        self.meter.end(self)
+        yield from found
+
+    def _granted(self, order: Array) -> Array:
         """What each new arrival grants, in hundredths; counts what the exact answer spends on it."""
         matches = np.empty(order.shape[0], np.int64)
         left, right = self._sides()
@@ -119,8 +138,6 @@ class LiveJoin(PromisingJoin):
         ranges = self.plan.output == "ranges"
         costs = np.rint(UNIT * exact_costs(matches, self.plan.costs, ranges=ranges))
         self.total_cost += float(costs.sum())
-        if credit is not None:
-            return np.full(order.shape[0], UNIT * credit / order.shape[0])
         granted: Array = self.plan.fraction * costs
         return granted
 
@@ -251,6 +268,13 @@ class LiveJoin(PromisingJoin):
         """What waits; None before the first tuple."""
         held: Queue | None = self._queue
         return held
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
+        asked, fraction = self.plan.budget, self.figures.budget_spent
+        spent = fraction if self.meter is None else self.meter.spent
+        return BudgetReport(asked.amount, spent, asked.unit, fraction, asked.is_reproducible)
 
     @property
     def estimate(self) -> Estimate:

@@ -25,7 +25,7 @@ def checked(plan: JoinPlan) -> JoinPlan:
             f"live join: needed method 'nile'; got {plan.method!r}, which has no form over live streams yet; leave "
             "method out, or ask sql() over what is kept"
         )
-    if plan.pace.is_replay:
+    if plan.pace.is_replay and plan.budget.share is None:
         raise NotYet(
             "live join: needed tuples at their own pace; got a replay, which needs the whole input; leave replay out"
         )

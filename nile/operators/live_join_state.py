@@ -79,6 +79,7 @@ def captured(join: LiveJoin) -> State:
             for number, (keep, listed) in enumerate(zip(first, shown, strict=True))
         ],
         "sample": join.sample.capture(),
+        "meter": {} if join.meter is None else join.meter.capture(),
     }  # fmt: skip
 
 
@@ -169,6 +170,10 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, pa.Array]) -> Non
     _put_queue(join, held)
     _check_active(join, held)
     join.sample.restore(held.part("sample"))
+    meter = held.part("meter")
+    if join.meter is not None:
+        join.meter.restore(meter)
+    meter.end()
     held.end()
 
 
