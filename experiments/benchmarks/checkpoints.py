@@ -1,0 +1,161 @@
+"""What it costs that a database outlives its process: checkpoints of a large state, and coming back from one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.benchmarks.harness import Result, benchmark
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    import nile
+else:
+    pa = lazy("pyarrow")
+    nile = lazy("nile")
+
+__all__ = ["checkpoints", "filled", "restarts"]
+
+QUERY = "SELECT item, count(*) AS sold, sum(price) AS total FROM sales [RANGE '1 h'] GROUP BY item"
+BATCH = 50_000
+ITEMS = 20_000
+ROUNDS = 5
+STATE = 100_000_000
+INTERVAL_S = 10.0
+CHECKPOINT_BAR_S, SHARE_BAR, RESTART_BAR_S = 1.0, 0.05, 3.0
+
+_AGAIN = """
+import nile, numpy as np
+db = nile.connect({path!r}, checkpoint=None)
+at = np.array([{at}]).view("datetime64[ns]")
+db.push("sales", {{"at": at, "item": [1], "price": [1.0]}})
+db.advance({at} / 1e9 + 1.0)
+print(sum(len(batch) for batch in db.subscription("recent").poll()))
+"""
+
+
+def batch(number: int, gap_ns: int, rng: np.random.Generator) -> pa.RecordBatch:
+    """The sales number * BATCH and after, `gap_ns` apart."""
+    at = (np.arange(BATCH) + number * BATCH) * gap_ns
+    columns = [pa.array(at, pa.timestamp("ns")), pa.array(rng.integers(0, ITEMS, BATCH)), pa.array(rng.random(BATCH))]
+    return pa.RecordBatch.from_arrays(columns, names=["at", "item", "price"])
+
+
+class Filled:
+    """A database whose standing query holds about `state` bytes: as many sales as its window has room for."""
+
+    def __init__(self, path: Path, state: int) -> None:
+        self.rng = np.random.Generator(np.random.PCG64(11))
+        self.db = nile.connect(path, memory="256MB", checkpoint=None)
+        schema = [("at", pa.timestamp("ns")), ("item", pa.int64()), ("price", pa.float64())]
+        self.db.stream("sales", schema, time="at")
+        self.query = self.db.subscribe(QUERY, name="recent")
+        self.number = 0
+        self.gap = 3_600_000_000_000 * 28 // state  # a sale in the window takes about 28 bytes
+        while self.number * BATCH * self.gap < 3_700_000_000_000:
+            self.push()
+
+    @property
+    def last(self) -> int:
+        """The time of the latest sale, ns."""
+        return (self.number * BATCH - 1) * self.gap
+
+    def push(self) -> None:
+        """The next batch; what it tells is read."""
+        self.db.push("sales", batch(self.number, self.gap, self.rng))
+        self.query.poll()
+        self.number += 1
+
+    def rate(self, seconds: float) -> float:
+        """Sales a second over at least so much time."""
+        begun, first = time.perf_counter(), self.number
+        while (spent := time.perf_counter() - begun) < seconds:
+            self.push()
+        return (self.number - first) * BATCH / spent
+
+
+def filled(path: Path, state: int = STATE) -> Filled:
+    """See `Filled`."""
+    return Filled(path, state)
+
+
+def restarts(path: Path, last: int, rounds: int = ROUNDS) -> list[float]:
+    """Seconds from the start of a process to the first answer of the standing query it goes on with."""
+    out = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        told = subprocess.run(
+            [sys.executable, "-c", _AGAIN.format(path=str(path), at=last + 1)], capture_output=True, text=True, check=True
+        )
+        out.append(time.perf_counter() - begun)
+        assert int(told.stdout) > 0
+    return out
+
+
+def _row(name: str, value: float, bar: float, unit: str) -> dict[str, Any]:
+    return {"figure": name, "value": round(value, 4), "bar": bar, "unit": unit, "met": value <= bar}
+
+
+@benchmark("checkpoints", "Checkpoints of a state of 100 MB, what they take from ingest, and coming back")
+def checkpoints(state: int = STATE, interval: float = INTERVAL_S, rounds: int = ROUNDS) -> Result:
+    """Wall time: most of it is waiting for the disk, which CPU time would not show."""
+    with tempfile.TemporaryDirectory(prefix="nile-bench-") as folder:
+        path = Path(folder) / "store"
+        full = filled(path, state)
+        db = full.db
+        db.checkpoint()
+        took = []
+        for _ in range(rounds):
+            full.push()
+            begun = time.perf_counter()
+            db.checkpoint()
+            took.append(time.perf_counter() - begun)
+        keeper = db._live._keeper
+        assert keeper is not None
+        held = sum(file.length for file in keeper.directory.files().values() if file.role.startswith("state"))
+        without, using = [], []
+        for _ in range(rounds):
+            keeper.every = None
+            without.append(full.rate(interval))
+            keeper.every = interval
+            db.checkpoint()
+            using.append(full.rate(2.05 * interval))  # two checkpoints fall due
+        keeper.every = None
+        share = median(1 - a / b for a, b in zip(using, without, strict=True))
+        db.close()
+        again = restarts(path, full.last, rounds)
+    rows = (
+        _row("one checkpoint", median(took), CHECKPOINT_BAR_S, "s"),
+        _row(f"of ingest at an interval of {interval:g} s", share, SHARE_BAR, "share"),
+        _row("process start to first answer", median(again), RESTART_BAR_S, "s"),
+    )
+    figures = {
+        "state": f"{held / 1e6:.0f} MB in files",
+        **{
+            row["figure"]: f"{row['value']:g} {row['unit']}; bar {row['bar']:g}: {'met' if row['met'] else 'NOT met'}"
+            for row in rows
+        },
+        "checkpoints": f"{min(took):.2f} to {max(took):.2f} s",
+        "ingest": f"{median(without) / 1e6:.2f} million rows/s without, {median(using) / 1e6:.2f} with checkpoints",
+        "first answers": f"{min(again):.2f} to {max(again):.2f} s",
+    }
+    return Result(
+        name="checkpoints",
+        title="a standing query over a window of an hour, checkpointed",
+        unit="rounds",
+        work=rounds,
+        timings=(),
+        ratios=(),
+        figures=figures,
+        rows=rows,
+        notes=("wall time, medians; rows move to files beyond 256 MB meanwhile",),
+    )

@@ -1,0 +1,76 @@
+"""A process that pushes a known stream into a database with a store, for ever: `python tests/engine_child.py PATH`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import nile
+from nile.execution.held import packed
+from pyramid.manager_state import manager_bytes
+
+SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
+QUERY = "SELECT item, count(*) AS sold, sum(n) AS total FROM sales [RANGE '20 s'] GROUP BY item"
+
+
+def rows(begin: int, end: int) -> pa.RecordBatch:
+    """Rows of the source: some out of order, some too late, some without a time."""
+    at = [
+        None if i % 211 == 0 else 0.5 * i - (40.0 if i % 97 == 0 else i * 13 % 7)
+        for i in range(begin + 1000, end + 1000)
+    ]
+    items = [None if i % 31 == 0 else f"item {i * 7919 % 37}" for i in range(begin, end)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(at, pa.float64()), pa.array(items), pa.array(range(begin, end))], schema=SALES
+    )
+
+
+def opened(path: Path | None) -> nile.Database:
+    """The database at `path`, with its stream, summary and standing query: new, or gone on with."""
+    db = nile.connect(path, checkpoint=None, **({} if path is None else {"memory": "16MB"}))
+    db.stream("sales", SALES, time="at", lateness="10 s")
+    if not db.sql("SHOW SUMMARIES").fetchall():
+        db.sql("CREATE SUMMARY items ON sales (item) WITH GRANULARITY '30 s' AND COLLAPSE (3, 2)")
+    db.subscribe(QUERY, name="recent")
+    return db
+
+
+def push(db: nile.Database, begin: int, end: int) -> None:
+    """Rows begin..end-1, in batches whose sizes differ."""
+    while begin < end:
+        to = min(end, begin + 1 + begin * 31 % 90)
+        db.push("sales", rows(begin, to), offset=to)
+        begin = to
+    db.subscription("recent").poll()
+
+
+def seen(db: nile.Database) -> dict[str, Any]:
+    """All that must have come back."""
+    return {
+        "rows": db.sql("SELECT * FROM sales").to_arrow().to_pydict(),
+        "accounting": db.accounting("sales"),
+        "late": db.late("sales").to_pydict(),
+        "rejected": db.quarantine("sales").to_pydict(),
+        "summary": manager_bytes(db.summary("items")),
+        "query": packed("query", db.subscription("recent").capture()["operators"]),
+    }
+
+
+def main() -> None:
+    """Push and commit until killed; says how many rows are durable."""
+    db = opened(Path(sys.argv[1]))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        begin = db.offset("sales")
+        push(db, begin, begin + 1 + begin * 17 % 300)
+        db.checkpoint()
+        sys.stdout.write(f"{db.offset('sales')}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
