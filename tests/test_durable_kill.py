@@ -44,19 +44,19 @@ class Twin:
         return offset
 
 
-def kills(path: Path, count: int, seed: int) -> Kills:
+def kills(path: Path, count: int, seed: int, early: float) -> Kills:
     command = [sys.executable, ROOT / "tests/engine_child.py", path]
-    return kill_over_and_over(command, Twin(path).verify, count, seed, longest=1.5, early=0.1)
+    return kill_over_and_over(command, Twin(path).verify, count, seed, longest=1.0, early=early)
 
 
 def test_an_engine_killed_a_few_times_has_lost_and_doubled_nothing(path: Path) -> None:
-    done = kills(path, 3, 1)
+    done = kills(path, 3, 1, 0.0)
     assert done.counted >= 3
 
 
 @pytest.mark.long
 def test_an_engine_killed_five_hundred_times_has_lost_and_doubled_nothing(path: Path) -> None:
-    done = kills(path, 500, 2)
+    done = kills(path, 500, 2, 0.1)
     assert done.counted >= 500
 
 

@@ -1,11 +1,24 @@
 """Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it."""
 
-from experiments.benchmarks import accuracy, exact, history, ingest, memory, pipelines, promise, ranges, share, sketch
+from experiments.benchmarks import (
+    accuracy,
+    checkpoints,
+    exact,
+    history,
+    ingest,
+    memory,
+    pipelines,
+    promise,
+    ranges,
+    share,
+    sketch,
+)
 from experiments.benchmarks.harness import Result, names, run
 
 __all__ = [
     "Result",
     "accuracy",
+    "checkpoints",
     "exact",
     "history",
     "ingest",

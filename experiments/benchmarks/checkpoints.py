@@ -93,9 +93,8 @@ def restarts(path: Path, last: int, rounds: int = ROUNDS) -> list[float]:
     out = []
     for _ in range(rounds):
         begun = time.perf_counter()
-        told = subprocess.run(
-            [sys.executable, "-c", _AGAIN.format(path=str(path), at=last + 1)], capture_output=True, text=True, check=True
-        )
+        program = _AGAIN.format(path=str(path), at=last + 1)
+        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         out.append(time.perf_counter() - begun)
         assert int(told.stdout) > 0
     return out
