@@ -241,7 +241,11 @@ def test_csv_is_typed_as_declared_and_what_does_not_fit_is_set_aside_with_reason
     assert sorted(row for _, row, _ in aside_of(done.stream)) == sorted(bad)
     kept = rows_of(done.stream)
     assert sum(row["note"] == 'a "b"\nc' for row in kept) == 1
-    # One file alone gives what the direct path gives, where the types are those it knows.
+
+
+@pytest.mark.long
+def test_csv_gives_the_tuples_and_reasons_of_the_direct_path(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(csv_lines(600)))
     spec = StreamSpec("shop", str(tmp_path / "a.csv"), "ts", "note", None, MAX_DURATION)
     manager = StreamManager(spec)
     direct = [key for batch in manager.batches() for key in batch.key.to_pylist()]
