@@ -131,7 +131,7 @@ def read_all(kind: str, data: bytes) -> Any:
         return stored.times(0, N).tolist(), stored.slice(0, N, stored._schema.names)
     part = stored.part(0, 1, 1)
     return (part.hashes.tolist(), part.starts.tolist(), part.rows().tolist(), part.values(),
-            stored.sketch.counters.tolist())  # fmt: skip
+            stored.sketch.codes.tolist())  # fmt: skip
 
 
 if __name__ == "__main__":

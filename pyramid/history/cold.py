@@ -135,7 +135,7 @@ def _description(schema: pa.Schema, index: KeyIndex, parts: Sequence[Part]) -> I
     writer = PageWriter()
     yield writer.start()
     yield from writer.page(json.dumps(listed, separators=(",", ":")).encode("ascii"))
-    yield from writer.page(index.sketch.counters.astype("<u4", copy=False))
+    yield from writer.page(index.sketch.codes)
     counts = np.diff(index.entry_edges)
     params = {
         "column": index.column, "schema": schema_to_json(schema), "first": index.first, "tuples": index.tuples,
@@ -208,8 +208,8 @@ class ColdSegment:
 
     def sketch(self) -> IndexSketch:
         """The sketch of its keys."""
-        counters = self.pages.numbers(1, "<u4", ROWS * self.cells)
-        return IndexSketch(counters.reshape(ROWS, self.cells))
+        codes = self.pages.numbers(1, "|u1", ROWS * self.cells)
+        return IndexSketch(codes.reshape(ROWS, self.cells))
 
     def part(self, number: int) -> PartFile:
         """A Parquet file, open.  Raises StoreCorrupt."""

@@ -80,30 +80,33 @@ def sketch_add(counters: Array, multipliers: Array, shift: int, hashes: Array, c
 
 
 @kernel
-def sketch_upper(counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
-    """out[i]: at most so many tuples of key i are there, for certain; int64 [n].  Stops at the first 0."""
+def sketch_upper(codes: Array, levels: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
+    """out[i]: at most so many tuples of key i are there, for certain; int64 [n].  Stops at the first 0.
+
+    codes: uint8 [rows, cells]; levels: int64 [256], ascending: what each code stands for, rounded up.
+    """
     by = U8(shift)
     for i in range(hashes.shape[0]):
-        bound = np.int64(counters[0, (multipliers[0] * hashes[i]) >> by])
-        for r in range(1, counters.shape[0]):
-            if bound == 0:
+        least = codes[0, (multipliers[0] * hashes[i]) >> by]
+        for r in range(1, codes.shape[0]):
+            if least == 0:
                 break
-            bound = min(bound, np.int64(counters[r, (multipliers[r] * hashes[i]) >> by]))
-        out[i] = bound
+            least = min(least, codes[r, (multipliers[r] * hashes[i]) >> by])
+        out[i] = levels[least]
 
 
 @allocating_kernel
-def sketch_estimate(counters: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
+def sketch_estimate(codes: Array, levels: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
     """out[i]: the median over rows of own half - other half, cut to [0, upper bound]; int64 [n]."""
-    rows = counters.shape[0]
+    rows = codes.shape[0]
     by = U8(shift)
     work = np.empty(rows, np.float64)
     for i in range(hashes.shape[0]):
         bound = np.int64(0x7FFFFFFFFFFFFFFF)
         for r in range(rows):
             cell = (multipliers[r] * hashes[i]) >> by
-            own = np.int64(counters[r, cell])
-            work[r] = np.float64(own - np.int64(counters[r, cell ^ U8(1)]))
+            own = levels[codes[r, cell]]
+            work[r] = np.float64(own - levels[codes[r, cell ^ U8(1)]])
             bound = min(bound, own)
         out[i] = max(0, min(np.int64(np.rint(median(work, rows))), bound))
 

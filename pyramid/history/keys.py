@@ -284,7 +284,7 @@ class HotIndex(KeyIndex):
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.hashes, self.starts, self.rows, self._edges, self._sketch.counters)
+        arrays = (self.hashes, self.starts, self.rows, self._edges, self._sketch.codes)
         return sum(int(array.nbytes) for array in arrays) + int(self.entry_values.nbytes)
 
     @property

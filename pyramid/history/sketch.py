@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     history_kernels = lazy("pyramid.history.history_kernels")
 
-__all__ = ["MOST_CELLS", "ROWS", "IndexSketch", "cells_for"]
+__all__ = ["LEVELS", "MOST_CELLS", "ROWS", "Counting", "IndexSketch", "cells_for"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,47 +35,72 @@ def cells_for(keys: int) -> int:
     return min(MOST_CELLS, max(LEAST_CELLS, 1 << max(0, 2 * keys - 1).bit_length()))
 
 
-class IndexSketch:
-    """Counts of keys in `ROWS` rows of uint32 counters, both signs apart: 12 bytes a cell.
+def _levels() -> Array:
+    levels = np.full(256, (1 << 32) - 1, np.int64)
+    levels[:16] = np.arange(16)
+    for octave in range(4, 32):
+        levels[16 + 8 * (octave - 4) : 24 + 8 * (octave - 4)] = np.arange(8, 16) << (octave - 3)
+    return levels
 
-    Linear: the counters of the sum of two disjoint sets of tuples are the sum of theirs, cell by cell, when
-    shapes agree; `upper` of the sum is then never below `upper` of a part.
+
+LEVELS = _levels()
+"""What a code of one byte stands for, int64 [256]: 0 to 15, then eight steps an octave, up to 2**32 - 1."""
+
+
+class Counting:
+    """A sketch in the making: `ROWS` rows of uint32 counters, both signs apart.
+
     Source: Charikar, Chen, Farach-Colton, ICALP 2002; promising tuples, sections 3.2 and 3.4.
     """
 
-    __slots__ = ("counters",)
+    def __init__(self, cells: int) -> None:
+        self._counters = np.zeros((ROWS, cells), np.uint32)
 
-    def __init__(self, counters: Array) -> None:
-        self.counters = counters
+    def add(self, hashes: Array, counts: Array) -> None:
+        """Count tuples: keys uint64 [k], each counts (int64 [k]) times."""
+        history_kernels.sketch_add(self._counters, _MULTIPLIERS, _shift(self._counters), hashes, counts)
+
+    def sketch(self) -> IndexSketch:
+        """The sketch of what was counted.  Each counter is rounded up to a level, by an eighth at most."""
+        return IndexSketch(np.searchsorted(LEVELS, self._counters).astype(np.uint8))
+
+
+class IndexSketch:
+    """Counts of keys, a byte a counter: 3 bytes a cell, a quarter of what exact counters take from a disk.
+
+    A counter is rounded up to one of `LEVELS`, so 0 still says that nothing is there, and `upper` is certain; it
+    is made from counters that are exact, so that of more tuples is never below that of a part of them.
+    """
+
+    __slots__ = ("codes",)
+
+    def __init__(self, codes: Array) -> None:
+        self.codes = codes
 
     @classmethod
     def of(cls, hashes: Array, counts: Array, cells: int) -> IndexSketch:
         """A sketch of keys (uint64 [k]) that come counts (int64 [k]) times each."""
-        sketch = cls(np.zeros((ROWS, cells), np.uint32))
-        sketch.add(hashes, counts)
-        return sketch
+        counting = Counting(cells)
+        counting.add(hashes, counts)
+        return counting.sketch()
 
     @property
     def cells(self) -> int:
         """Counters a row."""
-        return int(self.counters.shape[1])
-
-    @property
-    def _shift(self) -> int:
-        return 65 - self.cells.bit_length()
-
-    def add(self, hashes: Array, counts: Array) -> None:
-        """Count more tuples: keys uint64 [k], each counts (int64 [k]) times."""
-        history_kernels.sketch_add(self.counters, _MULTIPLIERS, self._shift, hashes, counts)
+        return int(self.codes.shape[1])
 
     def upper(self, hashes: Array) -> Array:
         """At most so many tuples of each key (uint64 [n]), for certain: int64 [n].  Three reads a key."""
         out = np.empty(hashes.shape[0], np.int64)
-        history_kernels.sketch_upper(self.counters, _MULTIPLIERS, self._shift, hashes, out)
+        history_kernels.sketch_upper(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, out)
         return out
 
     def estimate(self, hashes: Array) -> Array:
         """About so many tuples of each key (uint64 [n]), at most `upper`: int64 [n], the median over rows."""
         out = np.empty(hashes.shape[0], np.int64)
-        history_kernels.sketch_estimate(self.counters, _MULTIPLIERS, self._shift, hashes, out)
+        history_kernels.sketch_estimate(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, out)
         return out
+
+
+def _shift(table: Array) -> int:
+    return 65 - int(table.shape[1]).bit_length()

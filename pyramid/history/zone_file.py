@@ -6,7 +6,7 @@ Pages, in the order in which they become full:
     values      the keys of the same 256 entries: of text where each begins (uint32 [m + 1]) and the bytes, of other
                 types an Arrow IPC message
     rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
-    sketch      the counters of the index (uint32 [rows, cells])
+    sketch      the counters of the index (uint8 [rows, cells], codes of levels)
 The footer has the sizes, the entries and the rows before each bucket, and which page is which.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from pyramid.history.key_pages import is_text, text_page, text_parts, unpacked_text
 from pyramid.history.keys import Cell, Found, KeyIndex, Part, buckets_for, edges_of
 from pyramid.history.pages import PageFile, PageWriter, packed_batch
-from pyramid.history.sketch import MOST_CELLS, ROWS, IndexSketch
+from pyramid.history.sketch import MOST_CELLS, ROWS, Counting, IndexSketch
 from summaries.errors import EnvelopeError, StoreCorrupt
 from summaries.lazy import lazy
 from summaries.schemas import schema_from_json, schema_to_json
@@ -60,7 +60,7 @@ def zone_file(
     writer = PageWriter()
     yield writer.start()
     schema = pa.schema([pa.field("key", kind)])
-    sketch = IndexSketch(np.zeros((ROWS, cells), np.uint32))
+    counting = Counting(cells)
     pages: dict[str, list[int]] = {"directory": [], "values": [], "rows": []}
     page_first: list[int] = []
     buckets = buckets_for(tuples)
@@ -86,7 +86,7 @@ def zone_file(
 
     for part in parts:
         more = np.diff(part.starts)
-        sketch.add(part.hashes, more)
+        counting.add(part.hashes, more)
         bounds = edges_of(part.hashes, buckets)
         edges += bounds
         weights += part.starts[bounds]
@@ -106,7 +106,7 @@ def zone_file(
         pages["rows"].append(writer.pages)
         yield from writer.page(rows.astype("<u4", copy=False))
     counters = writer.pages
-    yield from writer.page(sketch.counters.astype("<u4", copy=False))
+    yield from writer.page(counting.sketch().codes)
     params = {
         "column": column, "type": schema_to_json(schema), "first": first, "tuples": tuples, "since": since,
         "until": until, "buckets": buckets, "cells": cells, "keys": keys, "keyed": keyed, "counters": counters,
@@ -179,8 +179,8 @@ class WarmIndex(KeyIndex):
     @property
     def sketch(self) -> IndexSketch:
         if self._sketch is None:
-            counters = self._pages.numbers(self._counters, "<u4", ROWS * self._cells)
-            self._sketch = IndexSketch(counters.reshape(ROWS, self._cells))
+            codes = self._pages.numbers(self._counters, "|u1", ROWS * self._cells)
+            self._sketch = IndexSketch(codes.reshape(ROWS, self._cells))
         return self._sketch
 
     @property
