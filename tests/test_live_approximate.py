@@ -16,6 +16,8 @@ from nile.execution.builder import read_query
 from nile.execution.held import content, flat, of, packed
 from nile.execution.live_approximate import ApproximateSubscription
 from nile.execution.options import Options
+from nile.operators.key_sample import KeySample
+from nile.operators.live_join_estimate import LiveSample
 from summaries.envelope import unpack
 
 SECOND = 10**9
@@ -121,6 +123,34 @@ def test_whatever_the_streams_and_the_pushes(
         text(kind, window), a, b, seed=seed, most=most, budget=budget, guide=guide, output=output
     )
     check_alike(found, standing, answer)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_that_come_and_go_are_let_go_of_and_known_again(kind: str, guide: str) -> None:
+    """More keys than are ever held at once, so that codes are given anew, at times that depend on the pushes."""
+    rng = np.random.default_rng(9)
+    n = 7_000
+    tables = []
+    for seed in (61, 62):
+        item = np.arange(n) // 2 + (300 * rng.random(n) ** 2).astype(int)
+        item[rng.random(n) < 0.1] %= 50  # some stay
+        tables.append(sales(seed, n).set_column(1, "item", pa.array([f"i{k}" for k in item])))
+    a, b = tables
+    found, standing, answer = as_it_comes(text(kind, 200), a, b, most=900, budget=0.3, guide=guide)
+    check_alike(found, standing, answer)
+    assert standing._join.known < 5_000
+    cut = opened(a, b)
+    again = cut.subscribe(text(kind, 200), budget=0.3, guide=guide)
+    push_all(cut, {"a": a.slice(0, 5_000), "b": b.slice(0, 5_000)}, 4, 300)
+    other = opened(a, b)
+    coarse = other.subscribe(text(kind, 200), budget=0.3, guide=guide)
+    push_all(other, {"a": a.slice(0, 5_000), "b": b.slice(0, 5_000)}, 5, 5_000)
+    assert packed("x", again.capture()["join"]) == packed("x", coarse.capture()["join"])
+    again = gone_on(cut, again, text(kind, 200), budget=0.3, guide=guide)
+    push_all(cut, {"a": a.slice(5_000), "b": b.slice(5_000)}, 6, 300)
+    again.close()
+    assert pa.Table.from_batches(again.poll()).combine_chunks() == found.combine_chunks()
 
 
 def test_memory_follows_the_window_and_not_the_stream() -> None:
@@ -335,3 +365,24 @@ def test_a_callback_gets_each_batch_and_its_error_comes_out_of_the_push() -> Non
     db.push("b", a.slice(350))
     db.close()
     assert standing.outputs == standing.ordinal > sum(map(len, found)) > before
+
+
+def test_a_running_sample_that_is_thinned_tells_a_wider_interval_whatever_the_cuts() -> None:
+    rng = np.random.default_rng(5)
+    n = 150_000
+    key = rng.integers(0, 1 << 63, n).astype(np.uint64)
+    level = rng.choice([0.25, 0.5, 0.7], n)
+    weight, pairs = 1.0 / level, np.ones(n, np.int64)
+    full = KeySample(weight, level, key.astype(np.int64)).count(pairs, 0.95)
+    told = []
+    for step in (n, 7_001):
+        sample = LiveSample(60 * SECOND)
+        for begin in range(0, n, step):
+            part = slice(begin, begin + step)
+            sample.add(key[part], level[part], weight[part], pairs[part])
+        told.append((sample.estimate(None), packed("x", sample.capture())))
+        assert sample.nbytes < 1 << 23
+    assert told[0] == told[1]
+    estimate = told[0][0]
+    assert estimate.value == pytest.approx(full.value)
+    assert estimate.low <= full.low < full.high <= estimate.high

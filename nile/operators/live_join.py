@@ -322,12 +322,12 @@ class LiveJoin(PromisingJoin):
         whole = self.state.whole
         self._order, self._grant = waiting, np.zeros(waiting.shape[0])
         whole[st.ARRIVALS_GONE] = fed - waiting.shape[0]
+        if self.sampled:
+            whole[[st.DOORS_GONE, st.DOORS_GONE + 1]] = [int(store.side.meta[BASE]) for store in self.stores]
         self._make_room()
         self._told = [int(whole[st.SEQUENCE]), int(whole[st.SEQUENCE + 1])]
         for side, store in enumerate(self.stores):
             base = int(store.side.meta[BASE])
-            if self.sampled:
-                whole[st.DOORS_GONE + side] = base
             self._place[live_join_kernels.NEXT_COUNTED + side] = store.tuples
             self._place[live_join_kernels.FIRST_COUNTED + side] = store.tuples
             if last is not None and self.plan.window is not None:
