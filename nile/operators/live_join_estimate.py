@@ -26,6 +26,8 @@ _BLOCK = 1 << 16
 _MOST = 1 << 16
 _FEW = 1 << 13
 _CONFIDENCE = 0.95
+_LARGEST = 1e60
+"""No sum of weights comes near it, and its square is a number."""
 
 
 class LiveSample:
@@ -147,8 +149,8 @@ class LiveSample:
         n = self._hash.shape[0]
         self._level, self._sums = held.array("level", "float64", (n,)), held.array("sums", "float64", (n, 2))
         numbers = held.array("numbers", "float64", (3,))
-        fits = np.isfinite(self._sums).all() and np.isfinite(numbers).all() and (self._sums >= 0.0).all()
-        if not (fits and (numbers >= 0.0).all() and ((self._level > 0.0) & (self._level <= 1.0)).all()):
+        fits = all(bool(((each >= 0.0) & (each <= _LARGEST)).all()) for each in (self._sums, numbers))
+        if not (fits and ((self._level > 0.0) & (self._level <= 1.0)).all()):
             held.refuse("sums and levels of a sample", "others")
         if (self._hash[1:] < self._hash[:-1]).any():
             held.refuse("keys in the order of their hashes", "another")

@@ -35,6 +35,7 @@ Array = np.ndarray[Any, Any]
 _WORK_SPACE = (st.WRITTEN, st.STOPPED_SIDE, st.STOPPED_CODE, st.ARRIVALS_GONE, st.DOORS_GONE, st.DOORS_GONE + 1)
 _ENTRY = (st.ENTRY_SIDE, st.ENTRY_ORDINAL, st.ENTRY_LOW, st.ENTRY_HIGH, st.ENTRY_TIME)
 _ENTRY_REAL = (st.ENTRY_GAP, st.ENTRY_STEP, st.ENTRY_WEIGHT)
+_LEAST_DOOR = 1e-12
 _SKETCHED = ("counters", "node", "detector", "recent", "moments")
 
 
@@ -197,7 +198,7 @@ def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | N
     _put_sketches(join, store, part)
     if join.sampled:
         doors = _finite(part, "doors", (n,))
-        if ((doors < 0.0) | (doors > 1.0)).any():
+        if ((doors != 0.0) & ((doors < _LEAST_DOOR) | (doors > 1.0))).any():
             part.refuse("doors from 0 to 1", "others")
         join.put_doors(number, doors)
     part.end()
