@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from test_history_tiers import committed, reopened
 
 from pyramid.disk.directory import StoreDirectory
 from pyramid.disk.files import Files, OpenFile
+from pyramid.history import rows_store
 from pyramid.history.history import History
 from summaries.errors import ConfigError, StoreWriteError
 
@@ -101,3 +103,30 @@ def test_what_cannot_be_parquet_stays_where_it_is(tmp_path: Path) -> None:
             history.archive(10_000)
         assert history.take(np.array([5]))["list"].to_pylist() == [[5]]
         assert not list((tmp_path / "s").glob("lake/*/*/*.parquet"))
+
+
+@pytest.mark.parametrize("ahead", [512, 1_024])
+@pytest.mark.parametrize("countdown", [None, 0, 1, 2, 5, 9])
+def test_rows_written_while_others_come_are_written_once_or_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int, countdown: int | None
+) -> None:
+    monkeypatch.setattr(rows_store, "AHEAD", ahead)
+    n, step = 4_096, 100
+    ts, batch = made(n, 5)
+    disk = Failing()
+    with StoreDirectory.open(tmp_path, files=disk) as directory:
+        history = History("s", SCHEMA, directory=directory, indexed=["key"], segment=256)
+        for at in range(0, n, step):
+            if at == 1_500:
+                disk.countdown = countdown
+            history.append(ts[at : at + step], batch.slice(at, step))
+        assert len(list((tmp_path / "data").iterdir())) >= 2  # before anyone asked
+        check(history, ts, pa.Table.from_batches([batch]))
+        with contextlib.suppress(StoreWriteError):  # where the failure had not come yet
+            committed(history, directory)
+        committed(history, directory)
+        assert disk.countdown is None
+        check(history, ts, pa.Table.from_batches([batch]))
+    again, directory = reopened(tmp_path)
+    with directory:
+        check(again, ts, pa.Table.from_batches([batch]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from pyramid.history.cold_index import ColdRows
 from pyramid.history.hot_rows import HotRows, Rows, Tail
 from pyramid.history.pages import blocks
 from pyramid.history.rows_file import StoredRows, rows_file
-from summaries.errors import StoreCorrupt
+from summaries.errors import StoreCorrupt, StoreError
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ Array = np.ndarray[Any, Any]
 ROLE = "history-rows"
 BATCH = 65_536
 """Rows read at a time, at most."""
+AHEAD = 262_144
+"""Rows that are written in one file while others come."""
 _SMALL = 262_144
 _LARGE = 1_048_576
 _FEW, _MANY = 4, 16
@@ -47,6 +52,7 @@ class RowStore:
         self._largest = largest
         self._hot: list[HotRows] = []
         self._tail = Tail(schema, 0)
+        self._ahead: Future[StoredFile] | None = None
 
     @property
     def durable(self) -> int:
@@ -75,6 +81,35 @@ class RowStore:
             self._hot.append(self._tail.whole())
             self._tail = Tail(self.schema, self.tuples)
 
+    def write_ahead(self, directory: StoreDirectory) -> None:
+        """Begin to write what was rolled and no file has, if it is much, while rows go on coming.
+
+        One file at a time: waits for the one before.  What goes wrong is left to `stage` to meet again and to tell.
+        """
+        end = self._hot[-1].end if self._hot else 0
+        if end - self.durable < AHEAD:
+            return
+        self._take_written(directory)
+        begin = self.durable
+        if end - begin < AHEAD:
+            return
+        parts = [part for part in self._hot if part.end > begin]
+        rows = [(part, max(begin, part.first) - part.first, part.tuples) for part in parts]
+        self._ahead = _writers().submit(self._staged, directory, begin, rows)
+
+    def _take_written(self, directory: StoreDirectory) -> None:
+        """Wait for the file that is being written, and count it in."""
+        written, self._ahead = self._ahead, None
+        if written is not None:
+            with contextlib.suppress(StoreError):
+                self.files.append(StoredRows(directory, written.result(), self.schema))
+
+    def _staged(self, directory: StoreDirectory, begin: int, parts: Sequence[tuple[HotRows, int, int]]) -> StoredFile:
+        names = self.schema.names
+        rows = ((part.times(at, min(high, at + BATCH)), part.slice(at, min(high, at + BATCH), names))
+                for part, low, high in parts for at in range(low, high, BATCH))  # fmt: skip
+        return directory.stage(ROLE, blocks(rows_file(begin, self.schema, rows)))
+
     def parts(self) -> list[tuple[Rows, int, int]]:
         """Parts in order, each with the ordinals begin..end - 1 to read there; several may have a row, one is asked."""
         hot: list[Rows] = [*self._hot, *self._tail.parts()]
@@ -99,6 +134,7 @@ class RowStore:
         """Drop the oldest rows in memory, `excess` bytes of them or all, after writing those that no file has."""
         if excess <= 0:
             return
+        self._take_written(directory)
         self.roll()
         n = 0
         while n < len(self._hot) and excess > 0:
@@ -113,6 +149,7 @@ class RowStore:
 
     def stage(self, directory: StoreDirectory) -> list[StoredFile]:
         """Write what no file has; the files that describe all rows, oldest first."""
+        self._take_written(directory)
         if self.tuples > self.durable:
             self._write(directory, self.durable, self.tuples)
         return [file.segment.file if isinstance(file, ColdRows) else file.file for file in self.files]
@@ -124,6 +161,7 @@ class RowStore:
 
     def cool(self, directory: StoreDirectory, rows: ColdRows) -> None:
         """These rows, the oldest that were not in the lake, are there now."""
+        self._take_written(directory)
         self._hot = [part for part in self._hot if part.end > rows.end]
         gone = [file for file in self.files if isinstance(file, StoredRows) and file.end <= rows.end]
         cold: list[StoredRows | ColdRows] = [file for file in self.files if isinstance(file, ColdRows)]
@@ -139,6 +177,7 @@ class RowStore:
 
     def join(self, directory: StoreDirectory) -> None:
         """Join small files into longer ones, so that there are few."""
+        self._take_written(directory)
         while True:
             low, high = self._joinable()
             if low == high:
@@ -186,6 +225,12 @@ class RowStore:
                 fits = int(np.searchsorted(np.cumsum(sizes[low : at + 1]), self._largest, side="right"))
                 return (low, low + fits) if fits > 1 else (0, 0)
         return 0, 0
+
+
+@cache
+def _writers() -> ThreadPoolExecutor:
+    """The thread that writes rows of all histories: one at a time is as fast as the disk."""
+    return ThreadPoolExecutor(1, thread_name_prefix="nile-rows")
 
 
 def forget(directory: StoreDirectory, files: Sequence[StoredFile]) -> None:

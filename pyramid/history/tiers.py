@@ -56,6 +56,8 @@ class Tiers:
     def seal(self) -> None:
         """A segment has ended."""
         self._rows.roll()
+        if self._directory is not None:
+            self._rows.write_ahead(self._directory)
         for store in self._indices.values():
             self._seal(store)
 
