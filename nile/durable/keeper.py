@@ -55,6 +55,8 @@ class Keeper:
         self.memory = memory
         self.every = every
         self._last = time.monotonic()
+        self.seconds = 0.0
+        """What checkpoints have taken so far, s."""
         self._absent: dict[str, SourceDefinition] = {}
         self.restoring = False
 
@@ -92,6 +94,7 @@ class Keeper:
         Raises StoreWriteError: then the generation before is in force, nothing in memory has changed, and a later
         call may succeed.  Cost: rows since the last checkpoint, and all operator state, written once.
         """
+        begun = time.monotonic()
         made: list[StoredFile] = []
         keep: list[StoredFile] = []
         state: dict[str, Any] = {"format": FORMAT, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
@@ -142,6 +145,7 @@ class Keeper:
             self.directory.discard(made)
             raise
         self._last = time.monotonic()
+        self.seconds += self._last - begun
         return epoch
 
     def restore(self, live: Live, names: Registry) -> None:
