@@ -25,3 +25,9 @@ def retail() -> Path:
     if not RETAIL.exists():
         pytest.skip("the retail data is not beside the project; synthetic streams cover the same code")
     return RETAIL
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that need Spark come first: with two workers, a file each, a slow one at the end would run alone."""
+    slow = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path not in slow)

@@ -59,6 +59,11 @@ def seen(db: nile.Database) -> dict[str, Any]:
     }
 
 
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The names of what differs; the values are too long to be shown side by side."""
+    return [name for name in one if one[name] != other[name]]
+
+
 def main() -> None:
     """Push and commit until killed; says how many rows are durable."""
     push(opened(None), 0, 400)  # kernels are compiled before anyone may be killed, or they never would be

@@ -79,7 +79,7 @@ def outputs(db: nile.Database) -> dict[str, list[Any]]:
     return found
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_named_standing_queries_go_on_with_their_state_and_their_numbers(
     tmp_path_factory: pytest.TempPathFactory, seed: int

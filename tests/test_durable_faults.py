@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_child import opened, push, rows, seen
+from engine_child import differences, opened, push, rows, seen
 from test_history_failures import Failing
 
 import nile
@@ -34,7 +34,7 @@ def test_a_push_without_room_on_the_disk_takes_nothing_and_succeeds_later(tmp_pa
             db.push("sales", rows(begin, begin + 100), offset=begin + 100)
         except nile.StoreWriteError:
             refused += 1
-            assert seen(db) == before
+            assert differences(seen(db), before) == []
             assert db.offset("sales") == begin
             with StoreDirectory.open(tmp_path / "store", read_only=True) as kept:  # what was committed is whole
                 assert kept.state["streams"]["sales"]["offset"] <= begin
@@ -49,7 +49,7 @@ def test_a_push_without_room_on_the_disk_takes_nothing_and_succeeds_later(tmp_pa
         twin.push("sales", rows(begin, begin + 100), offset=begin + 100)
     twin.subscription("recent").poll()
     with nile.connect(tmp_path / "store", checkpoint=None) as again:
-        assert seen(again) == seen(twin)
+        assert differences(seen(again), seen(twin)) == []
 
 
 def test_a_close_without_room_says_so_and_leaves_what_was_committed(tmp_path: Path) -> None:

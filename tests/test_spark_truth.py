@@ -80,7 +80,9 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-@pytest.mark.parametrize("window", [40, None, pytest.param(10**6, marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize(
+    "window", [40, pytest.param(None, marks=pytest.mark.long), pytest.param(10**6, marks=pytest.mark.long)], ids=str
+)
 def test_counting_tells_what_scoring_the_pairs_tells(spark: SparkSession, tmp_path: Path, window: int | None) -> None:
     source = random.Random(1 if window is None else window)
     kind = pa.string() if window is None else pa.int64()
@@ -135,7 +137,7 @@ def looked(streams: list[list[Tuple]], windows: Windows) -> list[tuple[int, ...]
     [
         pytest.param(30, id="clique"),
         pytest.param({(0, 1): 40, (2, 1): 15}, id="path", marks=pytest.mark.long),
-        pytest.param({(0, 2): 100, (1, 2): 60, (0, 1): 20}, id="graph"),
+        pytest.param({(0, 2): 100, (1, 2): 60, (0, 1): 20}, id="graph", marks=pytest.mark.long),
         pytest.param(None, id="no window", marks=pytest.mark.long),
     ],
 )
