@@ -11,10 +11,11 @@ from nile.aggregate_loading import Columns, load_columns
 from nile.aggregate_query import AggregateQuery, aggregate_query
 from nile.durations import parse_duration
 from nile.execution.builder import QueryBuilder, read_query
-from nile.execution.live import Live, Standing
+from nile.execution.live import Live
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.result import Result
+from nile.execution.standing_query import StandingQuery
 from nile.execution.statements import run_statement
 from nile.joining import Loaded, load_stream
 from nile.multiway import MultiwayQuery, several_streams, split_alias
@@ -204,7 +205,7 @@ class Database:
         name: str | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Standing:
+    ) -> StandingQuery:
         """A standing query over live streams; it sees what is pushed from now on.
 
         callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
@@ -215,7 +216,7 @@ class Database:
         query = read_query(text, self._names, params)
         return self._live.subscribe(query, Options.of(options), callback, name=name)
 
-    def subscription(self, name: str) -> Standing:
+    def subscription(self, name: str) -> StandingQuery:
         """A standing query that has a name.  Raises UnknownStream."""
         return self._live.subscription(name)
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -95,8 +96,10 @@ def judge(path: Path, kind: str, damaged: Path) -> None:
     assert checked.epochs == whole
 
 
-def flip_bits(path: Path, count: int, seed: int) -> None:
+def flipped(path: Path, count: int, seed: int) -> Counter[str]:
+    """Flip a bit, judge, mend, so many times; how many flips each kind of file was judged with."""
     rng = Random(seed)
+    judged: Counter[str] = Counter()
     by_kind = kinds(path)
     for _ in range(count):
         kind = rng.choice(sorted(by_kind))
@@ -107,17 +110,20 @@ def flip_bits(path: Path, count: int, seed: int) -> None:
         bad[at // 8] ^= 1 << at % 8
         file.write_bytes(bad)
         judge(path, kind, file)
+        judged[kind] += 1
         file.write_bytes(good)
     assert check(path).wrong == []
+    return judged
 
 
-def test_six_hundred_flipped_bits(path: Path) -> None:
-    flip_bits(path, 600, 1)
-
-
-@pytest.mark.long
-def test_twenty_thousand_flipped_bits(path: Path) -> None:
-    flip_bits(path, 20_000, 2)
+@pytest.mark.parametrize(
+    ("count", "seed"), [(600, 1), pytest.param(20_000, 2, marks=pytest.mark.long)], ids=["600", "20,000"]
+)
+def test_every_flipped_bit_is_found_in_every_kind_of_file(path: Path, count: int, seed: int) -> None:
+    judged = flipped(path, count, seed)
+    assert judged.total() == count
+    assert set(judged) == set(kinds(path))
+    assert min(judged.values()) > count // (2 * len(judged))
 
 
 @pytest.mark.parametrize("kind", ["manifest now", "manifest before", "state now", "state before"])

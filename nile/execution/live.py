@@ -16,6 +16,7 @@ from nile.execution.live_approximate import ApproximateSubscription
 from nile.execution.live_summaries import LiveSummaries
 from nile.execution.options import Options
 from nile.execution.registry import Registry
+from nile.execution.standing_query import StandingQuery
 from nile.execution.subscription import Subscription
 from nile.sql.expressions import parse_condition
 from nile.sql.plan import Query, leaves_of
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Live", "Standing"]
-
-Standing = Subscription | ApproximateSubscription
-"""A standing query, exact or WITH PREFERENCE."""
+__all__ = ["Live"]
 
 
 class Live:
@@ -51,11 +49,11 @@ class Live:
         self._names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
-        self._standing: list[Standing] = []
+        self._standing: list[StandingQuery] = []
         self._lock = threading.RLock()
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
-        self.queries: dict[str, tuple[QueryDefinition, Standing]] = {}
+        self.queries: dict[str, tuple[QueryDefinition, StandingQuery]] = {}
         self.summaries = LiveSummaries()
         if keeper is not None:
             keeper.restore(self, names)
@@ -199,7 +197,7 @@ class Live:
         *,
         name: str | None = None,
         state: Mapping[str, Any] | None = None,
-    ) -> Standing:
+    ) -> StandingQuery:
         """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
 
         state: what it held when it was kept.
@@ -231,7 +229,7 @@ class Live:
         callback: Callable[[Any], None] | None,
         name: str | None,
         state: Mapping[str, Any] | None,
-    ) -> Standing:
+    ) -> StandingQuery:
         """A standing query WITH PREFERENCE inside a BUDGET, which goes into its text."""
         if isinstance(options.budget, Budget):
             query = replace(query, budget=(options.budget.unit, options.budget.amount))
@@ -253,7 +251,7 @@ class Live:
             made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback, state)
             return self._kept(made, name, definition)
 
-    def _kept(self, made: Standing, name: str | None, definition: QueryDefinition) -> Standing:
+    def _kept(self, made: StandingQuery, name: str | None, definition: QueryDefinition) -> StandingQuery:
         """A new standing query; one with a name is in the store before anyone hears of it."""
         self._standing = [one for one in self._standing if not one.closed] + [made]
         if name is not None:
@@ -262,7 +260,7 @@ class Live:
                 self._keeper.checkpoint(self, self._names)
         return made
 
-    def subscription(self, name: str) -> Standing:
+    def subscription(self, name: str) -> StandingQuery:
         """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
             self._forget_closed()
@@ -280,7 +278,7 @@ class Live:
             self._forget_closed()
             return tuple(self.queries)
 
-    def _named(self, name: str, definition: QueryDefinition) -> Standing | None:
+    def _named(self, name: str, definition: QueryDefinition) -> StandingQuery | None:
         self._forget_closed()
         if name not in self.queries:
             return None

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import accumulate
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nile.exact.expire import joined
-from nile.exact.held import MOST, Held, State
+from nile.exact.held import Held, State
 from nile.execution.approximate import Prepared, approximate
 from nile.execution.approximate_join import PreferredJoin
 from nile.execution.live_approximate_rows import Arrivals
 from nile.execution.options import Options
+from nile.execution.standing_query import StandingQuery
 from nile.operators.figures import JoinFigures
 from nile.operators.live_join import LiveJoin
 from nile.operators.plan import JoinPlan
@@ -39,7 +36,7 @@ __all__ = ["ApproximateSubscription"]
 _EVER = (1 << 63) - 1
 
 
-class ApproximateSubscription:
+class ApproximateSubscription(StandingQuery):
     """A standing join WITH PREFERENCE.  Made by `Database.subscribe`; it sees what is pushed from then on.
 
     It finds what `Database.sql` finds over the same tuples with the same budget, in the same order, as they come, and
@@ -75,6 +72,7 @@ class ApproximateSubscription:
 
         Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
         """
+        super().__init__(lock, callback)
         options.check_approximate()
         if "share" in (query.budget or ()) or (isinstance(options.budget, Budget) and options.budget.share):
             if options.replay not in (None, "data"):
@@ -87,14 +85,6 @@ class ApproximateSubscription:
         self._operator = _join_of(self._prepared, live)
         self.plan: JoinPlan = self._operator.plan
         self.schema = self._prepared.schema
-        self._callback = callback
-        self._lock = lock
-        self._changed = threading.Condition(lock)
-        self._found: deque[pa.RecordBatch] = deque()
-        self._errors: list[Exception] = []
-        self._closed = False
-        self._handed = 0
-        self.outputs = 0
         self._join = LiveJoin(self.plan)
         self._arrivals = [
             Arrivals(stream, on, live[stream.name])
@@ -105,16 +95,7 @@ class ApproximateSubscription:
             self._join.encode(each.keys())
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
-        for stream in self._streams.values():
-            stream.listeners.append(self._arrived)
-
-    def __enter__(self) -> ApproximateSubscription:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._listen()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -122,11 +103,6 @@ class ApproximateSubscription:
             f"<nile.ApproximateSubscription over {', '.join(self._streams)}, {self.plan.preference} within "
             f"{self.plan.budget}: {len(self._found)} batches wait, {state}>"
         )
-
-    @property
-    def closed(self) -> bool:
-        """Whether it takes no more tuples."""
-        return self._closed
 
     @property
     def accounting(self) -> dict[str, Accounting]:
@@ -171,24 +147,6 @@ class ApproximateSubscription:
         with self._lock:
             return self._join.estimate
 
-    def poll(self) -> list[pa.RecordBatch]:
-        """What has been found since the last call.  Never waits."""
-        with self._lock:
-            return self._unread()
-
-    def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
-        """As `poll`, each batch after the ordinal of its first row."""
-        with self._lock:
-            first = self._handed
-            found = self._unread()
-            ends = list(accumulate((len(batch) for batch in found), initial=first))
-            return list(zip(ends[:-1], found, strict=True))
-
-    @property
-    def ordinal(self) -> int:
-        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
-        return self._handed
-
     def capture(self) -> State:
         """What the query holds: its operator's state, the rows it may need, outputs that nobody has read.
 
@@ -196,9 +154,7 @@ class ApproximateSubscription:
         """
         with self._lock:
             return {
-                "outputs": self.outputs,
-                "read": self._handed,
-                "unread": joined(list(self._found), self.schema),
+                **self._mailbox(),
                 "join": self._join.capture(),
                 "arrivals": [
                     each.capture(first) for each, first in zip(self._arrivals, self._join.needed_from(), strict=True)
@@ -207,11 +163,7 @@ class ApproximateSubscription:
 
     def _go_on_from(self, held: Held) -> None:
         """Raises EnvelopeError for a state that is not of this query."""
-        self.outputs = held.integer("outputs", 0, MOST)
-        self._handed = held.integer("read", 0, self.outputs)
-        found = held.rows("unread", self.schema, self.outputs - self._handed)
-        if found.num_rows:
-            self._found.append(found)
+        self._refill(held)
         for each, part in zip(self._arrivals, held.parts("arrivals", 2), strict=True):
             each.restore(part)
         left, right = (each.keys() for each in self._arrivals)
@@ -221,72 +173,13 @@ class ApproximateSubscription:
                 held.refuse("rows of the tuples held", f"{each.tuples} rows of {store.tuples} tuples")
         held.end()
 
-    def _unread(self) -> list[pa.RecordBatch]:
-        found = list(self._found)
-        self._found.clear()
-        self._handed += sum(map(len, found))
-        return found
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while found := self.poll():
-            yield from found
-
-    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
-        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
-        while True:
-            with self._changed:
-                if not self._found and not self._closed:
-                    self._changed.wait(timeout)
-                found = self._unread()
-                ends = self._closed or not found
-            yield from found
-            if ends:
-                return
-
     def progress(self) -> None:
         """Go on to where all streams have passed."""
-        passed = [stream.passed for stream in self._streams.values()]
-        if not self._closed and all(at is not None for at in passed):
-            self._go_on(min(at for at in passed if at is not None) - 1)
+        if (at := self._passed()) is not None:
+            self._go_on(at)
 
-    def fault(self) -> Exception | None:
-        """The first error since the last call."""
-        first = self._errors[0] if self._errors else None
-        self._errors.clear()
-        return first
-
-    def close(self) -> None:
-        """No tuple will come any more: takes in what is left and takes its leave of the streams."""
-        with self._changed:
-            if self._closed:
-                return
-            self._leave()
-            self._go_on(_EVER)
-            self._closed = True
-            self._changed.notify_all()
-            if (fault := self.fault()) is not None:
-                raise fault
-
-    def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
-        """From now on call this with every batch; first with those that wait.  What it raises comes out of `fault`."""
-        with self._lock:
-            self._callback = callback
-            waiting = list(self._found)
-            self._found.clear()
-            for batch in waiting:
-                self._call(batch)
-
-    def detach(self) -> None:
-        """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
-        with self._changed:
-            self._leave()
-            self._closed = True
-            self._changed.notify_all()
-
-    def _leave(self) -> None:
-        for stream in self._streams.values():
-            if self._arrived in stream.listeners:
-                stream.listeners.remove(self._arrived)
+    def _finish(self) -> None:
+        self._go_on(_EVER)
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         try:
@@ -304,14 +197,13 @@ class ApproximateSubscription:
             ts, keys = (due[0][0], due[1][0]), (due[0][1], due[1][1])
             for outputs in self._join.take(ts, keys):
                 for batch in self._prepared.selected(iter([self._rows(outputs)])):
-                    self._take(batch)
+                    self._hand_out(batch)
             for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
                 each.let_go(first)
         except Exception as error:  # tuples were half taken in: there is no way on
             self._errors.append(error)
             self._leave()
-            self._closed = True
-            self._changed.notify_all()
+            self._end()
 
     def _rows(self, outputs: Any) -> pa.RecordBatch:
         held, places = [], []
@@ -320,24 +212,6 @@ class ApproximateSubscription:
             held.append(columns)
             places.append(at)
         return self._operator.taken(held, places, outputs.weight)
-
-    def _take(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        self.outputs += batch.num_rows
-        if self._callback is not None:
-            self._call(batch)
-        else:
-            self._found.append(batch)
-            self._changed.notify_all()
-
-    def _call(self, batch: pa.RecordBatch) -> None:
-        assert self._callback is not None
-        try:
-            self._callback(batch)
-        except Exception as error:
-            self._errors.append(error)
-        self._handed += len(batch)
 
 
 def _join_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin:

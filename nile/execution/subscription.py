@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import accumulate
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nile.exact.expire import joined
-from nile.exact.held import MOST, Held, State
+from nile.exact.held import Held, State
 from nile.exact.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice
 from nile.execution.exact import changed, output_schema
 from nile.execution.physical import Compiler, with_selections
 from nile.execution.reading import Home, Reading, named_leaf, selected
+from nile.execution.standing_query import StandingQuery
 from nile.sql.plan import Query, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
@@ -32,7 +29,7 @@ else:
 __all__ = ["Subscription"]
 
 
-class Subscription:
+class Subscription(StandingQuery):
     """A standing query.  Made by `Database.subscribe`; it sees what is pushed from then on.
 
     `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing
@@ -66,17 +63,10 @@ class Subscription:
         state: Mapping[str, Any] | None = None,
     ) -> None:
         """state: what `capture` gave of another one of the same query; this one goes on where that one was."""
+        super().__init__(lock, callback)
         self.query = query
         self.choice = choice
         self.schema = output_schema(query, choice.emit)
-        self._callback = callback
-        self._lock = lock
-        self._changed = threading.Condition(lock)
-        self._found: deque[pa.RecordBatch] = deque()
-        self._errors: list[Exception] = []
-        self._closed = False
-        self._handed = 0
-        self.outputs = 0
         plan = with_selections(query.plan)
         reading = Reading(home, plan)
         leaves = leaves_of(plan)
@@ -106,16 +96,7 @@ class Subscription:
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
         self._reading = reading
-        for stream in self._streams.values():
-            stream.listeners.append(self._arrived)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._listen()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -123,11 +104,6 @@ class Subscription:
             f"<nile.Subscription over {', '.join(self._streams)}, emit {self.choice.emit}: {len(self._found)} batches "
             f"wait, {state}>"
         )
-
-    @property
-    def closed(self) -> bool:
-        """Whether it takes no more tuples."""
-        return self._closed
 
     @property
     def accounting(self) -> dict[str, Accounting]:
@@ -154,22 +130,7 @@ class Subscription:
                 "poll_numbered: needed a query that emits changes or new rows; got emit='snapshot', whose states have "
                 "no order; call poll()"
             )
-        with self._lock:
-            first = self._handed
-            found = self._unread()
-            ends = list(accumulate((len(batch) for batch in found), initial=first))
-            return list(zip(ends[:-1], found, strict=True))
-
-    @property
-    def ordinal(self) -> int:
-        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
-        return self._handed
-
-    def _unread(self) -> list[pa.RecordBatch]:
-        found = list(self._found)
-        self._found.clear()
-        self._handed += sum(map(len, found))
-        return found
+        return super().poll_numbered()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
@@ -178,63 +139,14 @@ class Subscription:
             if not found or self.choice.emit == "snapshot":
                 return
 
-    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
-        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
-        while True:
-            with self._changed:
-                if not self._found and not self._closed:
-                    self._changed.wait(timeout)
-                found = self._unread()
-                ends = self._closed or not found
-            yield from found
-            if ends:
-                return
-
     def progress(self, *, certain: bool = True) -> None:
         """Emit what follows of how far the streams have come; certain: somebody said so, not just a tuple that came."""
-        passed = [stream.passed for stream in self._streams.values()]
-        if not self._closed and all(at is not None for at in passed):
-            at = min(at for at in passed if at is not None) - 1
+        if (at := self._passed()) is not None:
             self._guarded(partial(self._pipeline.advance, at, certain=certain))
 
-    def fault(self) -> Exception | None:
-        """The first error since the last call."""
-        first = self._errors[0] if self._errors else None
-        self._errors.clear()
-        return first
-
-    def close(self) -> None:
-        """No tuple will come any more: emits what is left and takes its leave of the streams."""
-        with self._changed:
-            if self._closed:
-                return
-            for stream in self._streams.values():
-                if self._arrived in stream.listeners:
-                    stream.listeners.remove(self._arrived)
-            last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
-            self._guarded(partial(self._pipeline.finish, last))
-            self._closed = True
-            self._changed.notify_all()
-            if (fault := self.fault()) is not None:
-                raise fault
-
-    def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
-        """From now on call this with every batch; first with those that wait.  What it raises comes out of `fault`."""
-        with self._lock:
-            self._callback = callback
-            waiting = list(self._found)
-            self._found.clear()
-            for batch in waiting:
-                self._call(batch)
-
-    def detach(self) -> None:
-        """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
-        with self._changed:
-            for stream in self._streams.values():
-                if self._arrived in stream.listeners:
-                    stream.listeners.remove(self._arrived)
-            self._closed = True
-            self._changed.notify_all()
+    def _finish(self) -> None:
+        last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
+        self._guarded(partial(self._pipeline.finish, last))
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         assert batch.carried is not None
@@ -251,20 +163,11 @@ class Subscription:
         For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
-            return {
-                "outputs": self.outputs,
-                "read": self._handed,
-                "unread": joined(list(self._found), self.schema),
-                "operators": self._pipeline.capture(),
-            }
+            return {**self._mailbox(), "operators": self._pipeline.capture()}
 
     def _go_on_from(self, held: Held) -> None:
         """Raises EnvelopeError for a state that is not of this query."""
-        self.outputs = held.integer("outputs", 0, MOST)
-        self._handed = held.integer("read", 0, self.outputs)
-        found = held.rows("unread", self.schema, self.outputs - self._handed)
-        if found.num_rows:
-            self._found.append(found)
+        self._refill(held)
         self._pipeline.restore(held.state("operators"))
         held.end()
 
@@ -279,20 +182,4 @@ class Subscription:
 
     def _take(self, found: list[Changes]) -> None:
         for each in found:
-            if not len(each):
-                continue
-            batch = changed(each, self.schema) if self.choice.emit == "changes" else each.rows
-            self.outputs += len(each)
-            if self._callback is not None:
-                self._call(batch)
-            else:
-                self._found.append(batch)
-                self._changed.notify_all()
-
-    def _call(self, batch: pa.RecordBatch) -> None:
-        assert self._callback is not None
-        try:
-            self._callback(batch)
-        except Exception as error:
-            self._errors.append(error)
-        self._handed += len(batch)
+            self._hand_out(changed(each, self.schema) if self.choice.emit == "changes" else each.rows)
