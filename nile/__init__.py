@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from summaries.errors import (
     BudgetError,
@@ -41,6 +40,7 @@ from summaries.errors import (
     UnknownColumn,
     UnknownStream,
 )
+from summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nile.aggregate_answer import AggregateAnswer
@@ -154,15 +154,7 @@ _HOMES = {
     "Subscription": "nile.execution.subscription",
     "connect": "nile.connecting",
 }
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'nile' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

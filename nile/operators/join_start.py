@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,54 +13,74 @@ from nile.operators.plan import JoinPlan
 from pyramid.spec import SummarySpec
 from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 
-__all__ = ["UNIT", "initial_state", "turn_adds"]
+__all__ = ["UNIT", "beginning", "initial_state", "samples"]
 
 Array = np.ndarray[Any, Any]
 UNIT = 100.0
 """Kernels count in hundredths of the cost table's unit: whole numbers, whose sums are exact in any order."""
 
 
-def initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool) -> st.State:
-    """The state before the first arrival.  store: of the left stream; sketched: whether sketches are the guide."""
-    side = store.side
+class Beginning(NamedTuple):
+    """The part of a join's state that does not depend on the number of streams; fields as in `state.State`."""
+
+    whole: Array
+    real: Array
+    setting: Array
+    prices: Array
+    fades: Array
+    window: Array
+
+
+def beginning(
+    plan: JoinPlan, sketched: bool, *, whole_fields: int = st.WHOLE_FIELDS, setting_fields: int = st.SETTING_FIELDS
+) -> Beginning:
+    """What the state of any join begins with.  whole_fields, setting_fields: lengths, at least those of `state`."""
     prices = np.rint(UNIT * plan.costs.prices())
-    whole = np.zeros(st.WHOLE_FIELDS, np.int64)
+    whole = np.zeros(whole_fields, np.int64)
     whole[st.DOOR_SINCE] = -st.FOREVER
-    setting = np.zeros(st.SETTING_FIELDS, np.int64)
+    setting = np.zeros(setting_fields, np.int64)
     setting[st.GUIDE] = st.COUNTSKETCH if sketched else st.DIRECTORY
     setting[st.PREFERENCE] = plan.preference_number
     setting[st.RANGES] = int(plan.output == "ranges")
     setting[st.CAP] = plan.outlier_cap
     setting[st.REPLAYED] = int(plan.pace.is_replay)
-    setting[st.WAITING] = plan.patience
     setting[st.BLIND] = int(plan.blind)
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.DOOR] = 1.0
     real[st.DOOR_BEFORE] = 1.0
-    real[st.WANTED] = 1.0
     real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
     real[st.FRACTION] = plan.fraction
     real[st.RATE] = min(1.0, plan.fraction)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     real[st.GAP] = phase / real[st.RATE]
-    real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + math.log2(st.SLOTS) * prices[st.P_ADD])
-    whole[st.SAMPLED] = 8
-    real[st.BOUNDS] = min(prices[st.P_SCAN], prices[st.P_LOOKUP])
-    real[st.ENTRANCE] = _entrance(plan, side, prices, real[st.BOUNDS], sketched)
-    sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
     if sketched:
         passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
         real[st.SLICE_COST] = prices[st.P_ADD] * passes
         real[st.TURN_COST] = prices[st.P_ADD] * turn_adds(plan.spec)
+    window = np.array([st.FOREVER if plan.window is None else plan.window], np.int64)
+    return Beginning(whole, real, setting, prices, plan.fade.powers(plan.spec.depth), window)
+
+
+def samples(plan: JoinPlan) -> bool:
+    """Whether the plan draws a sample: outputs with inclusion weights."""
+    return plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
+
+
+def initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool) -> st.State:
+    """The state before the first arrival.  store: of the left stream; sketched: whether sketches are the guide."""
+    begin = beginning(plan, sketched)
+    real, prices = begin.real, begin.prices
+    begin.setting[st.WAITING] = plan.patience
+    begin.whole[st.SAMPLED] = 8
+    real[st.WANTED] = 1.0
+    real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + math.log2(st.SLOTS) * prices[st.P_ADD])
+    real[st.BOUNDS] = min(prices[st.P_SCAN], prices[st.P_LOOKUP])
+    real[st.ENTRANCE] = _entrance(plan, store.side, prices, real[st.BOUNDS], sketched)
+    sampled = samples(plan)
     return st.State(
-        whole=whole,
-        real=real,
-        setting=setting,
-        prices=prices,
-        fades=plan.fade.powers(plan.spec.depth),
-        window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
+        **begin._asdict(),
         left_door=np.zeros(data.left_ts.shape[0] if sampled else 0),
         right_door=np.zeros(data.right_ts.shape[0] if sampled else 0),
         seen=np.zeros((6, st.SLOTS)),

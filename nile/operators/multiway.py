@@ -10,14 +10,14 @@ import numpy as np
 
 from nile.operators import multiway_state as ms
 from nile.operators import state as st
-from nile.operators.join_start import UNIT, turn_adds
+from nile.operators.join_start import UNIT, beginning, samples
 from nile.operators.multiway_outputs import Combinations, MultiwayFigures
 from nile.operators.plan import JoinPlan
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.arrays import FORGOTTEN, GONE, PLACE
 from pyramid.manager import Memory
-from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from pyramid.store import DETECTOR_ROWS, TupleStore
 from summaries.errors import BudgetError, ConfigError
 from summaries.lazy import lazy
 
@@ -271,46 +271,18 @@ def _at_least_one(hashes: Array) -> Array:
 
 
 def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketched: bool) -> ms.State:
-    prices = np.rint(UNIT * plan.costs.prices())
-    whole = np.zeros(ms.WHOLE_FIELDS, np.int64)
-    whole[st.DOOR_SINCE] = -st.FOREVER
-    setting = np.zeros(ms.SETTING_FIELDS, np.int64)
-    setting[st.GUIDE] = st.COUNTSKETCH if sketched else st.DIRECTORY
-    setting[st.PREFERENCE] = plan.preference_number
-    setting[st.RANGES] = int(plan.output == "ranges")
-    setting[st.CAP] = plan.outlier_cap
-    setting[st.REPLAYED] = int(plan.pace.is_replay)
-    sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
+    begin = beginning(plan, sketched, whole_fields=ms.WHOLE_FIELDS, setting_fields=ms.SETTING_FIELDS)
+    sampled = samples(plan)
     if sampled:
-        setting[st.WAITING] = plan.patience
+        begin.setting[st.WAITING] = plan.patience
     elif plan.pace.is_replay:
-        setting[st.WAITING] = 1024 if plan.waiting is None else plan.waiting
-    setting[st.BLIND] = int(plan.blind)
-    setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
-    setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
-    setting[ms.CONDITIONED] = int(data.test is not None)
-    setting[ms.SETTLES] = int(data.test is not None and not buys_everything(plan))
-    real = np.zeros(st.REAL_FIELDS, np.float64)
-    real[st.DOOR] = 1.0
-    real[st.DOOR_BEFORE] = 1.0
-    real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
-    real[st.FRACTION] = plan.fraction
-    real[st.RATE] = min(1.0, plan.fraction)
-    phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
-    real[st.GAP] = phase / real[st.RATE]
-    real[st.ENTRANCE] = _entrance(plan, store, prices, sketched, data.streams)
-    if sketched:
-        passes = 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
-        real[st.SLICE_COST] = prices[st.P_ADD] * passes
-        real[st.TURN_COST] = prices[st.P_ADD] * turn_adds(plan.spec)
+        begin.setting[st.WAITING] = 1024 if plan.waiting is None else plan.waiting
+    begin.setting[ms.CONDITIONED] = int(data.test is not None)
+    begin.setting[ms.SETTLES] = int(data.test is not None and not buys_everything(plan))
+    begin.real[st.ENTRANCE] = _entrance(plan, store, begin.prices, sketched, data.streams)
     depth = plan.spec.depth
     return ms.State(
-        whole=whole,
-        real=real,
-        setting=setting,
-        prices=prices,
-        fades=plan.fade.powers(depth),
-        window=np.array([st.FOREVER if plan.window is None else plan.window], np.int64),
+        **begin._asdict(),
         shed=np.zeros(data.streams, np.int64),
         shed_at=np.full(max(1, data.hashes.shape[0]), -st.FOREVER, np.int64),
         doors=np.zeros(data.ts.shape[0] if sampled else 0),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nile.spark.exact import exact_join
@@ -42,10 +43,4 @@ _HOMES = {
     "stop_session": "session",
     "tuple_files": "of_lake",
 }
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'nile.spark' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"nile.spark.{home}"), name)
+__getattr__ = lazy_names(__name__, {name: f"nile.spark.{home}" for name, home in _HOMES.items()})

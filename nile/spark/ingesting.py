@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nile.durations import parse_duration
-from nile.spark.celltypes import check_carried, misfit_why, text_cell, typed_cell
-from nile.spark.drift import check_rules, drift_of, parse_type, plain_schema
+from nile.spark.celltypes import misfit_why, text_cell, typed_cell
+from nile.spark.drift import check_rules
 from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.inputs import Input, open_input
 from nile.spark.lake_tasks import ASIDE_ROWS, PART_ROWS, AsideJob, PartJob, part_of
 from nile.spark.machine import core_count
+from nile.spark.opening import Asked, open_stream
 from nile.spark.paths import plain_links
 from nile.spark.progress import Listener, job
 from nile.spark.rows import Rows, name_sql
@@ -33,11 +33,9 @@ from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
 from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
 from nile.sql.spark_text import quoted
 from nile.streams.csv import WRONG_FIELDS
-from nile.streams.raw import check_columns
-from nile.streams.times import UNPARSABLE_TIME, check_time_type
-from pyramid.lake import DAY, LakeStream, Layout
-from summaries.errors import ConfigError, SourceMissing, SparkFailed
-from summaries.hashing import key_family
+from nile.streams.times import UNPARSABLE_TIME
+from pyramid.lake import LakeStream
+from summaries.errors import SparkFailed
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -120,7 +118,7 @@ def ingest(
     session = getattr(source, "sparkSession", None) or spark or spark_session()
     with _settings(session):
         given = open_input(session, source)
-        with _opened(lake, stream, given, _Asked(time, key, schema, event_id, ranges, bits), rules).writing() as now:
+        with open_stream(lake, stream, given, Asked(time, key, schema, event_id, ranges, bits), rules).writing() as now:
             with spark_failures(where, files=given.files), job(session, "reading", on_progress):
                 number = batch or given.digest()
             known = next((one for one in now.batches if one["id"] == number), None)
@@ -134,82 +132,6 @@ def ingest(
                 plain_links(run.known) as there,
             ):
                 return run.finish(rows, there, number)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a caller says of a stream; None: as it is, or the default."""
-
-    time: str | None
-    key: str | None
-    schema: Mapping[str, str] | pa.Schema | None
-    event_id: str | None
-    ranges: str | float | None
-    bits: int | None
-
-
-def _opened(lake: str | Path, name: str, given: Input, asked: _Asked, rules: Mapping[str, str] | None) -> LakeStream:
-    """The stream of the lake, checked against what was asked, or a new one."""
-    where = f"stream '{name}'"
-    length = None if asked.ranges is None else parse_duration(asked.ranges, where=f"{where}: ranges")
-    try:
-        there = LakeStream.open(lake, name)
-    except SourceMissing:
-        there = None
-    if there is None or not there.generation:
-        layout = _layout(name, given, asked, length, rules)
-        _check_drift(layout, given, rules)
-        return LakeStream.create(lake, layout)
-    layout = there.layout
-    for what, wanted, has in (
-        ("time", asked.time, layout.time),
-        ("key", asked.key, layout.key),
-        ("event_id", asked.event_id, layout.rules["event_id"]),
-        ("ranges", length, layout.range_ns),
-        ("bits", asked.bits, layout.bits),
-        ("schema", asked.schema and _declared(asked.schema, where=where), layout.schema),
-    ):
-        if wanted is not None and wanted != has:
-            raise ConfigError(
-                f"{where}: {what}: the stream was made with {has!s}; got {wanted!s}; leave it out, or ingest into a "
-                "stream of another name"
-            )
-    _check_drift(layout, given, rules)
-    return there
-
-
-def _check_drift(layout: Layout, given: Input, rules: Mapping[str, str] | None) -> None:
-    needed = tuple(filter(None, (layout.time, layout.key, layout.rules["event_id"])))
-    drift_of(layout.schema, given.schema, text=given.text).check(
-        layout.rules["drift"] if rules is None else rules,
-        where=f"stream '{layout.stream}': {given.name}",
-        needed=needed,
-    )
-
-
-def _layout(name: str, given: Input, asked: _Asked, length: int | None, rules: Mapping[str, str] | None) -> Layout:
-    where = f"stream '{name}'"
-    if asked.time is None or asked.key is None:
-        lacking = "time" if asked.time is None else "key"
-        raise ConfigError(f"{where}: needed the {lacking} column of a new stream; got none; give {lacking}=")
-    schema = plain_schema(given.schema) if asked.schema is None else _declared(asked.schema, where=where)
-    wanted = [asked.time, asked.key, *([] if asked.event_id is None else [asked.event_id])]
-    check_columns(schema, wanted, where=where)
-    for field in schema:
-        check_carried(field.type, where=f"{where}: column '{field.name}'")
-    check_time_type(schema.field(asked.time).type, where=f"{where}: time column '{asked.time}'")
-    key_family(schema.field(asked.key).type, where=f"{where}: key column '{asked.key}'")
-    remembered = {"event_id": asked.event_id, "drift": dict(rules or {})}
-    return Layout(
-        name, asked.time, asked.key, schema, length or DAY, 12 if asked.bits is None else asked.bits, rules=remembered
-    )
-
-
-def _declared(schema: Mapping[str, str] | pa.Schema, *, where: str) -> pa.Schema:
-    if isinstance(schema, Mapping):
-        fields = [(name, parse_type(kind, where=f"{where}: column '{name}'")) for name, kind in schema.items()]
-        return pa.schema(fields)
-    return plain_schema(schema)
 
 
 @dataclass(frozen=True, slots=True)
