@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramid.history.history import History
+from pyramid.history.history_kernels import level_codes
 from pyramid.history.keys import HotIndex, KeyIndex, buckets_for
-from pyramid.history.sketch import LEVELS, IndexSketch, cells_for
+from pyramid.history.sketch import _MULTIPLIERS, LEVELS, IndexSketch, cells_for
 from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn
 from summaries.hashing import hash_keys
 
@@ -77,7 +78,7 @@ def check_index(indices: list[KeyIndex], column: pa.Array) -> None:
         distinct = [value for value in dict.fromkeys(values) if value is not None]
         first = {value: row for row, value in reversed(list(enumerate(values)))}
         asked = hashes[[first[value] for value in distinct]] if distinct else np.zeros(0, np.uint64)
-        upper, estimate, found = index.upper(asked), index.estimate(asked), index.look_up(asked)
+        (estimate, upper), found = index.bounds(asked), index.look_up(asked)
         by_hash = Counter(hashes[row] for row in rows if values[row] is not None)
         for i, value in enumerate(distinct):
             assert upper[i] >= by_hash[asked[i]] >= exact[value]
@@ -196,11 +197,45 @@ def test_the_bound_of_a_sum_is_certain_and_not_below_a_part(counts: list[tuple[i
     exact = Counter()
     for h, c in counts:
         exact[h] += c
-    upper = whole.upper(hashes)
+    estimate, upper = whole.bounds(hashes)
     assert all(upper[i] >= exact[h] for i, (h, _) in enumerate(counts))
-    assert (upper >= left.upper(hashes)).all()
-    assert (upper >= right.upper(hashes)).all()
-    assert (whole.estimate(hashes) <= upper).all()
+    assert (upper >= left.bounds(hashes)[1]).all()
+    assert (upper >= right.bounds(hashes)[1]).all()
+    assert (estimate <= upper).all()
+
+
+def bounds_twin(codes: np.ndarray, key: int) -> tuple[int, int]:
+    """(estimate, upper) of one key, as the kernel counts them."""
+    cells = codes.shape[1]
+    own, other = [], []
+    for multiplier, row in zip(_MULTIPLIERS.tolist(), codes.tolist(), strict=True):
+        cell = (multiplier * key) % (1 << 64) >> (65 - cells.bit_length())
+        own.append(int(LEVELS[row[cell]]))
+        other.append(int(LEVELS[row[cell ^ 1]]))
+    middle = sorted(a - b for a, b in zip(own, other, strict=True))[1]
+    return max(0, min(middle, *own)), min(own)
+
+
+def test_the_kernel_of_bounds_is_its_python_twin() -> None:
+    chance = np.random.default_rng(5)
+    for cells, keys in ((256, 40), (256, 900), (1_024, 600)):
+        hashes = chance.integers(0, 2**64, keys, dtype=np.uint64)
+        sketch = IndexSketch.of(hashes, chance.geometric(0.02, keys), cells)
+        asked = np.concatenate([hashes, chance.integers(0, 2**64, 300, dtype=np.uint64)])
+        estimate, upper = sketch.bounds(asked)
+        assert list(zip(estimate.tolist(), upper.tolist(), strict=True)) == [
+            bounds_twin(sketch.codes, key) for key in asked.tolist()
+        ]
+        assert (upper == 0).sum() > 0 or keys > cells
+
+
+def test_the_code_of_a_counter_is_the_least_level_that_is_not_below_it() -> None:
+    levels = LEVELS[:241]
+    near = np.concatenate([levels - 1, levels, levels + 1])
+    counters = near[(near >= 0) & (near < 1 << 32)].astype(np.uint32)
+    codes = np.empty(counters.shape[0], np.uint8)
+    level_codes(counters, codes)
+    assert codes.tolist() == np.searchsorted(levels, counters).tolist()
 
 
 def test_rare_keys_are_ruled_out_of_most_cells() -> None:
@@ -210,7 +245,7 @@ def test_rare_keys_are_ruled_out_of_most_cells() -> None:
         hashes = chance.integers(0, 2**64, keys, dtype=np.uint64)
         sketch = IndexSketch.of(hashes, np.ones(keys, np.int64), cells_for(keys))
         absent = chance.integers(0, 2**64, 20_000, dtype=np.uint64)
-        assert np.mean(sketch.upper(absent) > 0) < 0.065
+        assert np.mean(sketch.bounds(absent)[1] > 0) < 0.065
 
 
 def test_shapes_follow_from_sizes() -> None:
@@ -273,6 +308,6 @@ def test_a_counter_of_one_byte_is_rounded_up_by_an_eighth_at_most_and_nothing_st
     counts = np.concatenate([counts, np.random.default_rng(3).integers(1, 1 << 32, 500)])
     for count in counts.tolist():
         sketch = IndexSketch.of(np.array([77], np.uint64), np.array([count]), 256)
-        (upper,) = sketch.upper(np.array([77], np.uint64)).tolist()
+        (estimate,), (upper,) = (bound.tolist() for bound in sketch.bounds(np.array([77], np.uint64)))
         assert count <= upper <= count + count // 8
-        assert sketch.estimate(np.array([77], np.uint64))[0] == upper
+        assert estimate == upper

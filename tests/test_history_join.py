@@ -190,7 +190,7 @@ def test_a_cell_that_the_sketches_rule_out_is_never_read(kind: str, monkeypatch:
     hashes = np.unique(first.hashes("key"))
     read = 0
     for spy in spies:
-        upper = spy.upper(hashes)
+        upper = spy.bounds(hashes)[1]
         possible = set(spy.bucket_of(hashes[upper > 0]).tolist())
         assert spy.asked <= possible
         read += len(spy.asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from hypothesis import given, settings
@@ -19,14 +20,11 @@ def plain(values: list[float]) -> float:
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) < len(values):
         return sum(value for value in values if not math.isfinite(value))
+    total = sum((Fraction(value) for value in values), Fraction(0))
     try:
-        return math.fsum(values)
+        return float(total)
     except OverflowError:
-        total = sum(int(value) for value in values)  # what overflows is whole
-        try:
-            return float(total)
-        except OverflowError:
-            return math.copysign(math.inf, total)
+        return math.inf if total > 0 else -math.inf
 
 
 @settings(max_examples=150)

@@ -14,6 +14,7 @@ the clock starts.
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import time
@@ -296,6 +297,7 @@ def _rounds(
             if cache == "cold":
                 peer[0].close()
                 store[0].__exit__()
+                gc.collect()  # what was open before is let go of outside the time
                 drop_cache(data)
                 store[0], peer[0] = Store(data), Peer(data)
             ours = asked(store[0], kind, since)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history_join import HistoryJoin, HistorySide, Output, Ranges, together
 from nile.operators.history_keys import ProbeKeys
-from nile.operators.history_lookup import Matches, loaded
+from nile.operators.history_lookup import Matches, bounds_of
 from summaries.estimate import Estimate
 
 __all__ = ["DescendingJoin"]
@@ -63,10 +63,9 @@ class DescendingJoin(HistoryJoin):
 
     def _plan(self, keys: ProbeKeys) -> Any:
         """The regions, best first; a step a segment."""
-        yield from loaded(self._segments)
         parts, possible = [], []
-        for s, segment in enumerate(self._segments):
-            estimate, upper = segment.bounds(keys)
+        for s, (estimate, upper) in enumerate(bounds_of(self._segments, keys)):
+            segment = self._segments[s]
             at = np.flatnonzero(upper)
             possible.append(at)
             if at.shape[0]:

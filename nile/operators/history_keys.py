@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from summaries.hashing import KeyHasher, KeyTable, key_family
+from summaries.hashing import KeyHasher, KeyTable, hash_order, key_family
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ProbeKeys:
         if not valid.all():
             codes, ordinals = codes[valid], ordinals[valid]
         known = self._table.hashes()
-        self._order = np.argsort(known, kind="stable")
+        self._order = hash_order(known)
         rank = np.empty_like(self._order)
         rank[self._order] = np.arange(self._order.shape[0])
         self.hashes: Array = known[self._order]

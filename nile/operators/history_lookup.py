@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from pyramid.history.history import History
     from pyramid.history.keys import KeyIndex
 
-__all__ = ["HistoryFigures", "Matches", "Segment", "loaded", "segments_of"]
+__all__ = ["HistoryFigures", "Matches", "Segment", "bounds_of", "segments_of"]
 
 Array = np.ndarray[Any, Any]
 _READERS = 2
+_READ: Future[int] = Future()
+_READ.set_result(0)
 
 
 @dataclass(slots=True)
@@ -68,24 +72,29 @@ class Segment:
         self._end = end
         self._figures = figures
         self._read = np.zeros(index.buckets, bool)
+        self._sketch = _readers().submit(_sketch_of, index)
 
     @property
     def reading(self) -> float:
         """The cost of reading a tuple here; of one in memory 1."""
         return float(self.index.reading)
 
-    def bounds(self, keys: ProbeKeys) -> tuple[Array, Array]:
-        """(estimate, certain upper bound) of the tuples of each key: int64 [k] each; from the sketch alone."""
-        upper = self.index.upper(keys.hashes)
-        possible = np.flatnonzero(upper)
-        estimate = np.zeros_like(upper)
-        estimate[possible] = self.index.estimate(keys.hashes[possible])
+    def bounds(self, keys: ProbeKeys) -> tuple[Array, Array, int]:
+        """(estimate, certain upper bound) of the tuples of each key, int64 [k] each, from the sketch alone; and in how
+        many cells keys would lie none of which is left possible."""
+        estimate, upper = self.index.bounds(keys.hashes)
         cells = self.index.bucket_of(keys.hashes)
-        self._figures.ruled_out += _runs(cells) - _runs(cells[possible])
+        ruled_out = _runs(cells) - _runs(cells[upper > 0])
         if not self.whole:
             room = max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
             estimate, upper = np.minimum(estimate, room), np.minimum(upper, room)
-        return estimate, upper
+        return estimate, upper, ruled_out
+
+    def sketch_read(self, ruled_out: int) -> None:
+        """Its sketch was asked; so many cells are ruled out."""
+        self._figures.ruled_out += ruled_out
+        self._count_bytes(self._sketch.result())
+        self._sketch = _READ
 
     def look_up(self, keys: ProbeKeys, which: Array) -> Matches:
         """The tuples of some keys (int64 [n], ascending), keys compared by value; reads the cells that they lie in."""
@@ -109,7 +118,7 @@ class Segment:
         figures.tuples += int((made.end - made.begin).sum())
         if not self.whole:
             made = self._bounded(made)
-        self.count_bytes(self.index.bytes_read - before)
+        self._count_bytes(self.index.bytes_read - before)
         return made
 
     def _apart(self, found: Matches, entries: Array, keys: ProbeKeys) -> Matches:
@@ -152,18 +161,17 @@ class Segment:
         """The ordinals of runs of places, run after run: int64 [sum of lengths]."""
         before = self.index.bytes_read
         parts = [self.index.ordinals(b, e) for b, e in zip(begin.tolist(), end.tolist(), strict=True)]
-        self.count_bytes(self.index.bytes_read - before)
+        self._count_bytes(self.index.bytes_read - before)
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def ordinals_at(self, places: Array) -> Array:
         """The ordinals of single places (int64 [n], any order): int64 [n]."""
         before = self.index.bytes_read
         made = self.index.ordinals_at(places)
-        self.count_bytes(self.index.bytes_read - before)
+        self._count_bytes(self.index.bytes_read - before)
         return made
 
-    def count_bytes(self, read: int) -> None:
-        """So many bytes of this tier have been read."""
+    def _count_bytes(self, read: int) -> None:
         held = self._figures.bytes
         held[self.index.tier] = held.get(self.index.tier, 0) + read
 
@@ -173,28 +181,36 @@ def _runs(buckets: Array) -> int:
     return int((np.diff(buckets) != 0).sum()) + int(buckets.shape[0] > 0)
 
 
-def loaded(segments: Sequence[Segment]) -> Iterator[None]:
-    """Read the sketches of segments that nobody has read yet, two at a time; a step each.
+@cache
+def _readers() -> ThreadPoolExecutor:
+    """Two threads that stay: starting them for every query would take as long as much of its work."""
+    return ThreadPoolExecutor(_READERS, "nile-reader")
 
-    Most of a first reading is a checksum pass, during which another thread runs.
-    """
-    with ThreadPoolExecutor(_READERS) as readers:
-        waiting = [readers.submit(_sketch_of, segment.index) for segment in segments]
-        for segment, each in zip(segments, waiting, strict=True):
-            segment.count_bytes(each.result())
-            yield None
+
+os.register_at_fork(after_in_child=_readers.cache_clear)
+
+
+def bounds_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[tuple[Array, Array]]:
+    """(estimate, certain upper bound) of the tuples of each key: int64 [k] each, a segment after the other."""
+    asked = [_readers().submit(segment.bounds, keys) for segment in segments]
+    for segment, each in zip(segments, asked, strict=True):
+        estimate, upper, ruled_out = each.result()
+        segment.sketch_read(ruled_out)
+        yield estimate, upper
 
 
 def _sketch_of(index: KeyIndex) -> int:
-    """Bytes that reading it took."""
+    """Read an index's sketch, if nobody has: the bytes that it took."""
     before = index.bytes_read
-    index.sketch.estimate(np.zeros(0, np.uint64))
+    index.bounds(np.zeros(0, np.uint64))
     return index.bytes_read - before
 
 
 def segments_of(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> list[Segment]:
     """The key indices of a column that overlap ordinals [begin, end), oldest first.
 
+    Their sketches are read from now on, two at a time, while the caller looks at keys: most of a first reading is a
+    checksum.
     They are held, so they stay as they are whatever the history does later.
     """
     return list(_overlapping(history, column, begin, end, figures))

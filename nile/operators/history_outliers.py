@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history_join import HistoryJoin, HistorySide, Output, Pairs
 from nile.operators.history_keys import ProbeKeys
-from nile.operators.history_lookup import Matches, Segment, loaded, segments_of
+from nile.operators.history_lookup import Matches, Segment, bounds_of, segments_of
 from summaries.estimate import Estimate
 
 __all__ = ["OutlierJoin"]
@@ -58,10 +58,9 @@ class OutlierJoin(HistoryJoin):
     def _visit(self, keys: ProbeKeys, tuples: int) -> Iterator[Output | None]:
         n, sides = len(keys), self._sides
         twice = 2 if self._own else 1
-        yield from loaded([segment for segment, _ in sides])
         guess, most = np.zeros((len(sides), n), np.int64), np.zeros((len(sides), n), np.int64)
-        for s, (segment, _) in enumerate(sides):
-            guess[s], most[s] = segment.bounds(keys)
+        for s, (estimate, upper) in enumerate(bounds_of([segment for segment, _ in sides], keys)):
+            guess[s], most[s] = estimate, upper
             yield None
         self._unread -= tuples
         matching = np.array([far for _, far in sides], bool)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history_blocks import blocks_of
 from nile.operators.history_keys import ProbeKeys
-from nile.operators.history_lookup import HistoryFigures, Matches, segments_of
+from nile.operators.history_lookup import HistoryFigures, Matches, bounds_of, segments_of
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class KeyScan:
     def steps(self) -> Scan:
         """Ordinals of them, ascending in a step; coverage: the share of the certain upper bound that was dealt with."""
         keys = self._keys
-        bounds = [segment.bounds(keys) for segment in self._segments]
+        bounds = list(bounds_of(self._segments, keys))
         guess = np.array([int(guess.sum()) for guess, _ in bounds], np.float64)
         promise = guess / np.array([segment.reading for segment in self._segments])
         most = np.array([int(upper.sum()) for _, upper in bounds], np.int64)

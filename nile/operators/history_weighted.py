@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history_join import HistoryJoin, HistorySide, Output, Pairs, together
 from nile.operators.history_keys import ProbeKeys
-from nile.operators.history_lookup import Matches, loaded
+from nile.operators.history_lookup import Matches, bounds_of
 from summaries.errors import MemoryRefused
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
@@ -52,10 +52,9 @@ class WeightedJoin(HistoryJoin):
 
     def steps(self) -> Iterator[Output | None]:
         keys = yield from self._keys(self.probe.begin, self.probe.end)
-        yield from loaded(self._segments)
         parts: list[tuple[int, Matches]] = []
-        for s, segment in enumerate(self._segments):
-            possible = np.flatnonzero(segment.bounds(keys)[1])
+        for s, (_, upper) in enumerate(bounds_of(self._segments, keys)):
+            segment, possible = self._segments[s], np.flatnonzero(upper)
             for at in range(0, possible.shape[0], _LOOKED_UP):
                 parts.append((s, segment.look_up(keys, possible[at : at + _LOOKED_UP])))
                 yield None

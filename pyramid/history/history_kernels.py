@@ -21,10 +21,10 @@ __all__ = [
     "count_entries",
     "find",
     "find_paged",
+    "level_codes",
     "rows_by_key",
     "sketch_add",
-    "sketch_estimate",
-    "sketch_upper",
+    "sketch_bounds",
 ]
 
 
@@ -80,24 +80,28 @@ def sketch_add(counters: Array, multipliers: Array, shift: int, hashes: Array, c
 
 
 @kernel
-def sketch_upper(codes: Array, levels: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
-    """out[i]: at most so many tuples of key i are there, for certain; int64 [n].  Stops at the first 0.
+def level_codes(counters: Array, codes: Array) -> None:
+    """The code of the least level that is not below each counter.  counters: uint32 [n]; codes: uint8 [n].
 
-    codes: uint8 [rows, cells]; levels: int64 [256], ascending: what each code stands for, rounded up.
+    Levels are 0 to 15, then eight steps an octave: the four highest bits of a number are its step.
     """
-    by = U8(shift)
-    for i in range(hashes.shape[0]):
-        least = codes[0, (multipliers[0] * hashes[i]) >> by]
-        for r in range(1, codes.shape[0]):
-            if least == 0:
-                break
-            least = min(least, codes[r, (multipliers[r] * hashes[i]) >> by])
-        out[i] = levels[least]
+    for i in range(counters.shape[0]):
+        below = np.int64(counters[i]) - 1
+        octave = 0
+        while below >> octave > 15:
+            octave += 1
+        codes[i] = np.uint8((below >> octave) + 8 * octave + 1)
 
 
 @allocating_kernel
-def sketch_estimate(codes: Array, levels: Array, multipliers: Array, shift: int, hashes: Array, out: Array) -> None:
-    """out[i]: the median over rows of own half - other half, cut to [0, upper bound]; int64 [n]."""
+def sketch_bounds(
+    codes: Array, levels: Array, multipliers: Array, shift: int, hashes: Array, estimate: Array, upper: Array
+) -> None:
+    """upper[i]: at most so many tuples of key i are there, for certain; estimate[i]: the median over rows of own half
+    - other half, cut to [0, upper[i]].  int64 [n].  A key stops at its first 0.
+
+    codes: uint8 [rows, cells]; levels: int64 [256], ascending: what each code stands for, rounded up.
+    """
     rows = codes.shape[0]
     by = U8(shift)
     work = np.empty(rows, np.float64)
@@ -106,9 +110,12 @@ def sketch_estimate(codes: Array, levels: Array, multipliers: Array, shift: int,
         for r in range(rows):
             cell = (multipliers[r] * hashes[i]) >> by
             own = levels[codes[r, cell]]
-            work[r] = np.float64(own - levels[codes[r, cell ^ U8(1)]])
             bound = min(bound, own)
-        out[i] = max(0, min(np.int64(np.rint(median(work, rows))), bound))
+            if bound == 0:
+                break
+            work[r] = np.float64(own - levels[codes[r, cell ^ U8(1)]])
+        upper[i] = bound
+        estimate[i] = 0 if bound == 0 else max(0, min(np.int64(np.rint(median(work, rows))), bound))
 
 
 @kernel

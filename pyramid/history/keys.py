@@ -151,16 +151,13 @@ class KeyIndex(ABC):
         """The cost of reading a tuple here, hot ones being 1."""
         return READING[self.tier]
 
-    def upper(self, hashes: Array) -> Array:
-        """At most so many tuples of each key (uint64 [n]) are here, for certain: int64 [n].  From the sketch alone.
+    def bounds(self, hashes: Array) -> tuple[Array, Array]:
+        """(estimate, upper) of the tuples of each key (uint64 [n]) here: int64 [n] each.  From the sketch alone.
 
-        0 rules the key's cell out.  Cost: three reads a key at most.
+        upper: at most so many, for certain; 0 rules the key's cell out.  estimate: about so many, 0 to `upper`.
+        Cost: six reads a key at most.
         """
-        return self.sketch.upper(hashes)
-
-    def estimate(self, hashes: Array) -> Array:
-        """About so many tuples of each key (uint64 [n]) are here, 0 to `upper`: int64 [n].  From the sketch alone."""
-        return self.sketch.estimate(hashes)
+        return self.sketch.bounds(hashes)
 
     @property
     @abstractmethod
@@ -194,7 +191,7 @@ class KeyIndex(ABC):
     def look_up(self, hashes: Array) -> Found:
         """The directory's entries of many hashes (uint64 [n], any order) at once; counts the cells asked.
 
-        One call reads each cell needed once.  Ask only for hashes that `upper` leaves possible: a cell is
+        One call reads each cell needed once.  Ask only for hashes that `bounds` leaves possible: a cell is
         read for a hash that is absent as well.  Values are not compared: see `values`.
         """
 

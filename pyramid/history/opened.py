@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyramid.history.keys import HotIndex
-from summaries.hashing import KeyHasher, KeyTable
+from summaries.hashing import KeyHasher, KeyTable, hash_order
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class OpenIndex:
         """
         if self._built is None:
             table = self._table
-            order = np.argsort(table.hashes(), kind="stable")
+            order = hash_order(table.hashes())
             keys = order.shape[0]
             place = np.empty(keys, np.int64)
             place[order] = np.arange(keys)

@@ -62,7 +62,9 @@ class Counting:
 
     def sketch(self) -> IndexSketch:
         """The sketch of what was counted.  Each counter is rounded up to a level, by an eighth at most."""
-        return IndexSketch(np.searchsorted(LEVELS, self._counters).astype(np.uint8))
+        codes = np.empty(self._counters.shape, np.uint8)
+        history_kernels.level_codes(self._counters.ravel(), codes.reshape(-1))
+        return IndexSketch(codes)
 
 
 class IndexSketch:
@@ -89,17 +91,14 @@ class IndexSketch:
         """Counters a row."""
         return int(self.codes.shape[1])
 
-    def upper(self, hashes: Array) -> Array:
-        """At most so many tuples of each key (uint64 [n]), for certain: int64 [n].  Three reads a key."""
-        out = np.empty(hashes.shape[0], np.int64)
-        history_kernels.sketch_upper(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, out)
-        return out
+    def bounds(self, hashes: Array) -> tuple[Array, Array]:
+        """(estimate, upper) of the tuples of each key (uint64 [n]): int64 [n] each.  Six reads a key at most.
 
-    def estimate(self, hashes: Array) -> Array:
-        """About so many tuples of each key (uint64 [n]), at most `upper`: int64 [n], the median over rows."""
-        out = np.empty(hashes.shape[0], np.int64)
-        history_kernels.sketch_estimate(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, out)
-        return out
+        upper: at most so many, for certain; estimate: about so many, 0 to `upper`, the median over rows.
+        """
+        estimate, upper = np.empty(hashes.shape[0], np.int64), np.empty(hashes.shape[0], np.int64)
+        history_kernels.sketch_bounds(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, estimate, upper)
+        return estimate, upper
 
 
 def _shift(table: Array) -> int:
