@@ -122,7 +122,7 @@ def test_tiers_have_one_behaviour(tmp_path: Path) -> None:
         for field in ("entry", "begin", "end"):
             assert (getattr(found, field)[there] == getattr(same, field)[there]).all()
         assert (found.end[~there] == found.begin[~there]).all()
-        assert (theirs.end[~there] == theirs.begin[~there]).all()
+        assert (same.end[~there] == same.begin[~there]).all()
         entries = np.random.default_rng(1).integers(0, a.keys, 500)
         assert a.values(entries).equals(b.values(entries))
         assert (a.ordinals(0, a.keyed) == b.ordinals(0, b.keyed)).all()
