@@ -3,7 +3,9 @@
 Design: a tuple goes into G1's root and into the detector's recent sketch.  At a slice end the detector looks,
 and the caller learns whether zones must move; `turn` moves them, outside any kernel.  A batch takes each
 piece for itself: `advance` feeds the detector slice by slice, as far as zones stay put; `count` then puts
-that whole run into the root.
+that whole run into the root.  In parts the same comes apart: `sketch_slices` says of each slice what the detector
+needs of it, wherever its tuples are, `advance_slices` feeds these to the detector in order, and `add_keys` counts
+tuples in any order, once it is known which zone has them.
 Cost: O(rows) a tuple, or a distinct key of a run; O(detector) a slice.
 Source: promising tuples, sections 3.1 to 3.3.
 """
@@ -46,17 +48,21 @@ from pyramid.arrays import (
 from pyramid.change_kernels import confidence_of, look
 from pyramid.granularity import turn
 from pyramid.spec import SLICE
-from summaries.kernels import U8, allocating_kernel, allocating_part, inlined, part
+from summaries.kernels import U8, allocating_kernel, allocating_part, inlined, kernel, part
 from summaries.sketch_kernels import median
 
 __all__ = [
+    "TOLD",
+    "add_keys",
     "advance",
+    "advance_slices",
     "cell_of",
     "count",
     "density",
     "density_class",
     "reach",
     "root_estimate",
+    "sketch_slices",
     "slice_end",
     "summarize",
     "turn",
@@ -159,6 +165,54 @@ def slice_end(s: Side, ts: int) -> bool:
     return _end_slice(s.zone, s.spec, s.threshold, s.detector, s.recent, s.moments, ts)
 
 
+@inlined
+def _enter(
+    zone: Array, node: Array, keyed: int, first: int, first_ts: int, last: int, last_ts: int
+) -> None:  # fmt: skip
+    """`keyed` tuples of a slice (at least one), the ordinals of which are first to last, into the open zone."""
+    if node[COUNT] == 0:
+        node[FIRST] = first_ts
+        node[START] = first
+    if zone[ZONE_COUNT] == 0:
+        zone[ZONE_FIRST] = first_ts
+        zone[ZONE_START] = first
+    zone[ZONE_COUNT] += keyed
+    zone[SLICE_COUNT] += keyed
+    node[COUNT] += keyed
+    node[LAST] = last_ts
+    node[END] = last + 1
+
+
+@inlined
+def _sketch(
+    recent: Array, multipliers: Array, by: Word, hashes: Array, first: int, last: int, nulls: int, cells: Array
+) -> None:
+    """hashes[first:last], at most a slice, into the recent sketch; the `nulls` among them are taken out again."""
+    for r in range(recent.shape[0]):
+        multiplier = multipliers[r]
+        for i in range(U8(last - first)):  # first all cells, several at once, then all counters
+            cells[i] = (multiplier * hashes[U8(first) + i]) >> by
+        for i in range(U8(last - first)):
+            recent[r, cells[i]] += 1
+        recent[r, 0] -= nulls
+
+
+@inlined
+def _ends(codes: Array, first: int, last: int) -> tuple[int, int, int]:
+    """How many of codes[first:last] are null, and the places of the first and the last that is not."""
+    nulls = 0
+    for i in range(U8(first), U8(last)):
+        nulls += codes[i] < 0
+    a = first
+    z = last - 1
+    if nulls < last - first:
+        while codes[a] < 0:
+            a += 1
+        while codes[z] < 0:
+            z -= 1
+    return nulls, a, z
+
+
 @allocating_kernel
 def advance(s: Side, begin: int, end: int) -> int:
     """Bring zones and detector on to tuples begin..end-1 (ordinals), which are in the flat arrays.
@@ -185,40 +239,103 @@ def advance(s: Side, begin: int, end: int) -> int:
         first = at - base
         at = min(end, (at | (SLICE - 1)) + 1)
         last = at - base
-        nulls = 0
-        for i in range(U8(first), U8(last)):
-            nulls += codes[i] < 0
-        keyed = last - first - nulls
-        if keyed > 0:
-            a = first
-            while codes[a] < 0:
-                a += 1
-            z = last - 1
-            while codes[z] < 0:
-                z -= 1
-            if node[COUNT] == 0:
-                node[FIRST] = times[a]
-                node[START] = base + a
-            if zone[ZONE_COUNT] == 0:
-                zone[ZONE_FIRST] = times[a]
-                zone[ZONE_START] = base + a
-            zone[ZONE_COUNT] += keyed
-            zone[SLICE_COUNT] += keyed
-            node[COUNT] += keyed
-            node[LAST] = times[z]
-            node[END] = base + z + 1
-            for r in range(recent.shape[0]):
-                multiplier = multipliers[r]
-                for i in range(U8(last - first)):  # first all cells, several at once, then all counters
-                    cells[i] = (multiplier * hashes[U8(first) + i]) >> by
-                for i in range(U8(last - first)):
-                    recent[r, cells[i]] += 1
-                recent[r, 0] -= nulls
+        nulls, a, z = _ends(codes, first, last)
+        if nulls < last - first:
+            _enter(zone, node, last - first - nulls, base + a, times[a], base + z, times[z])
+            _sketch(recent, multipliers, by, hashes, first, last, nulls, cells)
         zone[NOW] = times[last - 1]
         zone[NEXT] = at
         if at & (SLICE - 1) == 0 and _end_slice(zone, spec, threshold, detector, recent, moments, times[last - 1]):
             zone[TURNING] = 1
     return at
+
+
+TOLD = 7
+KEYED, A, A_TS, Z, Z_TS, UNTIL, UP_TO = 0, 1, 2, 3, 4, 5, 6  # columns of `told`
+
+
+@allocating_kernel
+def sketch_slices(
+    ts: Array, codes: Array, hashes: Array, begin: int, bits: int, multipliers: Array, sketches: Array, told: Array,
+    rest: Array,
+) -> None:  # fmt: skip
+    """What the detector needs of each slice, or of the piece of it, among tuples begin..begin + n - 1 (ordinals).
+
+    ts: int64 [n]; codes: int32 [n]; hashes: uint64 [n]; bits, multipliers: those of the detector; sketches: int16
+    [slices, rows, columns], the signed sketch of each; told: int64 [slices, 7], tuples with a key, ordinal and ts of
+    the first and of the last of them, ts of the last tuple, the ordinal after it; rest: int32 [rows, 2 * columns], of
+    the last slice, if it has not ended, the tuples of sign + and those of sign -.
+    """
+    by = U8(64 - bits)
+    cells = np.empty(SLICE, np.uint32)
+    columns = sketches.shape[2]
+    n = ts.shape[0]
+    first = 0
+    for i in range(sketches.shape[0]):
+        last = min(n, ((begin + first) | (SLICE - 1)) + 1 - begin)
+        nulls, a, z = _ends(codes, first, last)
+        rest[:] = 0
+        told[i, KEYED] = last - first - nulls
+        if nulls < last - first:
+            told[i, A], told[i, A_TS] = begin + a, ts[a]
+            told[i, Z], told[i, Z_TS] = begin + z, ts[z]
+            _sketch(rest, multipliers, by, hashes, first, last, nulls, cells)
+        told[i, UNTIL] = ts[last - 1]
+        told[i, UP_TO] = begin + last
+        for r in range(sketches.shape[1]):
+            for c in range(columns):
+                sketches[i, r, c] = rest[r, c] - rest[r, columns + c]
+        first = last
+    if (begin + n) & (SLICE - 1) == 0:
+        rest[:] = 0
+
+
+@kernel
+def advance_slices(s: Side, sketches: Array, told: Array, rest: Array, begin: int) -> int:
+    """`advance` by what `sketch_slices` says of slices begin..; the flat arrays are not needed.
+
+    Returns the first slice not done; after it zones must `turn` when `s.zone[TURNING]` is 1.
+    """
+    zone = s.zone
+    node = s.node[s.gran[0, OFFSET]]
+    recent = s.recent
+    zone[TURNING] = 0
+    i = begin
+    while i < told.shape[0] and zone[TURNING] == 0:
+        ended = told[i, UP_TO] & (SLICE - 1) == 0
+        if told[i, KEYED] > 0:
+            _enter(zone, node, told[i, KEYED], told[i, A], told[i, A_TS], told[i, Z], told[i, Z_TS])
+            for r in range(recent.shape[0]):
+                for c in range(sketches.shape[2] if ended else recent.shape[1]):
+                    recent[r, c] += sketches[i, r, c] if ended else rest[r, c]
+        zone[NOW] = told[i, UNTIL]
+        zone[NEXT] = told[i, UP_TO]
+        if ended and _end_slice(zone, s.spec, s.threshold, s.detector, recent, s.moments, told[i, UNTIL]):
+            zone[TURNING] = 1
+        i += 1
+    return i
+
+
+@inlined
+def _cells_of_row(spec: Array, multiplier: Word, hashes: Array, n: int, cells: Array) -> None:
+    """`cell_of` for n hashes at once."""
+    bits = U8(spec[CELL_BITS])
+    bucket_by = U8(1) + U8(spec[BUCKET_SHIFT]) - bits
+    bucket_mask = ((U8(1) << (U8(63) - U8(spec[BUCKET_SHIFT]))) - U8(1)) << bits
+    by = U8(spec[CELL_SHIFT])
+    for i in range(n):
+        h = hashes[i]
+        cells[i] = ((h >> bucket_by) & bucket_mask) | ((multiplier * h) >> by)
+
+
+@allocating_kernel
+def add_keys(counters: Array, spec: Array, multipliers: Array, hashes: Array, times: Array) -> None:
+    """Count keys (uint64 [n]) times[i] (int64 [n]) times each.  counters: int64 [rows, cells]; spec: of the Side."""
+    cells = np.empty(hashes.shape[0], np.uint32)
+    for r in range(counters.shape[0]):
+        _cells_of_row(spec, multipliers[r], hashes, hashes.shape[0], cells)
+        for i in range(hashes.shape[0]):
+            counters[r, cells[i]] += times[i]
 
 
 @allocating_kernel
@@ -239,17 +356,10 @@ def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: 
             own[k] = key_hashes[U8(keys[k])]
         hashes = own
         n = distinct
-    bits = U8(s.spec[CELL_BITS])
-    bucket_by = U8(1) + U8(s.spec[BUCKET_SHIFT]) - bits
-    bucket_mask = ((U8(1) << (U8(63) - U8(s.spec[BUCKET_SHIFT]))) - U8(1)) << bits
-    by = U8(s.spec[CELL_SHIFT])
     cells = np.empty(n, np.uint32)
     for r in range(counters.shape[0]):
-        multiplier = s.multipliers[r]
         row = counters[r]
-        for i in range(n):
-            h = hashes[i]
-            cells[i] = ((h >> bucket_by) & bucket_mask) | ((multiplier * h) >> by)
+        _cells_of_row(s.spec, s.multipliers[r], hashes, n, cells)
         if by_key:
             for i in range(n):
                 row[cells[i]] += times[i]

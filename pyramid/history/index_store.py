@@ -109,28 +109,34 @@ class IndexStore:
                 index.release()
 
     def collapse(self, directory: StoreDirectory | None, room: int | None) -> None:
-        """Merge `RATE` adjacent indices of one size, the newest first, as long as there are any.
+        """Merge `RATE` adjacent indices of one size, the oldest first, as long as there are any.
 
+        So what is left depends on how many rows there are, not on when this was called: `layout.index_runs`.
         room: anonymous bytes that may be added, None for any number.  Indices in memory become one in memory
         where that is allowed, else one file, written a stretch of hashes at a time.
         """
-        while len(self.sealed) >= RATE:
-            newest = self.sealed[-RATE:]
-            size = newest[-1].tuples
-            if any(index.tuples != size or isinstance(index, ColdIndex) for index in newest):
-                return
-            if RATE * size > self._largest:
-                return
-            hot = all(isinstance(index, HotIndex) for index in newest)
-            if directory is None or (hot and (room is None or 2 * sum(index.nbytes for index in newest) <= room)):
-                merged: KeyIndex = merge_hot(newest)
+        while (at := self._mergeable()) is not None:
+            children = self.sealed[at : at + RATE]
+            hot = all(isinstance(index, HotIndex) for index in children)
+            if directory is None or (hot and (room is None or 2 * sum(index.nbytes for index in children) <= room)):
+                merged: KeyIndex = merge_hot(children)
             else:
-                merged = self._merge_to_file(directory, newest)
-            self.sealed[-RATE:] = [merged]
-            gone = [index.file for index in newest if isinstance(index, WarmIndex)]
-            gone += [self._files.pop(index.first) for index in newest if index.first in self._files]
+                merged = self._merge_to_file(directory, children)
+            self.sealed[at : at + RATE] = [merged]
+            gone = [index.file for index in children if isinstance(index, WarmIndex)]
+            gone += [self._files.pop(index.first) for index in children if index.first in self._files]
             if directory is not None:
                 forget(directory, gone)
+
+    def _mergeable(self) -> int | None:
+        """Where the oldest indices that can become one begin."""
+        for at in range(len(self.sealed) - RATE + 1):
+            size = self.sealed[at].tuples
+            if RATE * size <= self._largest and all(
+                index.tuples == size and not isinstance(index, ColdIndex) for index in self.sealed[at : at + RATE]
+            ):
+                return at
+        return None
 
     def restore(self, indices: Sequence[KeyIndex], tuples: int) -> None:
         """Take over the indices of a store, oldest first, of at most `tuples` rows.  Raises StoreCorrupt for a gap."""

@@ -272,7 +272,7 @@ class HotIndex(KeyIndex):
         self.starts = starts
         self.rows = rows
         self.entry_values = keys
-        self._sketch = sketch or IndexSketch.of(hashes, np.diff(starts), cells_for(hashes.shape[0]))
+        self._sketch = sketch or IndexSketch.of(hashes, np.diff(starts), cells_for(distinct(hashes)))
         self._edges = edges_of(hashes, self.buckets)
 
     @property
@@ -329,6 +329,11 @@ class HotIndex(KeyIndex):
             lambda: self.rows[place : int(self.starts[end])],
             lambda: self.entry_values.slice(begin, end - begin),
         )
+
+
+def distinct(ascending: Array) -> int:
+    """How many different hashes there are among ascending ones (uint64 [k])."""
+    return int(np.count_nonzero(ascending[1:] != ascending[:-1])) + int(ascending.shape[0] > 0)
 
 
 def edges_of(hashes: Array, buckets: int) -> Array:

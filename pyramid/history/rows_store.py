@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["BATCH", "ROLE", "RowStore"]
+__all__ = ["AHEAD", "BATCH", "LARGE", "MANY", "ROLE", "RowStore"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,10 +34,10 @@ BATCH = 65_536
 """Rows read at a time, at most."""
 AHEAD = 262_144
 """Rows that are written in one file while others come."""
-_SMALL = 262_144
-_LARGE = 1_048_576
-_FEW, _MANY = 4, 16
-"""Four files or more of fewer than `_SMALL` rows join when none outweighs those after it, sixteen longer ones that
+SMALL = 262_144
+LARGE = 1_048_576
+FEW, MANY = 4, 16
+"""Four files or more of fewer than `SMALL` rows join when none outweighs those after it, sixteen longer ones that
 follow each other do: of a long stream each row is rewritten two or three times, and files are of millions of rows."""
 
 
@@ -212,16 +212,16 @@ class RowStore:
         """Which files to join, from..to; from = to when none."""
         sizes = [file.tuples if isinstance(file, StoredRows) else 1 << 62 for file in self.files]
         low, total = len(sizes), 0
-        while low and sizes[low - 1] < _SMALL and (not total or sizes[low - 1] <= total):
+        while low and sizes[low - 1] < SMALL and (not total or sizes[low - 1] <= total):
             low -= 1
             total += sizes[low]
-        if len(sizes) - low >= _FEW:
+        if len(sizes) - low >= FEW:
             return low, len(sizes)
         run = 0
         for at, size in enumerate(sizes):
-            run = run + 1 if _SMALL <= size < _LARGE else 0
-            if run == _MANY:
-                low = at + 1 - _MANY
+            run = run + 1 if SMALL <= size < LARGE else 0
+            if run == MANY:
+                low = at + 1 - MANY
                 fits = int(np.searchsorted(np.cumsum(sizes[low : at + 1]), self._largest, side="right"))
                 return (low, low + fits) if fits > 1 else (0, 0)
         return 0, 0

@@ -5,7 +5,7 @@ Source: DESIGN section 2, Key directory and tuple lists; promising tuples, secti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,11 +179,11 @@ class Tiers:
         }
         return state, list(kept.values())
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], staged: Iterable[StoredFile]) -> None:
         """See `History.restore`.  Raises KeyError and the like for a state that is none."""
         directory = self._directory
         assert directory is not None
-        held = directory.files()
+        held = {**directory.files(), **{file.name: file for file in staged}}
         tuples = int(state["tuples"])
         schema = self._rows.schema
         cold: dict[str, ColdSegment] = {}

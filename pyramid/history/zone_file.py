@@ -1,6 +1,7 @@
 """A key index on disk: a file of pages, sorted by bucket and key, of which a reader maps all and checks what it asks.
 
-Pages, in the order in which they become full:
+Pages; a page of rows comes as soon as the entries of all its rows have come, so that equal indices are equal bytes,
+however they were put together:
     directory   256 entries: hashes (uint64 [m], ascending), then where each entry's rows begin in the list of rows
                 (uint32 [m + 1]), padded to 8 bytes
     values      the keys of the same 256 entries: of text where each begins (uint32 [m + 1]) and the bytes, of other
@@ -66,7 +67,7 @@ def zone_file(
     buckets = buckets_for(tuples)
     edges, weights = np.zeros(buckets + 1, np.int64), np.zeros(buckets + 1, np.int64)
     hashes, counts, values, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64), pa.array([], kind), _no_rows()
-    keys = keyed = 0
+    keys = keyed = placed = at = 0
 
     def directory(n: int) -> Iterator[Any]:
         nonlocal hashes, counts, values, keys, keyed
@@ -83,6 +84,16 @@ def zone_file(
         keys += n
         keyed = int(starts[-1])
         hashes, counts, values = hashes[n:], counts[n:], values.slice(n)
+        yield from places(PLACES)
+
+    def places(least: int) -> Iterator[Any]:
+        """Pages of the rows of the entries so far, `least` of them at least."""
+        nonlocal at, placed
+        while keyed - placed >= least:
+            pages["rows"].append(writer.pages)
+            n = min(PLACES, keyed - placed)
+            yield from writer.page(rows[at : at + n].astype("<u4", copy=False))
+            at, placed = at + n, placed + n
 
     for part in parts:
         more = np.diff(part.starts)
@@ -92,19 +103,12 @@ def zone_file(
         weights += part.starts[bounds]
         hashes, counts = np.concatenate([hashes, part.hashes]), np.concatenate([counts, more])
         values = pa.concat_arrays([values, part.values()])
-        rows = np.concatenate([rows, part.rows()])
+        rows, at = np.concatenate([rows[at:], part.rows()]), 0
         while hashes.shape[0] >= ENTRIES:
             yield from directory(ENTRIES)
-        whole = rows.shape[0] // PLACES * PLACES
-        for at in range(0, whole, PLACES):
-            pages["rows"].append(writer.pages)
-            yield from writer.page(rows[at : at + PLACES].astype("<u4", copy=False))
-        rows = rows[whole:].copy()
     if hashes.shape[0]:
         yield from directory(hashes.shape[0])
-    if rows.shape[0]:
-        pages["rows"].append(writer.pages)
-        yield from writer.page(rows.astype("<u4", copy=False))
+    yield from places(1)
     counters = writer.pages
     yield from writer.page(counting.sketch().codes)
     params = {
