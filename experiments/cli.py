@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from experiments.faults.command import faults
 from experiments.ingest_command import ingest_command
 from experiments.store_command import store
 from nile import __version__
@@ -117,13 +118,30 @@ def doctor() -> None:
         sys.exit(1)
 
 
-@main.command()
+class _Bench(click.Group):
+    """Arguments that begin with no command are those of `run`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in {*self.commands, "-h", "--help"}:
+            args = ["run", *args]
+        return super().parse_args(context, args)
+
+
+@main.group(cls=_Bench)
+def bench() -> None:
+    """Measure: `nile bench` lists benchmarks, `nile bench all` runs them, `nile bench faults` tries hostile input."""
+
+
+bench.add_command(faults)
+
+
+@bench.command("run")
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write bench.json into this folder.")
 @click.option("--rows", type=click.IntRange(10_000), help="Of `history`: how many rows to make.")
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Of `history`: a folder made before.")
-def bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
-    """Measure: `nile bench` lists benchmarks, `nile bench all` runs them."""
+def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
+    """Run benchmarks by NAMES, or list them."""
     from experiments.benchmarks.command import list_benchmarks, run_benchmarks
 
     if rows is not None or data is not None:

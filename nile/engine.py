@@ -145,13 +145,15 @@ class Database:
         lateness: str | float | timedelta | None = None,
         where: str | None = None,
         keep: str | float | timedelta | None = None,
+        event_id: str | None = None,
     ) -> None:
         """Make a live stream known as `name`: it has no source, you `push` to it.
 
-        keep: how much event time later queries can still read; None: all of it.  Others as in `register`.
+        keep: how much event time later queries can still read; None: all of it.  event_id: the column that tells
+        events apart: what comes again within the lateness, with its id and time, is rejected.  Others as in `register`.
         Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
         """
-        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep)
+        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id)
 
     def push(self, name: str, data: Any, *, offset: Any = None) -> int:
         """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).

@@ -272,3 +272,17 @@ def test_explain_of_a_pipeline_names_the_scheduling(sales: nile.Database) -> Non
     assert (
         "scheduling tpa: as asked" in sales.sql("SELECT count(*) AS n FROM sales WINDOW 5", scheduling="tpa").explain()
     )
+
+
+def test_sums_and_means_of_huge_whole_numbers_are_exact_or_refused() -> None:
+    db = nile.connect()
+    signed = pa.array([2**62 - 1, -(2**62), 2**63 - 1], pa.int64())
+    huge = pa.array([2**63, 2**63 - 1, 1], pa.uint64())
+    db.register("s", pa.table({"k": [0, 0, 1], "n": signed, "u": huge}))
+    assert db.sql("SELECT k, sum(n) AS n, avg(n) AS m FROM s GROUP BY k").fetchall() == [
+        (0, -1, -0.5),
+        (1, 2**63 - 1, float(2**63 - 1)),
+    ]
+    assert db.sql("SELECT k, avg(u) AS m FROM s GROUP BY k").fetchall() == [(0, 2.0**63), (1, 1.0)]
+    with pytest.raises(nile.SumOverflow, match="got 18446744073709551615"):
+        db.sql("SELECT k, sum(u) AS n FROM s GROUP BY k").fetchall()

@@ -31,13 +31,14 @@ _MOST_OFFSET = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StreamDefinition:
-    """A live stream.  lateness, keep: ns or None; where: the text of its condition."""
+    """A live stream.  lateness, keep: ns or None; where: the text of its condition; event_id: a column."""
 
     schema: pa.Schema
     time: str
     lateness: int | None = None
     where: str | None = None
     keep: int | None = None
+    event_id: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -47,6 +48,7 @@ class StreamDefinition:
             "lateness": self.lateness,
             "where": self.where,
             "keep": self.keep,
+            **({} if self.event_id is None else {"event_id": self.event_id}),
         }
 
     @classmethod
@@ -58,6 +60,7 @@ class StreamDefinition:
             integer(value, "lateness", where),
             None if value.get("where") is None else text(value, "where", where),
             integer(value, "keep", where),
+            None if value.get("event_id") is None else text(value, "event_id", where),
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nile.execution.rows import groups, row_codes
 from nile.sql.plan import AggregateItem
+from summaries.errors import SumOverflow
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ else:
 __all__ = ["aggregated"]
 
 Array = np.ndarray[Any, Any]
-_INT64 = np.iinfo(np.int64)
 
 
 def aggregated(item: AggregateItem, values: pa.Array | None, codes: Array, count: int) -> pa.Array:
     """One aggregate of `count` groups.  values: its argument [n], None for count(*); codes: the group of each row.
 
-    Nulls do not count; NaN is the largest number; of no value a count is 0 and everything else null.  A sum of
-    whole numbers beyond 64 bits is null.  variance and stddev are those of a sample; quantile takes the value at
-    that place of the sorted ones, median the mean of the two in the middle.  O(n log n).
+    Nulls do not count; NaN is the largest number; of no value a count is 0 and everything else null.  Sums of whole
+    numbers are exact, and so are the means made of them.  variance and stddev are those of a sample; quantile takes
+    the value at that place of the sorted ones, median the mean of the two in the middle.  O(n log n).
+    Raises SumOverflow for a sum of whole numbers beyond 64 bits.
     """
     if values is None:
         return _typed(np.bincount(codes, minlength=count), None, item)
@@ -45,8 +46,8 @@ def aggregated(item: AggregateItem, values: pa.Array | None, codes: Array, count
             return _typed(sizes, None, item)
         case "min" | "max" | "quantile" | "median":
             return _ordered(item, values, codes, sizes)
-        case "sum" if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
-            return _whole_sum(item, values, codes, count, sizes)
+        case "sum" | "avg" if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+            return _whole(item, values, codes, count, sizes)
         case _:
             return _moments(item, values, codes, count, sizes)
 
@@ -56,20 +57,26 @@ def _typed(result: Any, null: Array | None, item: AggregateItem) -> pa.Array:
     return array if array.type == item.field.type else pc.cast(array, item.field.type, safe=False)
 
 
-def _whole_sum(item: AggregateItem, values: pa.Array, codes: Array, count: int, sizes: Array) -> pa.Array:
-    whole = pc.cast(values, pa.int64(), safe=False).to_numpy(zero_copy_only=False)
-    bound = np.zeros(count)
-    np.add.at(bound, codes, np.abs(whole.astype(np.float64)))
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, codes, whole)
-    null = sizes == 0
-    for group in np.flatnonzero(bound >= 2.0**62):
-        total = sum(int(value) for value in whole[codes == group])
-        if _INT64.min <= total <= _INT64.max:
-            sums[group] = total
-        else:
-            null[group] = True
-    return _typed(sums, null, item)
+def _whole(item: AggregateItem, values: pa.Array, codes: Array, count: int, sizes: Array) -> pa.Array:
+    """sum and avg of whole numbers: exact totals, as halves of 32 bits that cannot overflow below 2**31 rows."""
+    kind = pa.uint64() if pa.types.is_uint64(values.type) else pa.int64()
+    whole = pc.cast(values, kind).to_numpy(zero_copy_only=False)
+    high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(high, codes, (whole >> 32).astype(np.int64))
+    np.add.at(low, codes, (whole & 0xFFFFFFFF).astype(np.int64))
+    high, low = high + (low >> 32), low & 0xFFFFFFFF
+    fits = (high >= -(1 << 31)) & (high < 1 << 31)
+    with np.errstate(over="ignore"):
+        total = (high << 32) + low
+    if item.function == "avg":
+        exact = np.where(fits, total.astype(np.float64), high * 4294967296.0 + low)
+        return _typed(exact / np.maximum(sizes, 1), sizes == 0, item)
+    if not fits.all():
+        at = int(np.flatnonzero(~fits)[0])
+        raise SumOverflow(
+            f"sum: needed a total within 64 bits; got {(int(high[at]) << 32) + int(low[at])}; cast the column to double"
+        )
+    return _typed(total, sizes == 0, item)
 
 
 def _moments(item: AggregateItem, values: pa.Array, codes: Array, count: int, sizes: Array) -> pa.Array:

@@ -58,7 +58,17 @@ class Live:
         if keeper is not None:
             keeper.restore(self, names)
 
-    def create(self, name: str, schema: Any, time: str, *, lateness: Any, where: str | None, keep: Any) -> None:
+    def create(
+        self,
+        name: str,
+        schema: Any,
+        time: str,
+        *,
+        lateness: Any,
+        where: str | None,
+        keep: Any,
+        event_id: str | None = None,
+    ) -> None:
         """Make a live stream known.  See `nile.engine.Database.stream`."""
         try:
             columns = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
@@ -74,6 +84,7 @@ class Live:
             None if lateness is None else parse_duration(lateness, where=f"{place}, lateness"),
             where,
             None if keep is None else parse_duration(keep, where=f"{place}, keep"),
+            event_id,
         )
         with self._lock:
             if self._keeper is None:
@@ -100,6 +111,7 @@ class Live:
             lateness=definition.lateness,
             where=None if definition.where is None else parse_condition(definition.where, where=f"{place}, where"),
             keep=definition.keep,
+            event_id=definition.event_id,
             history=history,
         )
         self._names.register(name, made, time=definition.time, where=None, lateness=None)

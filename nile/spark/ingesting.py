@@ -33,6 +33,7 @@ from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
 from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
 from nile.sql.spark_text import quoted
 from nile.streams.csv import WRONG_FIELDS
+from nile.streams.distinct import DUPLICATE
 from nile.streams.times import UNPARSABLE_TIME
 from pyramid.lake import LakeStream
 from summaries.errors import SparkFailed
@@ -45,9 +46,8 @@ else:
     pa = lazy("pyarrow")
     functions = lazy("pyspark.sql.functions")
 
-__all__ = ["DUPLICATE", "LATE", "Ingested", "ingest"]
+__all__ = ["LATE", "Ingested", "ingest"]
 
-DUPLICATE = "duplicate event id"
 LATE = "late: before the last tuple of an earlier batch"
 _ROWS_A_PART = 2_000_000  # tuples that one task sorts, and that one file holds at most, but for equal times
 _ROWS_A_TASK = 100_000  # fewer are not worth a task

@@ -44,7 +44,8 @@ class LiveStream:
 
     schema: its columns; time: the event-time column; lateness: ns of disorder to repair, None: any disorder is an
     error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
-    history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
+    event_id: the column that tells events apart; what comes again within the lateness, with its id and time, is
+    rejected.  history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
     Raises UnknownColumn, SourceError, ExpressionError, ConfigError.
     """
@@ -58,13 +59,16 @@ class LiveStream:
         lateness: int | None = None,
         where: Condition | None = None,
         keep: int | None = None,
+        event_id: str | None = None,
         history: History | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
         self.time = time
         self.keep = keep
-        spec = StreamSpec(name, self, time, time, where, lateness, tuple(schema.names))
+        if event_id is not None:
+            check_columns(schema, [event_id], where=f"stream '{name}', event_id")
+        spec = StreamSpec(name, self, time, time, where, lateness, tuple(schema.names), event_id)
         self._manager = StreamManager(spec)
         self._order = CheckedOrder(name) if lateness is None else RepairedOrder(lateness, 1)
         self.history = History(name, schema) if history is None and keep is None else history
@@ -158,15 +162,32 @@ class LiveStream:
         return content_of(
             Position(
                 self._pushed, self.passed, self._manager.next_ordinal, self._order, self.accounting, self.late(),
-                self.quarantine(), self._kept,
+                self.quarantine(), self._kept, self._events(),
             )
         )  # fmt: skip
 
     def go_on_from(self, envelope: Envelope) -> None:
         """Be where another stream of this definition, with this history, was.  Raises EnvelopeError."""
-        found = read_position(envelope, self.schema, self._order, self.late().schema, self.quarantine().schema)
+        events = self._events()
+        found = read_position(
+            envelope, self.schema, self._order, self.late().schema, self.quarantine().schema,
+            None if events is None else events.schema,
+        )  # fmt: skip
         self._pushed, self.passed, self._kept = found.pushed, found.passed, found.kept
         self._manager.go_on_from(found.ordinal, found.accounting, found.late, found.rejected)
+        if found.events is not None:
+            self._manager.distinct.go_on_from(found.events)
+
+    def _events(self) -> pa.Table | None:
+        """The events that may come again, of a stream that tells them apart."""
+        name = self._manager.spec.event_id
+        if name is None:
+            return None
+        assert isinstance(self._order, RepairedOrder)
+        kind = self.schema.field(name).type
+        return self._manager.distinct.table(
+            self._order.watermark, kind.value_type if pa.types.is_dictionary(kind) else kind
+        )
 
     def _whole(self, data: Any) -> Iterator[RawBatch]:
         """All the rows as one batch."""

@@ -38,7 +38,8 @@ _MOST = 1 << 62
 class Position:
     """Where a live stream is: rows pushed, the time passed, tuples given on, what waits, what was set aside.
 
-    kept: rows that the stream keeps itself, where it has no history.
+    kept: rows that the stream keeps itself, where it has no history; events: what may come again, of a stream that
+    tells events apart.
     """
 
     pushed: int
@@ -49,6 +50,7 @@ class Position:
     late: pa.Table
     rejected: pa.Table
     kept: list[TupleBatch]
+    events: pa.Table | None = None
 
 
 def content_of(at: Position) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -82,6 +84,8 @@ def content_of(at: Position) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays["kept.ts"] = np.concatenate([batch.ts for batch in at.kept])
         put("kept.carried", pa.Table.from_batches([batch.carried for batch in at.kept]))
         params["kept"] = at.kept[0].ordinal
+    if at.events is not None:
+        put("events", at.events)
     return params, arrays
 
 
@@ -91,10 +95,12 @@ def read_position(
     order: CheckedOrder | RepairedOrder,
     late: pa.Schema,
     rejected: pa.Schema,
+    events: pa.Schema | None = None,
 ) -> Position:
     """The position that `content_of` gave, `order` put where that one's was.  Nothing is believed.
 
-    schema: of the stream; late, rejected: of what is set aside.  Raises EnvelopeError.
+    schema: of the stream; late, rejected: of what is set aside; events: of what may come again, if any.
+    Raises EnvelopeError.
     """
     reader = _Reader(envelope)
     pushed = envelope.integer("pushed", 0, _MOST)
@@ -115,6 +121,7 @@ def read_position(
         reader.table("late", late),
         reader.table("rejected", rejected),
         _kept(envelope, reader, plain),
+        None if events is None else reader.table("events", events),
     )
 
 

@@ -19,6 +19,7 @@ from nile.durations import MAX_DURATION
 from nile.sql.expressions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.cells import misfit_reason
+from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.raw import RawBatch, check_columns
 from nile.streams.rowlog import RowLog
@@ -41,7 +42,8 @@ class StreamSpec:
 
     `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder
     is an error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects
-    the row, as in the key.
+    the row, as in the key. `event_id`: one of `carry`, with a lateness; of
+    tuples of one id and time only the first is applied.
     """
 
     name: str
@@ -51,6 +53,7 @@ class StreamSpec:
     where: Condition | None = None
     lateness: int | None = None
     carry: tuple[str, ...] = ()
+    event_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,12 @@ class StreamManager:
             spec.where.check(schema, where=where)
         check_time_type(schema.field(spec.time).type, where=f"{where}: time column '{spec.time}'")
         self.key_type = _key_type(schema.field(spec.key).type, f"{where}: key column '{spec.key}'")
+        if spec.event_id is not None:
+            check_event_id(schema.field(spec.event_id).type, where=f"{where}, event_id='{spec.event_id}'")
+            if spec.lateness is None:
+                raise ConfigError(
+                    f"{where}, event_id: needed a lateness, within which an event may come again; got none; declare one"
+                )
         self._columns = tuple(dict.fromkeys((spec.time, spec.key, *condition, *spec.carry)))
         self._begin()
 
@@ -123,8 +132,12 @@ class StreamManager:
             yield self.batch(joined(waiting))
 
     def taken(self, raw: RawBatch, order: Order, largest_dictionary: int = 65_536) -> Run | None:
-        """The tuples whose turn has come with these rows; broken and late ones are set aside and counted."""
-        due, late = order.push(self._admit(raw, largest_dictionary))
+        """The tuples whose turn has come with these rows; broken, late and repeated ones are set aside and counted."""
+        run = self._admit(raw, largest_dictionary)
+        if self.spec.event_id is not None:
+            assert isinstance(order, RepairedOrder)
+            run = self._first_of_each(run, raw, *order.late(run.ts))
+        due, late = order.push(run)
         if late is not None:
             self._set_late(late)
         return due
@@ -162,6 +175,7 @@ class StreamManager:
 
     def _begin(self) -> None:
         self.accounting = Accounting()
+        self.distinct = Distinct()
         self._next_ordinal = 0
         self._rejected = RowLog(pa.schema([("reason", pa.string()), ("row", pa.int64()), ("raw", pa.string())]))
         self._late = RowLog(pa.schema([("row", pa.int64()), ("ts", pa.timestamp("ns")), ("key", self.key_type)]))
@@ -220,6 +234,16 @@ class StreamManager:
             reasons = [TIME_REASONS[code] for code in reason[bad]]
             self._reject(reasons, raw.rows[at[bad]], _as_text(raw, at[bad]))
         return Run(ts, key, rows, carried).where(~(bad | misfit))
+
+    def _first_of_each(self, run: Run, raw: RawBatch, late: np.ndarray, watermark: int) -> Run:
+        """The run without tuples that came before, which are set aside."""
+        assert run.carried is not None
+        again = self.distinct.repeated(run.ts, run.carried.column(self.spec.event_id), late, watermark)
+        if not again.any():
+            return run
+        at = np.searchsorted(raw.rows, run.row[again])
+        self._reject([DUPLICATE] * len(at), run.row[again], _as_text(raw, at))
+        return run.where(~again)
 
     def _reject_cells(self, raw: RawBatch, at: np.ndarray, columns: list[str]) -> None:
         """Rejects the rows `at`, each for the first of `columns` whose cell does not fit."""

@@ -155,13 +155,17 @@ class RepairedOrder:
         self._arrived: list[Run] = []
         self._arrived_count = 0
 
+    def late(self, ts: np.ndarray) -> tuple[np.ndarray, int]:
+        """Which of these arrivals are older than the watermark before them, bool [n], and the watermark after them."""
+        largest = np.maximum.accumulate(np.concatenate([[self._largest], ts]))
+        return ts < largest[:-1] - self._lateness, int(largest[-1]) - self._lateness
+
     def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
         """Tuples whose turn has come, and late ones."""
         if len(arrivals) == 0:
             return None, None
-        largest = np.maximum.accumulate(np.concatenate([[self._largest], arrivals.ts]))
-        late_mask = arrivals.ts < largest[:-1] - self._lateness
-        self._largest = int(largest[-1])
+        late_mask, watermark = self.late(arrivals.ts)
+        self._largest = watermark + self._lateness
         late = None
         if late_mask.any():
             late, arrivals = arrivals.where(late_mask), arrivals.where(~late_mask)
@@ -177,6 +181,11 @@ class RepairedOrder:
     def finish(self) -> Run | None:
         """Everything that still waits, in order."""
         return self._release(self._largest)
+
+    @property
+    def watermark(self) -> int:
+        """What is older than this time is late."""
+        return self._largest - self._lateness
 
     def advance(self, now: int) -> None:
         """No tuple older than `now` will come: the watermark moves there."""

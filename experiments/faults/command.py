@@ -1,0 +1,44 @@
+"""`nile bench faults`: the scoreboard of faults on the terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from experiments.faults.fault import Fault
+    from experiments.faults.scoring import Score
+
+__all__ = ["faults"]
+
+
+@click.command("faults")
+@click.argument("names", nargs=-1)
+@click.option("--full", is_flag=True, help="Full counts (under an hour on two cores); without: those of the tests.")
+@click.option("--seed", type=click.IntRange(0), help="Only this attempt of each fault.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes at a time (default: one a core).")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write faults.json into this folder.")
+def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | None, out: Path | None) -> None:
+    """Hostile input and overload: what must hold, and a control that must fail, fault by fault."""
+    from experiments.faults.scoreboard import as_dict, commit, scoreboard, text  # the command line starts without them
+    from experiments.faults.table import chosen
+
+    wanted = chosen(names)
+
+    def done(fault: Fault, score: Score) -> None:
+        held = "held" if score.good else "FAILED"
+        click.echo(f"{fault.name}: {score.passed:,} / {score.attempted:,} {held}, {score.seconds:,.0f} s", err=True)
+
+    scores = scoreboard(wanted, full=full, seed=seed, jobs=jobs, done=done)
+    click.echo(text(scores, wanted))
+    seeds = f"seed {seed}" if seed is not None else "seeds 0, 1, 2, ..."
+    click.echo(f"commit {commit()}, {seeds}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "faults.json").write_text(json.dumps(as_dict(scores, full=full), indent=1) + "\n", encoding="utf-8")
+    if not all(score.good for score in scores.values()):
+        sys.exit(1)

@@ -1,0 +1,26 @@
+"""Every fault of the scoreboard, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from experiments.faults import counters, disorder, inverse
+from experiments.faults.fault import Fault
+from summaries.errors import ConfigError
+
+__all__ = ["FAULTS", "chosen"]
+
+FAULTS = {fault.name: fault for fault in (disorder.FAULT, counters.FAULT, inverse.FAULT)}
+
+
+def chosen(names: Iterable[str]) -> list[Fault]:
+    """The faults of these names, all for none.  Raises ConfigError."""
+    out = []
+    for name in names:
+        if name not in FAULTS:
+            near = difflib.get_close_matches(name, FAULTS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "leave names out for all of them"
+            raise ConfigError(f"bench faults: needed one of {', '.join(FAULTS)}; got {name!r}; {hint}")
+        out.append(FAULTS[name])
+    return out or list(FAULTS.values())
