@@ -61,9 +61,9 @@ class SummaryManager:
     def ingest(self, ts: Array, column: pa.Array, *, where: str = "key") -> None:
         """Take a batch in stream order.  ts: int64 [n] ns, not decreasing; column: the keys [n], Arrow.
 
-        Raises TimestampOrderError for a time before one already taken, ConfigError for times that are not
-        int64 [n] or keys of another number, KeyTypeError for a column that cannot be a key, and then takes
-        nothing of the batch.
+        Raises TimestampOrderError for a time before that of the last tuple (while it is held), ConfigError for
+        times that are not int64 [n] or keys of another number, KeyTypeError for a column that cannot be a key,
+        and then takes nothing of the batch.
         """
         self._check_times(ts, len(column))
         self._take(ts, self.keys.encode(column, where=where))
@@ -174,7 +174,8 @@ class SummaryManager:
         store = self.store
         before = ts[:-1] > ts[1:]
         at = int(before.argmax()) + 1 if before.any() else 0
-        reached = int(store.side.ts[store.tuples - 1 - int(store.side.meta[BASE])]) if store.tuples else int(ts[0])
+        held = store.tuples - int(store.side.meta[BASE])
+        reached = int(store.side.ts[held - 1]) if held else int(ts[0])
         if at or ts[0] < reached:
             earlier = int(ts[at - 1]) if at else reached
             raise TimestampOrderError(

@@ -325,6 +325,14 @@ def test_releasing_before_or_after_all_time_is_fine(before: int) -> None:
     assert sum(zone.summarised for zone in manager.zones()) == 600
 
 
+def test_a_manager_that_holds_no_tuple_goes_on_before_1970() -> None:
+    ts, keys = stream([Stretch(300, 10, 3, 0, 0)], begin=-1_000_000)
+    manager = ingested(SummarySpec(granularity=1_000), ts, keys)
+    manager.release(0)
+    manager.ingest(ts + 10_000, keys)
+    assert sum(zone.summarised for zone in manager.zones()) == 600
+
+
 def test_an_empty_batch_changes_nothing() -> None:
     manager = SummaryManager(SummarySpec(granularity=1_000))
     manager.ingest(np.zeros(0, np.int64), pa.array([], pa.int64()))

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from nile.spark.ingesting import Ingested, ingest
     from nile.spark.of_lake import tuple_files
     from nile.spark.session import spark_session, stop_session
+    from nile.spark.sink import StreamSink, stream_sink
 
 __all__ = [
     "Ingested",
+    "StreamSink",
     "TupleFiles",
     "exact_aggregates",
     "exact_join",
@@ -27,11 +29,13 @@ __all__ = [
     "ingest",
     "spark_session",
     "stop_session",
+    "stream_sink",
     "tuple_files",
 ]
 
 _HOMES = {
     "Ingested": "ingesting",
+    "StreamSink": "sink",
     "TupleFiles": "exact_input",
     "exact_aggregates": "exact_rows",
     "exact_join": "exact",
@@ -41,6 +45,7 @@ _HOMES = {
     "ingest": "ingesting",
     "spark_session": "session",
     "stop_session": "session",
+    "stream_sink": "sink",
     "tuple_files": "of_lake",
 }
 __getattr__ = lazy_names(__name__, {name: f"nile.spark.{home}" for name, home in _HOMES.items()})

@@ -12,8 +12,7 @@ Tuples older than the last one of an earlier batch are late: counted, and set as
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from nile.spark.opening import Asked, open_stream
 from nile.spark.paths import plain_links
 from nile.spark.progress import Listener, job
 from nile.spark.rows import Rows, name_sql
-from nile.spark.session import QUERY_SETTINGS, spark_session
+from nile.spark.session import query_settings, spark_session
 from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
 from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
 from nile.sql.spark_text import quoted
@@ -116,7 +115,7 @@ def ingest(
     needed_packages("ingest")
     rules = None if drift is None else check_rules(drift, where=where)
     session = getattr(source, "sparkSession", None) or spark or spark_session()
-    with _settings(session):
+    with query_settings(session):
         given = open_input(session, source)
         with open_stream(lake, stream, given, Asked(time, key, schema, event_id, ranges, bits), rules).writing() as now:
             with spark_failures(where, files=given.files), job(session, "reading", on_progress):
@@ -312,19 +311,3 @@ def _told(stream: LakeStream, account: Mapping[str, Any], *, repeated: bool = Fa
         account["files"],
         repeated,
     )
-
-
-@contextmanager
-def _settings(session: SparkSession) -> Iterator[None]:
-    """The session with the settings that the rules need, for as long as inside; a user's may differ."""
-    before = {name: session.conf.get(name, None) for name in QUERY_SETTINGS}
-    for name, value in QUERY_SETTINGS.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, value)

@@ -36,7 +36,7 @@ else:
     pa = lazy("pyarrow")
     spark_types = lazy("pyspark.sql.pandas.types")
 
-__all__ = ["Input", "open_input"]
+__all__ = ["Input", "frame_schema", "open_input"]
 
 _JSON = (".json", ".jsonl", ".ndjson")
 _BLOCK = 1 << 22
@@ -267,7 +267,8 @@ def _json_rows(spark: SparkSession, links: Sequence[Path], columns: Sequence[str
 # --- tables and DataFrames --------------------------------------------------------------------------------
 
 
-def _frame_input(frame: DataFrame, name: str) -> Input:
+def frame_schema(frame: DataFrame, name: str) -> pa.Schema:
+    """The columns of a DataFrame.  Raises SourceError for values that are not plain and for names that come twice."""
     fields = []
     for field in frame.schema.fields:
         try:
@@ -281,6 +282,11 @@ def _frame_input(frame: DataFrame, name: str) -> Input:
     repeated = sorted({one for one in schema.names if schema.names.count(one) > 1})
     if repeated:
         raise SourceError(f"{name}: needed one column '{repeated[0]}'; got several; rename the others")
+    return schema
+
+
+def _frame_input(frame: DataFrame, name: str) -> Input:
+    schema = frame_schema(frame, name)
 
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:

@@ -122,6 +122,22 @@ def spark_session(app: str = "nile", *, cores: int | None = None, master: str | 
         return _running.session
 
 
+@contextlib.contextmanager
+def query_settings(session: SparkSession) -> Iterator[None]:
+    """The session with the settings that the rules need, for as long as inside; a user's may differ."""
+    before = {name: session.conf.get(name, None) for name in QUERY_SETTINGS}
+    for name, value in QUERY_SETTINGS.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
+
+
 def check_master(master: str) -> None:
     """Raises SparkFailed unless one of the masters that "spark://host:port,host:port" names answers.
 
