@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from experiments.atlas.command import experiment
 from experiments.faults.command import faults
 from experiments.ingest_command import ingest_command
 from experiments.store_command import store
@@ -155,6 +156,7 @@ def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: 
 
 
 main.add_command(ingest_command)
+main.add_command(experiment)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ that the runner sees.  Defaults live here and nowhere else.
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments.config_edge import Finding, checked
+from experiments.toml_file import read_toml
 from experiments.toml_lines import line_of
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace
@@ -30,9 +29,6 @@ __all__ = [
     "build_config",
     "load_config",
 ]
-
-LARGEST_FILE = 256 * 1024
-"""Bytes.  A config of more is no config."""
 
 DEFAULT_GRANULARITY = 3_600_000_000_000
 """Length of G1 in ns when there is neither a window nor a granularity: one hour."""
@@ -146,24 +142,7 @@ def load_config(path: Path | str) -> RunConfig:
     with one line a mistake: file, line, key, what was needed, what came, the nearest known name.
     """
     file = Path(path)
-    if not file.exists():
-        raise SourceMissing(f"config {file}: no such file; `nile run --example` prints one to start from")
-    if not file.is_file():
-        raise ConfigError(f"config {file}: needed a TOML file, got a directory")
-    raw = file.read_bytes()
-    if len(raw) > LARGEST_FILE:
-        raise ConfigError(f"config {file}: needed at most {LARGEST_FILE} bytes of TOML, got {len(raw)}")
-    try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
-        table = tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise ConfigError(f"{file}:{line}: needed TOML in UTF-8; got byte 0x{raw[error.start]:02x}") from None
-    except tomllib.TOMLDecodeError as error:
-        reason, line = _reason_and_line(str(error), text)
-        raise ConfigError(f"{file}:{line}: needed TOML, with text in quotes; got: {reason}") from None
-    except (RecursionError, ValueError):  # arrays in arrays without end, integers of thousands of digits
-        raise ConfigError(f"config {file}: needed plain TOML; got values too deep or too long") from None
+    table, text = read_toml(file, advice="`nile run --example` prints one to start from")
     return build_config(table, where=str(file), folder=file.parent, text=text)
 
 
@@ -231,13 +210,6 @@ def _line(finding: Finding, text: str | None) -> int | None:
 
 def _file(name: str, folder: Path | None) -> Path:
     return (folder or Path()) / os.path.expanduser(name)
-
-
-def _reason_and_line(message: str, text: str) -> tuple[str, int]:
-    """The parser's message without its place, and the line of that place."""
-    place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
-    line = int(place[1]) if place and place[1] else text.rstrip("\n").count("\n") + 1
-    return (message[: place.start()] if place else message).lower(), line
 
 
 EXAMPLE = """\

@@ -19,7 +19,7 @@ from preferences.budget import BUDGET_UNITS
 from pyramid.spec import CONFIDENCES, STRUCTURES
 from summaries.errors import ConfigError
 
-__all__ = ["GUIDES", "METHODS", "PREFERENCES", "Finding", "checked"]
+__all__ = ["GUIDES", "METHODS", "PREFERENCES", "Finding", "checked", "dotted", "nearest", "shown"]
 
 PREFERENCES = ("desc", "weighted", "asc")
 GUIDES = ("countsketch", "directory")
@@ -91,7 +91,7 @@ def _names(names: tuple[str, ...]) -> str:
 def _one_of(names: tuple[str, ...]) -> AfterValidator:
     def check(value: str) -> str:
         if value not in names:
-            raise ConfigError(f"needed {_names(names)}; got {_shown(value)}{_nearest(value, names)}")
+            raise ConfigError(f"needed {_names(names)}; got {shown(value)}{nearest(value, names)}")
         return value
 
     return AfterValidator(check)
@@ -99,7 +99,7 @@ def _one_of(names: tuple[str, ...]) -> AfterValidator:
 
 def _duration(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ConfigError(f'needed a duration, such as 3600 or "1 hour"; got {_shown(value)}')
+        raise ConfigError(f'needed a duration, such as 3600 or "1 hour"; got {shown(value)}')
     return parse_duration(value, where=_DURATION)
 
 
@@ -230,7 +230,7 @@ def _finding(mistake: dict[str, Any], given: Mapping[str, Any]) -> Finding:
     needed = _needed(path)
     if mistake["type"] == "missing":
         return Finding(path, f"needed {needed}; it is missing")
-    return Finding(path, f"needed {needed}; got {_shown(value)}")
+    return Finding(path, f"needed {needed}; got {shown(value)}")
 
 
 def _needed(path: tuple[str | int, ...]) -> str:
@@ -251,15 +251,16 @@ def _unknown(name: str, table: list[str]) -> str:
     homes += [f"in [{other}]" for other, fields in _TABLES.items() if name in fields.model_fields]
     if homes:
         return f"{told}, which belongs {' or '.join(homes)}"
-    return told + (_nearest(name, known) or f"; known here: {', '.join(known)}")
+    return told + (nearest(name, known) or f"; known here: {', '.join(known)}")
 
 
-def _nearest(word: str, names: tuple[str, ...]) -> str:
+def nearest(word: str, names: tuple[str, ...]) -> str:
+    """What to add to a message on a misspelt name: the known one nearest to it, or nothing."""
     near = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value as it came, cut to a readable length."""
     if isinstance(value, bool):
         return "true" if value else "false"

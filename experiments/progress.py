@@ -17,7 +17,8 @@ class Progress:
     """Stages with their wall time, and steps inside a stage.
 
     On a terminal: a live bar a stage (rich), on standard error.  Elsewhere: one JSON object a line, so that a
-    log or another program can follow.  `timings` holds seconds by stage, in order.
+    log or another program can follow.  `timings` holds seconds by stage, in order.  In a stage whose steps are
+    counted, the time that remains is estimated from those done: steps are taken to be equally long.
     """
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -27,12 +28,20 @@ class Progress:
         self._live: Any = None
         self._task: Any = None
         self._stage = ""
+        self._done, self._total, self._since = 0, 0, 0.0
         self._terminal = not quiet and self._stream.isatty()
 
     def __enter__(self) -> Progress:
         if self._terminal:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                SpinnerColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
             from rich.progress import Progress as Bars
 
             self._live = Bars(
@@ -41,6 +50,7 @@ class Progress:
                 BarColumn(bar_width=20),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
+                TimeRemainingColumn(compact=True),
                 TextColumn("[dim]{task.fields[note]}"),
                 console=Console(file=self._stream),
             )
@@ -58,6 +68,7 @@ class Progress:
         """Everything inside counts towards stage `name`; total: how many `step`s it has, if known."""
         before = time.perf_counter()
         self._stage = name
+        self._done, self._total, self._since = 0, total or 0, before
         if self._live is not None:
             self._task = self._live.add_task(name, total=total or 1, note="")
         self._line("start", total=total)
@@ -75,7 +86,10 @@ class Progress:
         """One step of the stage is done."""
         if self._live is not None:
             self._live.update(self._task, advance=1, note=note)
-        self._line("step", note=note)
+        self._done += 1
+        spent = time.perf_counter() - self._since
+        left = round(spent / self._done * (self._total - self._done), 1) if self._total > 1 else None
+        self._line("step", note=note, remaining=left)
 
     def say(self, note: str) -> None:
         """What is happening now."""

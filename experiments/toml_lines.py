@@ -8,8 +8,10 @@ from collections.abc import Sequence
 __all__ = ["line_of"]
 
 
-def line_of(text: str, path: Sequence[str]) -> int | None:
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
     """First line (from 1) of the statement or table header that sets `path`, or of its nearest parent.
+
+    A number in `path` is a place in an array of tables.
 
     `text` must parse.  A prefix of the text that ends inside a statement does not parse, so the shortest
     prefix whose completion holds the key ends on the line where its statement begins.  O(log lines) parses.
@@ -29,7 +31,7 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     return None
 
 
-def _holds(lines: list[str], count: int, path: Sequence[str]) -> bool:
+def _holds(lines: list[str], count: int, path: Sequence[str | int]) -> bool:
     """Whether the first `count` lines, completed to the end of the statement they end in, set `path`."""
     for end in range(count, len(lines) + 1):
         try:
@@ -37,8 +39,9 @@ def _holds(lines: list[str], count: int, path: Sequence[str]) -> bool:
         except tomllib.TOMLDecodeError:
             continue
         for name in path:
-            if not isinstance(table, dict) or name not in table:
+            known: object = range(len(table)) if isinstance(table, list) else table
+            if not isinstance(known, dict | range) or name not in known:
                 return False
-            table = table[name]
+            table = table[name]  # type: ignore[index]
         return True
     return False

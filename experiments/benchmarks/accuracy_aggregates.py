@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nile
+from experiments.retail import retail_file
 from nile.aggregate_answer import AggregateAnswer
 from nile.aggregate_query import AggregateQuery
 from nile.streams.synthetic import SyntheticRetail
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-_RETAIL = Path(__file__).parents[3] / "shared" / "data" / "retail_uci.parquet"
 _PREDICATES = 100
 _BUDGET = 0.1
 _LEAST_TRIALS = 2_000
@@ -59,8 +58,9 @@ class Row:
 def retail_or_synthetic() -> tuple[str, pa.Table]:
     """The retail file's columns that matter here, or synthetic ones, and which."""
     columns = ["ts", "item_id", "price", "quantity"]
-    if _RETAIL.exists():
-        return "retail", pq.read_table(_RETAIL, columns=columns)
+    file = retail_file()
+    if file:
+        return "retail", pq.read_table(file, columns=columns)
     made = SyntheticRetail(seed=1, tuples=120_000)
     return "synthetic", pa.Table.from_batches(list(made.batches())).select(columns)
 

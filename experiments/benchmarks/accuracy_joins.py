@@ -8,7 +8,6 @@ which take a tuple only when that can be paid, and without a replay never have c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import nile
 from experiments.benchmarks.accuracy_aggregates import Row
 from experiments.benchmarks.accuracy_streams import WINDOW_TUPLES, Workload, workload
+from experiments.retail import retail_file
 from nile.answer import Answer
 from nile.joining import Joinable
 from nile.operators.join import Outputs, PromisingJoin
@@ -29,7 +29,6 @@ from summaries.costs import ENGINE, MEMORY, CostTable
 
 __all__ = ["exact_pairs", "plan_of", "rows", "run"]
 
-_RETAIL = Path(__file__).parents[3] / "shared/data/retail_uci.parquet"
 _DENSE, _MIDDLE, _SPARSE = 0.067, 0.005, 0.0005
 _TABLES = (ENGINE, MEMORY)
 _GUIDES = ("directory", "countsketch")
@@ -264,8 +263,9 @@ def _fresh(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
 
 
 def _retail(seeds: Sequence[int]) -> Iterator[Row]:
-    table = pq.read_table(_RETAIL) if _RETAIL.exists() else SyntheticRetail(seed=1, tuples=120_000, vstores=10).table()
-    data = "retail" if _RETAIL.exists() else "synthetic retail"
+    file = retail_file()
+    table = pq.read_table(file) if file else SyntheticRetail(seed=1, tuples=120_000, vstores=10).table()
+    data = "retail" if file else "synthetic retail"
     db = nile.connect()
     for name, where in (
         ("low", "vstore <= 4"),

@@ -16,7 +16,7 @@ import pyarrow as pa
 from nile.joining import Joinable, Loaded
 from nile.streams.accounting import Accounting
 
-__all__ = ["ITEMS", "WINDOW_TUPLES", "Workload", "exponent_for", "workload"]
+__all__ = ["ITEMS", "WINDOW_TUPLES", "Workload", "exponent_for", "streams", "workload"]
 
 Array = np.ndarray[Any, Any]
 ITEMS = 20_000
@@ -51,6 +51,12 @@ def exponent_for(selectivity: float, items: int = ITEMS) -> float:
 
 def workload(selectivity: float, seed: int, *, tuples: int = 4 * WINDOW_TUPLES, items: int = ITEMS) -> Workload:
     """`tuples` of each stream; a window holds 6,000 of a stream on average."""
+    window = WINDOW_TUPLES * _GAP
+    return Workload(Joinable(*streams(selectivity, seed, tuples=tuples, items=items), window), window, selectivity)
+
+
+def streams(selectivity: float, seed: int, *, tuples: int, items: int = ITEMS) -> tuple[Loaded, Loaded]:
+    """The two streams of a workload, with a tuple each millisecond on average."""
     rng = np.random.Generator(np.random.PCG64([seed, 20]))
     weights = np.arange(1, items + 1, dtype=np.float64) ** -exponent_for(selectivity, items)
     reached = np.cumsum(weights)
@@ -58,15 +64,14 @@ def workload(selectivity: float, seed: int, *, tuples: int = 4 * WINDOW_TUPLES, 
     changes = np.cumsum(rng.uniform(1.0, 2.0, tuples // WINDOW_TUPLES + 2)) * WINDOW_TUPLES * _GAP
     changes = changes[changes < span]
     holders = np.stack([rng.permutation(items) for _ in range(changes.shape[0] + 1)])
-    streams = []
+    made = []
     for name in ("left", "right"):
         ts = _times(rng, tuples)
         rank = np.minimum(np.searchsorted(reached, rng.random(tuples) * reached[-1], side="right"), items - 1)
         keys = holders[np.searchsorted(changes, ts, side="right"), rank]
         accounting = Accounting(tuples_in=tuples, applied=tuples)
-        streams.append(Loaded(name, ts, pa.chunked_array([pa.array(keys)]), accounting))
-    window = WINDOW_TUPLES * _GAP
-    return Workload(Joinable(streams[0], streams[1], window), window, selectivity)
+        made.append(Loaded(name, ts, pa.chunked_array([pa.array(keys)]), accounting))
+    return made[0], made[1]
 
 
 def _times(rng: np.random.Generator, tuples: int) -> Array:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 from nile.report import prose
 from nile.report.appendix import appendix, column, plain
 from nile.report.budgets import UNITS
-from nile.report.markup import Markup, element, joined, void
+from nile.report.cells import value_cell
+from nile.report.document import document
+from nile.report.markup import Markup, element, joined
 from nile.report.measures import measures, with_measured
-from nile.report.runs import FIGURES, Curve, Figure, Point, Runs, grouped, number
+from nile.report.runs import FIGURES, Curve, Figure, Runs, grouped, number
 from nile.report.structures import figure_9
-from nile.report.style import SCRIPT, STYLE
 from nile.report.svg import chart, ideal_swatch, swatch
 from nile.report.verdict import Comparison, Outcome, duels
-from nile.report.wording import grouped_digits, shown, span, tick, times
+from nile.report.wording import grouped_digits, span, tick, times
 
 __all__ = ["render"]
 
@@ -52,16 +51,7 @@ def render(report: Mapping[str, Any], pictures: Sequence[Markup] = ()) -> str:
         _summaries(pictures),
         appendix(records, environment),
     ]
-    head = joined(
-        void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=_policy()),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        void("meta", name="color-scheme", content="light dark"),
-        element("title", "Nile: a join on a budget"),
-        element("style", Markup(STYLE)),
-    )
-    body = element("body", element("main", *main), element("script", Markup(SCRIPT)))
-    return f"<!doctype html>\n{element('html', element('head', head), body, lang='en')}\n"
+    return document("Nile: a join on a budget", *main)
 
 
 def _summaries(pictures: Sequence[Markup]) -> Markup:
@@ -76,15 +66,6 @@ def _summaries(pictures: Sequence[Markup]) -> Markup:
         element("h2", "The summaries, seen"),
         element("p", told, class_="prose"),
         element("div", *pictures, class_="charts"),
-    )
-
-
-def _policy() -> str:
-    """Nothing may be loaded, and no style or script may run but the page's own, by its hash."""
-    own = [b64encode(sha256(text.encode()).digest()).decode() for text in (STYLE, SCRIPT)]
-    return (
-        f"default-src 'none'; style-src 'sha256-{own[0]}'; script-src 'sha256-{own[1]}'; "
-        "base-uri 'none'; form-action 'none'"
     )
 
 
@@ -295,25 +276,12 @@ def _numbers(runs: Runs, figure: Figure, curves: Sequence[Curve], ideals: Sequen
         element(
             "tr",
             element("th", tick(budget), scope="row"),
-            *(_value(figure, curve.at(budget), len(runs.seeds)) for _, curve in columns),
+            *(value_cell(figure, curve.at(budget), len(runs.seeds)) for _, curve in columns),
         )
         for budget in runs.budgets
     ]
     table = element("table", element("thead", head), element("tbody", *rows))
     return element("details", element("summary", "Numbers"), element("div", table, class_="scroll"))
-
-
-def _value(figure: Figure, point: Point | None, seeds: int) -> Markup:
-    """One cell: the mean, below it the range over the seeds, and how many seeds have it if not all."""
-    if point is None:
-        return element("td", "–")
-    notes = []
-    if point.high > point.low:
-        notes.append(f"{shown(point.low, figure.unit)} to {shown(point.high, figure.unit)}")
-    if point.seeds < seeds:
-        notes.append(f"{point.seeds} of {seeds} seeds")
-    note = element("span", f"({', '.join(notes)})", class_="spread-text") if notes else Markup()
-    return element("td", shown(point.mean, figure.unit), note)
 
 
 def _raised(text: str) -> str:

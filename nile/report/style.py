@@ -119,6 +119,12 @@ tr > :first-child { text-align: left; padding-left: 0; }
 .matrix td.ahead { background: var(--good-wash); color: var(--good); font-weight: 600; }
 .matrix td.behind { background: var(--bad-wash); color: var(--bad); font-weight: 600; }
 .matrix td.absent { background: transparent; }
+.matrix td.level { color: var(--ink); }
+.matrix td .spread-text { font-weight: 400; }
+.claim { margin: 20px 0 8px; }
+.overview td { text-align: left; white-space: normal; }
+.overview td:nth-child(2) { min-width: 190px; }
+a { color: var(--link); }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 16px 40px; }
 .pair ul { margin: 0; padding-left: 18px; font-size: 15px; line-height: 1.45; }
 .pair li { margin-bottom: 6px; }

@@ -53,8 +53,12 @@ def chart(
     *,
     label: str,
     reference: float | None = None,
+    scale: str = "log",
+    what: str = "budget ",
 ) -> Markup:
     """One chart: budgets across, `figure` upwards, a curve for each series.
+
+    scale: of the budgets, "log", "linear", or "names" for as many places as there are.  what: said before one.
 
     ideals: curves of the best that could be expected, dotted.  reference: a level drawn right across (the
     exact answer's own).  label: what a reader who cannot see it is told.
@@ -64,7 +68,7 @@ def chart(
     if reference is not None:
         values.append(reference)
     axis = _log_axis(values) if figure.unit == "distance" else _linear_axis(values, figure.unit)
-    across = _across(budgets)
+    across = _across(budgets, scale)
     parts = [_grid(axis), _ticks(budgets, across)]
     if reference is not None:
         y = axis.place(reference)
@@ -73,7 +77,7 @@ def chart(
     parts += [_path(ideal, budgets, across, axis, "ideal") for ideal in ideals]
     # The first series is the one the page is about: it is drawn last, on top.
     parts += [_path(curve, budgets, across, axis, "curve") for curve in reversed(curves)]
-    parts += [_marks(figure, curve, across, axis) for curve in reversed(curves)]
+    parts += [_marks(figure, curve, across, axis, what) for curve in reversed(curves)]
     svg = element("svg", *parts, role="img", aria_label=label, width="100%", height=HEIGHT)
     return element("div", svg, class_="plot")
 
@@ -98,12 +102,15 @@ def bar(share: float) -> Markup:
     return element("svg", rect, width="100%", height="8", class_="bar", aria_hidden="true")
 
 
-def _across(budgets: Sequence[float]) -> Callable[[float], float]:
-    """Where a budget stands, in per cent of the width: by its logarithm."""
-    low, high = math.log(budgets[0]), math.log(budgets[-1])
+def _across(budgets: Sequence[float], scale: str) -> Callable[[float], float]:
+    """Where a budget stands, in per cent of the width."""
+    places = {budget: float(i) for i, budget in enumerate(budgets)}
+    scales: dict[str, Callable[[float], float]] = {"log": math.log, "linear": float, "names": places.__getitem__}
+    of = scales[scale]
+    low, high = of(budgets[0]), of(budgets[-1])
     if low == high:
         return lambda _: 50.0
-    return lambda budget: INSET + (100 - 2 * INSET) * (math.log(budget) - low) / (high - low)
+    return lambda budget: INSET + (100 - 2 * INSET) * (of(budget) - low) / (high - low)
 
 
 def _linear_axis(values: Sequence[float], unit: str) -> Axis:
@@ -183,21 +190,21 @@ def _path(curve: Curve, budgets: Sequence[float], across: Callable[[float], floa
     return joined(*lines)
 
 
-def _marks(figure: Figure, curve: Curve, across: Callable[[float], float], axis: Axis) -> Markup:
+def _marks(figure: Figure, curve: Curve, across: Callable[[float], float], axis: Axis, what: str) -> Markup:
     marks = []
     for point in curve.points:
         x, y = f"{across(point.budget):.2f}%", _px(axis.place(point.mean))
         if point.high > point.low:
             low, high = _px(axis.place(point.low)), _px(axis.place(point.high))
             marks.append(element("line", x1=x, x2=x, y1=low, y2=high, class_=f"spread {_ink(curve.series)}"))
-        told = element("title", _told(figure, curve.series, point))
+        told = element("title", _told(figure, curve.series, point, what))
         target = element("circle", r="12", class_="target")
         marks.append(element("svg", element("g", told, target, _shape(curve.series)), x=x, y=y, class_="mark"))
     return joined(*marks)
 
 
-def _told(figure: Figure, series: Series, point: Point) -> str:
-    text = f"{series.name}, budget {asked(point.budget)}: {shown(point.mean, figure.unit)}"
+def _told(figure: Figure, series: Series, point: Point, what: str) -> str:
+    text = f"{series.name}, {what}{asked(point.budget)}: {shown(point.mean, figure.unit)}"
     if point.high > point.low:
         text += f" ({shown(point.low, figure.unit)} to {shown(point.high, figure.unit)})"
     return text

@@ -15,6 +15,7 @@ __all__ = [
     "grouped_digits",
     "listing",
     "percent",
+    "plain_number",
     "shown",
     "small",
     "tick",
@@ -28,9 +29,13 @@ _MANY = 10.0  # times the exact cost; more reads badly in per cent
 
 
 class Amount(float):
-    """A budget with its unit, one of `preferences.budget.BUDGET_UNITS`; a plain float is a fraction."""
+    """A budget with its unit, one of `preferences.budget.BUDGET_UNITS`; a plain float is a fraction.
+
+    text: how any other place on an axis is written, where it is no budget.
+    """
 
     unit: str = "fraction"
+    text: str | None = None
 
     @classmethod
     def of(cls, value: float, unit: str) -> Amount:
@@ -39,12 +44,19 @@ class Amount(float):
         amount.unit = unit
         return amount
 
+    @classmethod
+    def named(cls, value: float, text: str) -> Amount:
+        """`value`, written as `text`."""
+        amount = cls(value)
+        amount.text = text
+        return amount
+
 
 def asked(budget: float) -> str:
     """A budget in a sentence: `20 %`, `20 % of a core`, `1,000 outputs`, `2.5 µs of CPU a tuple`."""
     after = {"share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU a tuple", "outputs": "outputs"}
     unit = getattr(budget, "unit", "fraction")
-    if unit == "fraction" and budget >= _MANY:
+    if unit == "fraction" and budget >= _MANY and getattr(budget, "text", None) is None:
         return f"{grouped_digits(budget)} times the exact cost"
     noun = after.get(unit)
     return f"{tick(budget)} {noun}" if noun else tick(budget)
@@ -52,7 +64,9 @@ def asked(budget: float) -> str:
 
 def tick(budget: float) -> str:
     """A budget in as few characters as possible, where its unit is told elsewhere."""
-    unit = getattr(budget, "unit", "fraction")
+    unit, text = getattr(budget, "unit", "fraction"), getattr(budget, "text", None)
+    if text is not None:
+        return str(text)
     if unit == "outputs":
         return grouped_digits(budget)
     if unit in ("seconds", "seconds_per_tuple"):
@@ -125,10 +139,10 @@ def grouped_digits(count: float) -> str:
 
 
 def shown(value: float | None, unit: str) -> str:
-    """A figure in its unit (share, distance, seconds); a dash where it does not exist."""
+    """A figure in its unit (share, distance, seconds, number); a dash where it does not exist."""
     if value is None:
         return "–"
-    return {"share": percent, "distance": small, "seconds": duration}[unit](value)
+    return {"share": percent, "distance": small, "seconds": duration, "number": plain_number}[unit](value)
 
 
 def listing(parts: Sequence[str], last: str = "and") -> str:

@@ -1,0 +1,146 @@
+"""The closed set of statements that a claim can make about curves, and how each is judged.
+
+Curves are means over seeds.  A figure that does not exist breaks a claim: an answer with nothing in it shows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from experiments.atlas.form import Claim
+
+__all__ = ["NEEDS", "PREDICATES", "Curve", "Trial", "judged"]
+
+Curve = Mapping[Any, float | None]
+"""x -> mean, None where the figure does not exist; without the x where the method cannot run."""
+
+Rows = Sequence[tuple[Any, float, float]]
+"""(x, subject, opponent); alone, the opponent is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One subject against one opponent (None: alone).  Where it breaks: the first x, and the two figures there."""
+
+    subject: str
+    opponent: str | None
+    holds: bool
+    x: Any = None
+    figure: float | None = None
+    other: float | None = None
+
+
+def judged(claim: Claim, curves: Mapping[str, Curve], xs: Sequence[Any]) -> list[Trial]:
+    """Every subject of a claim against every opponent, on the means of one panel.
+
+    xs: where the run measured.  A pair that the run has too few points of is left out.
+    """
+    if claim.predicate == "order":
+        pairs: list[tuple[str, str | None]] = [(more, less) for less, more in pairwise(claim.subjects)]
+    else:
+        pairs = [(subject, opponent) for subject in claim.subjects for opponent in claim.against or (None,)]
+    trials = []
+    for subject, opponent in pairs:
+        mine, theirs = curves[subject], curves[opponent] if opponent else None
+        at = [x for x in xs if (not claim.at or x in claim.at) and x in mine and (theirs is None or x in theirs)]
+        if len(at) >= (2 if claim.predicate in _ALONG else 1):
+            trials.append(_trial(claim, subject, opponent, mine, theirs, at))
+    return trials
+
+
+def _trial(
+    claim: Claim, subject: str, opponent: str | None, mine: Curve, theirs: Curve | None, at: Sequence[Any]
+) -> Trial:
+    rows = []
+    for x in at:
+        figure, other = mine[x], 0.0 if theirs is None else theirs[x]
+        if figure is None or other is None:
+            return Trial(subject, opponent, False, x, figure, other)
+        rows.append((x, figure, other))
+    broken = PREDICATES[claim.predicate](claim, rows)
+    return Trial(subject, opponent, True) if broken is None else Trial(subject, opponent, False, *broken)
+
+
+# --- the predicates: None where the claim holds, else the first row that breaks it -----------------------------
+
+Broken = tuple[Any, float, float] | None
+
+
+def _above(claim: Claim, rows: Rows) -> Broken:
+    """At every x the subject has at least (1 + margin) times the opponent's figure."""
+    return next((row for row in rows if row[1] < row[2] * (1.0 + claim.margin)), None)
+
+
+def _below(claim: Claim, rows: Rows) -> Broken:
+    """At every x the opponent has at least (1 + margin) times the subject's figure."""
+    return next((row for row in rows if row[2] < row[1] * (1.0 + claim.margin)), None)
+
+
+def _grows(claim: Claim, rows: Rows) -> Broken:
+    """From each x to the next the subject's figure is at least (1 + margin) times as large."""
+    return next(
+        ((x, after, before) for (_, before, _), (x, after, _) in pairwise(rows) if after < before * (1 + claim.margin)),
+        None,
+    )
+
+
+def _falls(claim: Claim, rows: Rows) -> Broken:
+    """From each x to the next the subject's figure is at least (1 + margin) times as small."""
+    return next(
+        ((x, after, before) for (_, before, _), (x, after, _) in pairwise(rows) if before < after * (1 + claim.margin)),
+        None,
+    )
+
+
+def _ratio(claim: Claim, rows: Rows) -> Broken:
+    """At every x the subject has between low and high times the opponent's figure."""
+    for row in rows:
+        low = row[2] * (claim.low or 0.0)
+        if row[1] < low or (claim.high is not None and row[1] > row[2] * claim.high):
+            return row
+    return None
+
+
+def _within(claim: Claim, rows: Rows) -> Broken:
+    """At every x the subject's figure is between low and high."""
+    for row in rows:
+        if (claim.low is not None and row[1] < claim.low) or (claim.high is not None and row[1] > claim.high):
+            return row
+    return None
+
+
+def _crosses(claim: Claim, rows: Rows) -> Broken:
+    """At the first x the subject has less than the opponent, at the last one more, each by the margin."""
+    if rows[0][2] < rows[0][1] * (1.0 + claim.margin):
+        return rows[0]
+    return rows[-1] if rows[-1][1] < rows[-1][2] * (1.0 + claim.margin) else None
+
+
+PREDICATES: dict[str, Callable[[Claim, Rows], Broken]] = {
+    "above": _above,
+    "below": _below,
+    "order": _above,
+    "grows": _grows,
+    "falls": _falls,
+    "ratio": _ratio,
+    "within": _within,
+    "crosses": _crosses,
+}
+"""`order`: at every x each subject has at least (1 + margin) times the figure of the one named before it."""
+
+NEEDS = {
+    "above": ("against",),
+    "below": ("against",),
+    "order": (),
+    "grows": (),
+    "falls": (),
+    "ratio": ("against", "low"),
+    "within": (),
+    "crosses": ("against",),
+}
+"""Fields of a claim that a predicate cannot do without."""
+
+_ALONG = ("grows", "falls", "crosses")

@@ -1,0 +1,127 @@
+"""`nile experiment`: list the catalogue, run some of it or all, write the atlas."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from experiments.retail import retail_file
+from summaries.errors import ConfigError, SourceMissing
+
+if TYPE_CHECKING:
+    from experiments.atlas.kinds import Data
+
+__all__ = ["experiment"]
+
+_CHUNK = 1 << 20
+
+
+@click.group()
+def experiment() -> None:
+    """Run the figures of the papers again, with verdicts computed."""
+
+
+@experiment.command("list")
+def list_command() -> None:
+    """Every experiment, one a line, with what it claims."""
+    from experiments.atlas.shelf import chosen, names
+
+    known = names()
+    width = max(map(len, known))
+    for each in chosen(known):
+        click.echo(f"{each.name:<{width}}  {each.says}")
+
+
+def _options(command: click.decorators.FC) -> click.decorators.FC:
+    for option in reversed(
+        (
+            click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the atlas."),
+            click.option("--quick", is_flag=True, help="Fewer places, smaller streams, three seeds."),
+            click.option("--resume", is_flag=True, help="Go on with what an interrupted run left in the folder."),
+            click.option("--jobs", type=click.IntRange(1, 256), help="Processes (default: one a core)."),
+            click.option("--data", type=click.Path(path_type=Path), help="Real data: a Parquet or CSV file."),
+            click.option("--left", default="vstore <= 4", show_default=True, help="Which rows are the left stream."),
+            click.option("--right", default="vstore >= 5", show_default=True, help="... and the right one."),
+            click.option("--key", default="item_id", show_default=True, help="The column to join on."),
+            click.option("--time", default="ts", show_default=True, help="The event time."),
+            click.option("--value", default="price", show_default=True, help="A column of numbers."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@experiment.command("run")
+@click.argument("names", nargs=-1, required=True)
+@_options
+def run_command(
+    names: tuple[str, ...], out: Path, quick: bool, resume: bool, jobs: int | None, data: Path | None, **how: str
+) -> None:
+    """Run experiments by NAME, or from a file of your own that ends in .toml."""
+    _run(names, out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how))
+
+
+@experiment.command("all")
+@_options
+def all_command(out: Path, quick: bool, resume: bool, jobs: int | None, data: Path | None, **how: str) -> None:
+    """Run the whole catalogue."""
+    from experiments.atlas.shelf import names
+
+    _run(names(), out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how))
+
+
+def _data(file: Path | None, **how: str) -> Data | None:
+    """The file named, else the retail file beside the project, else None.  Raises SourceMissing, ConfigError."""
+    from experiments.atlas.kinds import Data
+
+    found = retail_file() if file is None else file
+    if found is None:
+        return None
+    if not found.exists():
+        raise SourceMissing(f"--data: needed an existing Parquet or CSV file; got {str(found)!r}; name one that exists")
+    if found.is_dir():
+        raise ConfigError(f"--data: needed one file; got the folder {str(found)!r}; name a file in it")
+    digest = hashlib.sha256()
+    with found.open("rb") as bytes_:
+        while chunk := bytes_.read(_CHUNK):
+            digest.update(chunk)
+    return Data(path=str(found.resolve()), digest=digest.hexdigest(), **how)
+
+
+def _run(names: Sequence[str], out: Path, *, quick: bool, resume: bool, jobs: int | None, data: Data | None) -> None:
+    from experiments.atlas.report import atlas_of, write_atlas
+    from experiments.atlas.runner import Kept, run_points
+    from experiments.atlas.shelf import chosen
+    from experiments.progress import Progress
+    from nile.spark.machine import core_count
+
+    wanted = chosen(names)
+    with Progress() as progress:
+        kept = Kept(out, resume=resume)
+        try:
+            points = run_points(wanted, data, kept, progress, quick=quick, jobs=jobs or core_count())
+        except KeyboardInterrupt:
+            click.echo(f"Interrupted; what was measured is kept: run again with --resume --out {out}", err=True)
+            sys.exit(130)
+        finally:
+            kept.close()
+        with progress.stage("report"):
+            command = shlex.join(["nile", *sys.argv[1:]])
+            atlas = atlas_of(wanted, points, kept.records, data, quick=quick, command=command)
+            page = write_atlas(atlas, out)
+    for each in atlas["experiments"]:
+        verdicts = [one for panel in each["panels"] for one in panel["verdicts"]]
+        for author in ("paper", "nile"):
+            mine = [one["verdict"] for one in verdicts if one["by"] == author]
+            if mine:
+                told = ", ".join(f"{mine.count(name)} {name}" for name in dict.fromkeys(mine))
+                click.echo(f"{each['name']} ({author}): {told}")
+    seconds = sum(progress.timings.values())
+    click.echo(f"{seconds:,.0f} s. Atlas: {os.path.relpath(page)}")

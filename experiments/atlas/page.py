@@ -1,0 +1,222 @@
+"""The page of the atlas: one file for all experiments, made from what atlas.json holds and nothing else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from experiments.atlas.drawing import panel_chart, panel_name, place
+from nile.report.document import document
+from nile.report.markup import Markup, element
+from nile.report.wording import grouped_digits, listing, shown
+
+__all__ = ["render"]
+
+Table = Mapping[str, Any]
+
+SIGNS = {"holds": ("▲", "ahead"), "holds against this opponent only": ("△", "level"), "does not hold": ("▼", "behind")}
+AUTHORS = {"paper": "The paper claims", "nile": "We expect"}
+
+
+def render(atlas: Table) -> str:
+    """The whole page as HTML text, from an atlas.json read into a dict."""
+    experiments = [each for each in atlas["experiments"] if each["panels"]]
+    return document(
+        "Nile: the atlas",
+        _header(atlas, experiments),
+        _reading(),
+        _overview(experiments),
+        *(_experiment(each, atlas) for each in experiments),
+        _appendix(atlas),
+    )
+
+
+def _header(atlas: Table, experiments: Sequence[Table]) -> Markup:
+    environment = atlas["environment"]
+    facts = [
+        ("experiments", grouped_digits(len(experiments))),
+        ("figures measured", grouped_digits(sum(1 for each in experiments for _ in _points(each)))),
+        ("seeds", listing([str(n) for n in sorted({each["seeds"] for each in experiments})], "or") or "–"),
+        ("run", "quick" if atlas["quick"] else "full"),
+        ("commit", str(environment.get("commit") or environment.get("nile") or "–")),
+    ]
+    return element(
+        "header",
+        element("p", "Nile, approximate answers over streams", class_="eyebrow"),
+        element("h1", "The atlas"),
+        element("p", _headline(experiments), class_="headline"),
+        element(
+            "dl", *(element("div", element("dt", name), element("dd", value)) for name, value in facts), class_="facts"
+        ),
+    )
+
+
+def _headline(experiments: Sequence[Table]) -> str:
+    """How many of the papers' claims hold, counted over claims, panels and subjects."""
+    if not experiments:
+        return "This run measured nothing."
+    verdicts = [one for each in experiments for panel in each["panels"] for one in panel["verdicts"]]
+    theirs = [one["verdict"] for one in verdicts if one["by"] == "paper"]
+    if not theirs:
+        return "None of these experiments repeats a claim of a paper."
+    counted = {name: theirs.count(name) for name in SIGNS}
+    return (
+        f"The figures of the papers, run again. Their claims were checked {grouped_digits(len(theirs))} times, each on "
+        f"one data set, with one cost table, for one method: {counted['holds']} times the claim holds, "
+        f"{counted['holds against this opponent only']} times against some opponents only, and "
+        f"{counted['does not hold']} times it does not hold."
+    )
+
+
+def _reading() -> Markup:
+    told = (
+        "Every experiment below repeats one figure. It says what the paper claims and what we expected before we "
+        "measured; then it draws what was measured, and judges both by rules that are part of the experiment's file. "
+        "Nobody writes a verdict by hand, and a claim that fails is shown as failing, with the first place where it "
+        "breaks. paper is the algorithm as it was printed, nile is this system; all other methods are opponents, drawn "
+        "with dashes. Unless a figure says that it is a time, work is counted in operations and priced by a fixed cost "
+        "table (engine prices each operation with a whole engine around it, memory prices the bare operation), so that "
+        "the same run gives the same figures on every machine."
+    )
+    return element("section", element("h2", "How to read this"), element("p", told, class_="prose"))
+
+
+def _overview(experiments: Sequence[Table]) -> Markup:
+    """A row an experiment: how the paper's claims and ours came out, panel by panel."""
+    head = element(
+        "tr", *(element("th", name, scope="col") for name in ("experiment", "figure", "the paper's claims", "ours"))
+    )
+    rows = [
+        element(
+            "tr",
+            element("th", element("a", each["name"], href=f"#{each['name']}"), scope="row"),
+            element("td", each["title"]),
+            element("td", _tally(each, "paper")),
+            element("td", _tally(each, "nile")),
+        )
+        for each in experiments
+    ]
+    table = element("table", element("thead", head), element("tbody", *rows), class_="overview")
+    return element(
+        "section", element("h2", "All experiments, and how they came out"), element("div", table, class_="scroll")
+    )
+
+
+def _tally(each: Table, author: str) -> str:
+    """`12 of 16 hold, 2 against some opponents only`."""
+    found = [one["verdict"] for panel in each["panels"] for one in panel["verdicts"] if one["by"] == author]
+    if not found:
+        return "–"
+    some = found.count("holds against this opponent only")
+    return f"{found.count('holds')} of {len(found)} hold" + (f", {some} against some opponents only" if some else "")
+
+
+# --- one experiment ---------------------------------------------------------------------------------------
+
+
+def _experiment(each: Table, atlas: Table) -> Markup:
+    charts = [panel_chart(each, panel, metric) for metric in each["metrics"] for panel in each["panels"]]
+    again = ["nile", "experiment", "run", each["name"], *(["--quick"] if atlas["quick"] else []), "--out", "atlas"]
+    told = [
+        element("p", element("b", "Claimed: "), each["says"], class_="prose"),
+        element("p", element("b", "Expected: "), each["expect"], class_="prose"),
+    ]
+    notes = []
+    if each["by_clock"]:
+        notes.append("Times of this machine, which differ from run to run.")
+    if each["missing"]:
+        named = listing([panel_name(one) for one in each["missing"]])
+        notes.append(f"Not measured, for want of data: {named}. Name a file with --data.")
+    return element(
+        "section",
+        element("h2", each["title"], " ", element("code", each["name"])),
+        element("p", each["source"], class_="eyebrow"),
+        *told,
+        *_verdicts(each),
+        element("div", *charts, class_="charts"),
+        *(element("p", note, class_="note") for note in notes),
+        element("p", "Run this again: ", element("code", shlex.join(again)), class_="note"),
+        id=each["name"],
+        class_="question",
+    )
+
+
+def _verdicts(each: Table) -> Iterator[Markup]:
+    """A table a claim: subjects down, panels across."""
+    claims: dict[tuple[str, str], list[tuple[Table, Table]]] = {}
+    for panel in each["panels"]:
+        for one in panel["verdicts"]:
+            claims.setdefault((one["by"], one["says"]), []).append((panel["panel"], one))
+    for (author, says), found in claims.items():
+        panels = list({panel_name(panel): panel for panel, _ in found})
+        subjects = list(dict.fromkeys(one["subject"] for _, one in found))
+        head = element("tr", element("th", "", scope="col"), *(element("th", name, scope="col") for name in panels))
+        rows = []
+        for subject in subjects:
+            told = {panel_name(panel): one for panel, one in found if one["subject"] == subject}
+            cells = [_cell(each, told.get(name)) for name in panels]
+            rows.append(element("tr", element("th", subject, scope="row"), *cells))
+        yield element(
+            "div",
+            element("p", element("b", f"{AUTHORS[author]}: "), says, class_="reading"),
+            element(
+                "div",
+                element("table", element("thead", head), element("tbody", *rows), class_=f"matrix n{len(panels)}"),
+                class_="scroll",
+            ),
+            class_="claim",
+        )
+
+
+def _cell(each: Table, one: Table | None) -> Markup:
+    if one is None:
+        return element("td", "–", class_="absent")
+    sign, kind = SIGNS[one["verdict"]]
+    parts = [f"{sign} {one['verdict']}"]
+    held = [trial["opponent"] for trial in one["trials"] if trial["holds"]]
+    if one["verdict"] == "holds against this opponent only":
+        parts = [f"{sign} holds against {listing(held)} only"]
+    broken = next((trial for trial in one["trials"] if not trial["holds"]), None)
+    note = element("span", _where(each, one, broken), class_="spread-text") if broken else Markup()
+    return element("td", " ".join(parts), note, class_=kind)
+
+
+def _where(each: Table, one: Table, broken: Table) -> str:
+    """The first place where a claim breaks, with both figures."""
+    unit = each["metrics"][one["metric"]]["unit"]
+    at = f"at {place(each['axis'], broken['x'], 0).text}"
+    mine = shown(broken["figure"], unit)
+    if broken["opponent"] is None:
+        after = " after " + shown(broken["other"], unit) if one["predicate"] in ("grows", "falls") else ""
+        return f"{at}: {mine}{after}"
+    return f"{at}: {mine}, {broken['opponent']} {shown(broken['other'], unit)}"
+
+
+def _appendix(atlas: Table) -> Markup:
+    environment = atlas["environment"]
+    data = atlas["data"]
+    rows = [
+        ("command", environment.get("command")),
+        ("commit", environment.get("commit") or "not a source tree"),
+        ("code", atlas["code"]),
+        ("machine", f"{environment.get('processor')}, {environment.get('cores')} cores, "
+                    f"{environment.get('memory_gib')} GiB, {environment.get('system')}"),
+        ("Python", environment.get("python")),
+        ("packages", ", ".join(f"{name} {number}" for name, number in environment.get("packages", {}).items())),
+        ("written", environment.get("written")),
+        ("real data", "none" if data is None else ", ".join(f"{name} {value}" for name, value in data.items())),
+    ]  # fmt: skip
+    body = [element("tr", element("th", name, scope="row"), element("td", str(value))) for name, value in rows]
+    return element(
+        "section",
+        element("h2", "How this was made"),
+        element("div", element("table", element("tbody", *body), class_="plain"), class_="scroll"),
+    )
+
+
+def _points(each: Table) -> Iterator[Table]:
+    for panel in each["panels"]:
+        for methods in panel["curves"].values():
+            for curve in methods.values():
+                yield from curve

@@ -1,0 +1,185 @@
+"""The atlas as data: one table for everything the page shows, written as atlas.json, and its figures as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.atlas.form import Experiment, Panel
+from experiments.atlas.kinds import Data
+from experiments.atlas.page import render
+from experiments.atlas.points import Point, Record, code_version
+from experiments.atlas.verdicts import PanelResult, Spread, Verdict, results_of
+from experiments.runner import environment_of
+
+__all__ = ["atlas_of", "csv_of", "write_atlas"]
+
+Atlas = dict[str, Any]
+
+_ROOT = Path(__file__).parents[2]
+
+
+def atlas_of(
+    experiments: Sequence[Experiment],
+    points: Sequence[Point],
+    records: Mapping[str, Record],
+    data: Data | None,
+    *,
+    quick: bool,
+    command: str,
+) -> Atlas:
+    """Everything that was measured, with its verdicts.
+
+    "environment" may differ between two equal runs, and so may figures of experiments with "by_clock"; all else
+    is the same bit for bit.
+    """
+    return {
+        "environment": {**environment_of({}), "processor": _processor(), "commit": _commit(), "command": command},
+        "code": code_version(),
+        "quick": quick,
+        "data": None if data is None else {"name": Path(data.path).name, **json.loads(_identity(data))},
+        "experiments": [
+            _experiment(each, results_of(each, points, records, quick=quick), quick) for each in experiments
+        ],
+    }
+
+
+def write_atlas(atlas: Atlas, out: Path) -> Path:
+    """Write atlas.json, atlas.csv and atlas.html into a folder, each whole or not at all; the page's path."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(atlas, indent=1, allow_nan=False) + "\n"
+    for name, content in (("atlas.json", text), ("atlas.csv", csv_of(atlas)), ("atlas.html", render(atlas))):
+        partial = out / f"{name}.partial"
+        partial.write_text(content, encoding="utf-8", newline="")
+        shutil.move(partial, out / name)
+    return out / "atlas.html"
+
+
+def csv_of(atlas: Atlas) -> str:
+    """A row a point: experiment, panel, metric, method, x, mean, least, greatest, seeds.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["experiment", "panel", "metric", "method", "x", "mean", "least", "greatest", "seeds"])
+    for row in _rows(atlas):
+        writer.writerow([_guarded(cell) for cell in row])
+    return out.getvalue()
+
+
+def _rows(atlas: Atlas) -> Iterator[list[Any]]:
+    for each in atlas["experiments"]:
+        for panel in each["panels"]:
+            name = ", ".join(f"{option} {value}" for option, value in panel["panel"].items())
+            for metric, methods in panel["curves"].items():
+                for method, curve in methods.items():
+                    for point in curve:
+                        figures = [point[key] for key in ("mean", "low", "high", "seeds")]
+                        yield [each["name"], name, metric, method, point["x"], *figures]
+
+
+def _guarded(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def _experiment(experiment: Experiment, results: Sequence[PanelResult], quick: bool) -> Atlas:
+    axis = experiment.axis
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "says": experiment.says,
+        "expect": experiment.expect,
+        "kind": experiment.kind.name,
+        "about": experiment.kind.about,
+        "by_clock": experiment.kind.by_clock,
+        "seeds": len(experiment.seeds_of(quick)),
+        "axis": {"option": axis.option, "label": axis.label, "unit": axis.unit, "scale": axis.scale},
+        "metrics": {
+            name: {"title": one.title, "short": one.short, "axis": one.axis, "unit": one.unit, "better": one.better}
+            for name in experiment.metrics
+            for one in (experiment.kind.metrics[name],)
+        },
+        "methods": {one.name: {"own": one.own, "options": dict(one.options)} for one in experiment.methods.values()},
+        "options": {"all": dict(experiment.shared), "real": dict(experiment.real), "quick": dict(experiment.quick)},
+        "claims": len(experiment.claims),
+        "missing": [dict(panel) for panel in experiment.panels_of() if panel not in {one.panel for one in results}],
+        "panels": [_panel(result) for result in results],
+    }
+
+
+def _panel(result: PanelResult) -> Atlas:
+    panel: Panel = result.panel
+    return {
+        "panel": dict(panel),
+        "curves": {
+            metric: {method: [_point(x, spread) for x, spread in curve.items()] for method, curve in methods.items()}
+            for metric, methods in result.curves.items()
+        },
+        "verdicts": [_verdict(one) for one in result.verdicts],
+    }
+
+
+def _point(x: Any, spread: Spread | None) -> Atlas:
+    if spread is None:
+        return {"x": x, "mean": None, "low": None, "high": None, "seeds": 0}
+    return {"x": x, "mean": spread.mean, "low": spread.low, "high": spread.high, "seeds": spread.seeds}
+
+
+def _verdict(one: Verdict) -> Atlas:
+    claim = one.claim
+    return {
+        "by": claim.by,
+        "says": claim.says,
+        "predicate": claim.predicate,
+        "metric": claim.metric,
+        "subject": one.subject,
+        "verdict": one.verdict,
+        "trials": [
+            {
+                "subject": trial.subject,
+                "opponent": trial.opponent,
+                "holds": trial.holds,
+                "x": trial.x,
+                "figure": trial.figure,
+                "other": trial.other,
+            }
+            for trial in one.trials
+        ],
+    }
+
+
+def _identity(data: Data) -> str:
+    names = ("sha256", "left", "right", "key", "time", "value")
+    return json.dumps(dict(zip(names, json.loads(data.identity), strict=True)))
+
+
+def _processor() -> str:
+    """The processor as Linux names it, else as Python does."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, "+" when it was changed since; None when Nile is installed without one."""
+    if not (_ROOT / ".git").exists():
+        return None
+    try:
+        told = [
+            subprocess.run(["git", *what], cwd=_ROOT, capture_output=True, text=True, check=True).stdout.strip()
+            for what in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told[0] + ("+" if told[1] else "")

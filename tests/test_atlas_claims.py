@@ -1,0 +1,85 @@
+"""Claims and verdicts: every predicate on curves small enough to judge by eye."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.atlas.claims import NEEDS, PREDICATES, Curve, judged
+from experiments.atlas.form import Claim
+
+
+def claim(predicate: str, **given: Any) -> Claim:
+    told: dict[str, Any] = {
+        "by": "paper", "says": "so", "metric": "m", "subjects": ("a",), "against": (), "at": (), "only": {},
+        "margin": 0.0, "low": None, "high": None,
+    }  # fmt: skip
+    return Claim(predicate=predicate, **(told | given))
+
+
+def breaks(one: Claim, *curves: list[float | None]) -> list[Any]:
+    """Where each trial breaks; "holds" where it does not.  Curves are a, b, c over x = 1, 2, 3."""
+    named: dict[str, Curve] = {
+        name: dict(zip((1, 2, 3), curve, strict=True)) for name, curve in zip("abc", curves, strict=False)
+    }
+    return ["holds" if trial.holds else trial.x for trial in judged(one, named, (1, 2, 3))]
+
+
+B = ("b",)
+
+
+@pytest.mark.parametrize(
+    ("one", "curves", "told"),
+    [
+        (claim("above", against=B), ([1, 2, 3], [1, 1, 1]), "holds"),
+        (claim("above", against=B), ([1, 2, 0], [1, 1, 1]), 3),
+        (claim("above", against=B, margin=0.1), ([1, 2, 3], [1, 1, 1]), 1),
+        (claim("above", against=B, margin=-0.1), ([0.95, 1, 1], [1, 1, 1]), "holds"),
+        (claim("above", against=B, at=(2,)), ([0, 2, 0], [1, 1, 1]), "holds"),
+        (claim("above", against=B), ([1, None, 3], [1, 1, 1]), 2),
+        (claim("above", against=B), ([1, 2, 3], [1, None, 1]), 2),
+        (claim("below", against=B), ([1, 1, 1], [1, 2, 3]), "holds"),
+        (claim("below", against=B, margin=0.5), ([1, 1, 1], [2, 1.4, 2]), 2),
+        (claim("grows"), ([1, 1, 2],), "holds"),
+        (claim("grows", margin=0.01), ([1, 1, 2],), 2),
+        (claim("grows"), ([1, 3, 2],), 3),
+        (claim("falls"), ([3, 2, 1],), "holds"),
+        (claim("falls"), ([3, 2, 2.5],), 3),
+        (claim("ratio", against=B, low=2.0), ([2, 4, 6], [1, 2, 3]), "holds"),
+        (claim("ratio", against=B, low=2.0), ([2, 3, 6], [1, 2, 3]), 2),
+        (claim("ratio", against=B, low=1.0, high=2.0), ([1, 2, 9], [1, 2, 3]), 3),
+        (claim("within", low=0.0, high=1.0), ([0, 0.5, 1],), "holds"),
+        (claim("within", high=1.0), ([0, 2, 1],), 2),
+        (claim("crosses", against=B), ([0, 5, 2], [1, 1, 1]), "holds"),
+        (claim("crosses", against=B), ([2, 5, 2], [1, 1, 1]), 1),
+        (claim("crosses", against=B), ([0, 5, 0], [1, 1, 1]), 3),
+    ],
+)
+def test_a_predicate_names_the_first_place_that_breaks_it(
+    one: Claim, curves: tuple[list[float | None], ...], told: Any
+) -> None:
+    assert breaks(one, *curves) == [told]
+
+
+def test_an_order_is_judged_pair_by_pair() -> None:
+    one = claim("order", subjects=("a", "b", "c"))
+    assert breaks(one, [1, 1, 1], [2, 2, 2], [3, 1, 3]) == ["holds", 2]
+
+
+def test_each_subject_is_judged_against_each_opponent() -> None:
+    trials = judged(claim("above", against=("b", "c")), {"a": {1: 2.0}, "b": {1: 1.0}, "c": {1: 3.0}}, (1,))
+    assert [(one.opponent, one.holds, one.figure, one.other) for one in trials] == [
+        ("b", True, None, None),
+        ("c", False, 2.0, 3.0),
+    ]
+
+
+def test_what_was_not_measured_is_not_judged() -> None:
+    assert judged(claim("above", against=B, at=(9,)), {"a": {1: 1.0}, "b": {1: 1.0}}, (1,)) == []
+    assert judged(claim("grows"), {"a": {1: 1.0}}, (1,)) == []
+    assert judged(claim("above", against=B), {"a": {1: 1.0}, "b": {}}, (1,)) == []
+
+
+def test_every_predicate_says_what_it_cannot_do_without() -> None:
+    assert set(NEEDS) == set(PREDICATES)

@@ -1,0 +1,169 @@
+"""The runner of the atlas: the same figures on any number of processes, interrupted or not; the page and the CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from experiments.atlas.edge import load_experiment
+from experiments.atlas.page import render
+from experiments.atlas.report import atlas_of, csv_of
+from experiments.atlas.runner import KEPT, Kept, run_points
+from experiments.cli import main
+from experiments.progress import Progress
+from tests.test_atlas_form import GOOD, written
+
+SEVERAL = GOOD.replace("tuples = 300\n", 'tuples = 300\nwindow = 0.1\n\n[panels]\ncosts = ["engine", "memory"]\n')
+
+
+def atlas(file: Path, out: Path, *, jobs: int = 1, resume: bool = False) -> dict[str, Any]:
+    one = load_experiment(file)
+    kept = Kept(out, resume=resume)
+    points = run_points([one], None, kept, Progress(quiet=True), quick=True, jobs=jobs)
+    kept.close()
+    made = atlas_of([one], points, kept.records, None, quick=True, command="nile experiment run mine")
+    del made["environment"]
+    return made
+
+
+def test_figures_are_the_same_for_one_process_two_runs_and_two_processes(tmp_path: Path) -> None:
+    file = written(tmp_path, SEVERAL)
+    first = atlas(file, tmp_path / "1")
+    assert atlas(file, tmp_path / "2") == first
+    assert atlas(file, tmp_path / "3", jobs=2) == first
+    panels = first["experiments"][0]["panels"]
+    assert [panel["panel"] for panel in panels] == [{"costs": "engine"}, {"costs": "memory"}]
+    recall = panels[0]["curves"]["recall"]
+    assert [point["seeds"] for point in recall["nile"]] == [3, 3]
+    assert recall["nile"][0]["mean"] < recall["nile"][1]["mean"] <= 1.0
+
+
+def test_an_interrupted_run_goes_on_where_it_was_and_ends_alike(tmp_path: Path) -> None:
+    file = written(tmp_path, SEVERAL)
+    whole = atlas(file, tmp_path / "whole")
+    lines = (tmp_path / "whole" / KEPT).read_text().splitlines(keepends=True)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / KEPT).write_text("".join(lines[:5]) + lines[5][:20])
+    assert atlas(file, tmp_path / "torn", resume=True) == whole
+    again = (tmp_path / "torn" / KEPT).read_text().splitlines(keepends=True)
+    assert again[:5] == lines[:5]
+    assert sorted(again) == sorted(lines)
+
+
+def test_without_resume_nothing_of_an_earlier_run_is_taken(tmp_path: Path) -> None:
+    file = written(tmp_path, GOOD)
+    (tmp_path / KEPT).write_text('{"key": "x", "record": {}}\n')
+    atlas(file, tmp_path)
+    assert '"x"' not in (tmp_path / KEPT).read_text()
+
+
+def test_the_command_writes_the_page_the_data_and_the_csv(tmp_path: Path) -> None:
+    file = written(tmp_path, GOOD)
+    done = CliRunner().invoke(
+        main, ["experiment", "run", str(file), "--quick", "--jobs", "1", "--out", str(tmp_path / "o")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "mine (paper):" in done.output
+    told = json.loads((tmp_path / "o" / "atlas.json").read_text())
+    assert told["experiments"][0]["panels"][0]["verdicts"][0]["verdict"] == "holds"
+    assert (tmp_path / "o" / "atlas.html").read_text() == render(told)
+    events = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
+    steps = [event for event in events if event["event"] == "step"]
+    assert len(steps) == 12
+    assert steps[-1]["remaining"] == 0.0
+
+
+def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["experiment", "run", "promisin-9a", "--out", str(tmp_path)])
+    assert told.exit_code == 2
+    assert "did you mean 'promising-9a'" in told.output
+    told = CliRunner().invoke(
+        main, ["experiment", "run", "promising-9a", "--data", str(tmp_path / "none"), "--out", str(tmp_path)]
+    )
+    assert told.exit_code == 2
+    assert "--data: needed an existing Parquet or CSV file" in told.output
+
+
+def test_the_list_has_a_line_an_experiment_with_its_claim() -> None:
+    lines = CliRunner().invoke(main, ["experiment", "list"]).output.splitlines()
+    assert any(re.fullmatch(r"promising-9a +Insertion costs more .*", line) for line in lines)
+
+
+# --- the page ---------------------------------------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 10_000
+
+
+class Page(HTMLParser):
+    """What a page holds: tags with attributes, and of each figure its tags and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.figures: list[list[str]] = []
+        self._open = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "figure":
+            self._open = True
+            self.figures.append([])
+        if self._open:
+            self.figures[-1].append(f"{tag}.{dict(attrs).get('class')}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag != "figure"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("atlas")
+    one = load_experiment(written(folder, SEVERAL))
+    kept = Kept(folder, resume=False)
+    points = run_points([one], None, kept, Progress(quiet=True), quick=True, jobs=1)
+    kept.close()
+    return atlas_of([one], points, kept.records, None, quick=True, command="nile experiment run mine")
+
+
+def test_the_page_loads_nothing_and_every_chart_has_its_sentence_and_its_table(made: dict[str, Any]) -> None:
+    text = render(made)
+    page = Page(text)
+    assert len(page.figures) == 4
+    for figure in page.figures:
+        assert "svg.None" in figure
+        assert "table.None" in figure
+        assert "p.reading" in figure
+    links = [value for _, attrs in page.tags for name, value in attrs.items() if name in ("src", "href") and value]
+    assert links == ["#mine"]
+    assert not re.search(r"https?://|@import|url\(", text)
+    charts = [attrs for tag, attrs in page.tags if tag == "svg" and attrs.get("role") == "img"]
+    assert len(charts) == 4
+    assert all(attrs["width"] == "100%" and attrs["aria-label"] for attrs in charts)
+
+
+def test_names_from_outside_are_shown_escaped_and_a_spreadsheet_sees_no_formula(made: dict[str, Any]) -> None:
+    told = json.loads(json.dumps(made))
+    each = told["experiments"][0]
+    each["title"] = HOSTILE
+    each["methods"][HOSTILE] = each["methods"]["nile"]
+    for panel in each["panels"]:
+        panel["curves"]["recall"]["=HYPERLINK(1)"] = panel["curves"]["recall"]["nile"]
+        panel["curves"]["recall"][HOSTILE] = panel["curves"]["recall"].pop("nile")
+        for verdict in panel["verdicts"]:
+            verdict["says"] = verdict["subject"] = HOSTILE
+    each["methods"]["=HYPERLINK(1)"] = each["methods"][HOSTILE]
+    text = render(told)
+    assert text.count("<script") == 1
+    assert "\x00" not in text
+    rows = list(csv.reader(io.StringIO(csv_of(told))))
+    assert any(row[3] == "'=HYPERLINK(1)" for row in rows)
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t")) for row in rows for cell in row)
