@@ -15,11 +15,14 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from numba.core import caching
 
 __all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FLOORS = ("summaries", "pyramid", "preferences", "nile")
+_ROOT = Path(__file__).resolve().parents[1]
+_BASE: Any = getattr(caching, "UserProvidedCacheLocator", None)  # numba before 0.68 has it not for others
 
 
 def _fingerprint() -> str:
@@ -29,30 +32,63 @@ def _fingerprint() -> str:
     called from another file would go unnoticed.
     """
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    root = Path(__file__).parent.parent
     for floor in _FLOORS:
-        for path in sorted((root / floor).rglob("*kernels.py")):
+        for path in sorted((_ROOT / floor).rglob("*kernels.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def _cache_home() -> Path:
+def _cache_homes() -> list[Path]:
+    """Where compiled kernels may be kept, best first: as told, the user's own cache, beside the code.
+
+    The last is for executors, whose user may have no home: Spark unpacks Nile's code where its tasks may write.
+    """
     named = os.environ.get("NUMBA_CACHE_DIR")
     if named:
-        return Path(named)
+        return [Path(named)]
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "nile"
+    return [(Path(base) if base else Path(os.path.expanduser("~")) / ".cache") / "nile", _ROOT / "nile-kernels"]
 
 
-_CACHE = _cache_home() / f"kernels-{_fingerprint()}"
-_COLD = not _CACHE.exists()
-try:
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    _STORED = os.access(_CACHE, os.W_OK)
-except OSError:
-    _STORED = False
-if _STORED:
+def _writable(home: Path) -> bool:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(home, os.W_OK)
+
+
+_NAME = f"kernels-{_fingerprint()}"
+_HOMES = [home / _NAME for home in _cache_homes()]
+_COLD = not any(home.exists() for home in _HOMES)
+_CACHE = next((home for home in _HOMES if _writable(home)), None)
+
+
+class KernelLocator(_BASE or object):  # type: ignore[misc]
+    """Where numba keeps a kernel of Nile: under the place of its module in Nile, wherever Nile itself stands.
+
+    By numba's own rule each path compiles anew, and Spark unpacks Nile's code for each application in another one.
+    """
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """A directory for the kernels of one package."""
+        return ".".join(Path(py_file).resolve().parent.relative_to(_ROOT).parts)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
+        """A locator for a function of Nile's; None for others, which numba asks its own locators for."""
+        path = Path(py_file).resolve()
+        ours = path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in _FLOORS
+        return super().from_function(py_func, py_file) if ours else None
+
+
+if _CACHE is not None:
     numba.config.CACHE_DIR = str(_CACHE)
+    if _BASE is not None and not numba.config.CACHE_LOCATOR_CLASSES:
+        own = f"{KernelLocator.__module__}.{KernelLocator.__name__}"
+        rest = (locator.__name__ for locator in caching.CacheImpl._locator_classes)
+        numba.config.CACHE_LOCATOR_CLASSES = ",".join((own, *rest))
 
 
 def cold_start() -> bool:
@@ -66,7 +102,9 @@ def _compiled(function: Function, *, allocates: bool = False, **options: bool) -
     A kernel borrows its arrays: whoever calls from Python holds them.  Counting costs two atomic operations an
     array and call, of which a tuple of arrays has many: more than the work of most pieces.
     """
-    compiled: Function = numba.njit(cache=_STORED, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
+    compiled: Function = numba.njit(
+        cache=_CACHE is not None, nogil=True, error_model="numpy", _nrt=allocates, **options
+    )(function)
     return compiled
 
 

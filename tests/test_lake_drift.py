@@ -14,8 +14,8 @@ import pytest
 
 from nile.spark.drift import check_rules, drift_of, parse_type, plain_schema, widens
 from nile.spark.failure import needed_packages, sentence, spark_failures
+from nile.spark.masters import check_master
 from nile.spark.progress import JobProgress, tasks_done
-from nile.spark.session import check_master
 from nile.spark.slices import Stretch, cut_sql, stretches
 from summaries.errors import ConfigError, SchemaDrift, SourceError, SparkFailed, StoreWriteError
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.spark.masters import task_slots
 from nile.spark.paths import plain_links
 from summaries.errors import KeyTypeError, SourceError, SourceMissing
 
@@ -87,7 +88,7 @@ def opened(spark: SparkSession, streams: Sequence[Stream], where: str, *, timed:
         kind = "BIGINT" if last - first < INT64 else "DECIMAL(20, 0)"
         tuples = _one_stream(spark, frames, f"CAST(CAST(ts AS {kind}) - ({first}) AS {kind})", where)
         rows = tuple(one.rows for one in described)
-        parts = max(spark.sparkContext.defaultParallelism, sum(rows) // _ROWS_A_PART)
+        parts = max(task_slots(spark), sum(rows) // _ROWS_A_PART)
         yield Opened(tuples, kind, rows, last - first, parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,13 @@ from summaries.errors import ConfigError, NileError, SourceError, SparkFailed
 _LONGEST = 300  # characters of a cause worth reading; Spark can quote a whole plan
 _FULL = ("No space left on device", "Disk quota exceeded")
 _LINK = re.compile(r"nile-links-[^/\s]*/([0-9]{6})")
-_PACKAGES = {"pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}  # by what is imported
+PACKAGES = {"pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}
+CONNECT_PACKAGES = {
+    "grpc": "grpcio",
+    "grpc_status": "grpcio-status",
+    "google.rpc": "googleapis-common-protos",
+    "zstandard": "zstandard",
+}
 
 
 @contextmanager
@@ -50,9 +56,12 @@ def spark_failures(where: str, *, source: Path | None = None, files: Sequence[Pa
         raise SparkFailed(f"{where}: Spark failed: {cause(error)}") from None
 
 
-def needed_packages(where: str) -> None:
-    """Raises ConfigError for a Python package that Spark would import silently, in tasks too, and is not there."""
-    for module, name in _PACKAGES.items():
+def needed_packages(where: str, packages: Mapping[str, str] = PACKAGES) -> None:
+    """Raises ConfigError for a Python package that Spark would import silently, in tasks too, and is not there.
+
+    packages: the name to install, by what is imported.
+    """
+    for module, name in packages.items():
         try:
             there = importlib.util.find_spec(module) is not None
         except (ImportError, ValueError):  # a module that refuses to be looked for

@@ -22,7 +22,7 @@ from nile.spark.drift import check_rules
 from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.inputs import Input, open_input
 from nile.spark.lake_tasks import ASIDE_ROWS, PART_ROWS, AsideJob, PartJob, part_of
-from nile.spark.machine import core_count
+from nile.spark.masters import task_slots
 from nile.spark.opening import Asked, open_stream
 from nile.spark.paths import plain_links
 from nile.spark.progress import Listener, job
@@ -259,7 +259,7 @@ class _Run:
     def _write_parts(self, tuples: DataFrame, rows: Rows, counted: Mapping[int, int]) -> list[Any]:
         layout, total = self.stream.layout, sum(counted.values())
         good = tuples.where("why IS NULL")
-        a_task = min(self.rows_a_part, max(_ROWS_A_TASK, -(-total // core_count())))
+        a_task = min(self.rows_a_part, max(_ROWS_A_TASK, -(-total // task_slots(self.spark))))
         cuts: dict[int, list[int]] = {}
         large = {place: count for place, count in counted.items() if count > self.rows_a_part}
         if large:

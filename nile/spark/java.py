@@ -139,7 +139,7 @@ def _launcher(java: Path) -> Path:
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     name = "java-" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    for parent in (_cache_directory(), None):
+    for parent in (cache_directory(), None):
         try:
             base = parent / name if parent else _passing_directory()
             _write_program(base / "bin" / "java", text)
@@ -148,12 +148,12 @@ def _launcher(java: Path) -> Path:
         if _properties(base / "bin" / "java") is not None:
             return base
     raise JavaMissing(
-        f"Spark: the launcher for {java} could be neither written nor run in {_cache_directory()} "
+        f"Spark: the launcher for {java} could be neither written nor run in {cache_directory()} "
         f"or in {tempfile.gettempdir()}; set XDG_CACHE_HOME to a directory where programs may run"
     )
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
     named = os.environ.get("XDG_CACHE_HOME")
     # The specification of XDG_CACHE_HOME says to pass over a relative path.
     base = Path(named) if named and os.path.isabs(named) else Path(os.path.expanduser("~")) / ".cache"

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nile.spark.masters import is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -57,10 +59,33 @@ def job(spark: SparkSession, stage: str, listener: Listener | None, rows: int | 
         yield
         return
     listener(JobProgress(stage, rows))
+    told = _Told(stage, rows, listener)
+    with _asked(spark, told) if is_connect(spark) else _watched(spark.sparkContext, told):
+        yield
+    listener(JobProgress(stage, rows, 1.0, 0.0))
+
+
+class _Told:
+    """What the listener of one stage has heard so far."""
+
+    def __init__(self, stage: str, rows: int | None, listener: Listener) -> None:
+        self._stage, self._rows, self._listener = stage, rows, listener
+        self._begin, self._share = time.monotonic(), 0.0
+
+    def tell(self, share: float) -> None:
+        """share: of the tasks known by now that have ended, 0 to 1."""
+        if self._share < share < 1:  # the end is told by the job itself
+            self._share = share
+            remaining = (time.monotonic() - self._begin) * (1 - share) / share
+            self._listener(JobProgress(self._stage, self._rows, share, remaining))
+
+
+@contextmanager
+def _watched(context: Any, told: _Told) -> Iterator[None]:
+    """Jobs of this thread inside, looked at twice a second from another thread."""
     stop = threading.Event()
-    context: Any = spark.sparkContext
     group = f"nile-{threading.get_ident()}-{time.monotonic_ns()}"
-    watcher = threading.Thread(target=_watch, args=(context, group, stage, rows, listener, stop), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(context, group, told, stop), daemon=True)
     before = context.getLocalProperty("spark.jobGroup.id")
     context.setLocalProperty("spark.jobGroup.id", group)
     watcher.start()
@@ -70,19 +95,32 @@ def job(spark: SparkSession, stage: str, listener: Listener | None, rows: int | 
         stop.set()
         watcher.join()
         context.setLocalProperty("spark.jobGroup.id", before)
-    listener(JobProgress(stage, rows, 1.0, 0.0))
 
 
-def _watch(context: Any, group: str, stage: str, rows: int | None, listener: Listener, stop: threading.Event) -> None:
-    begin, told = time.monotonic(), 0.0
+def _watch(context: Any, group: str, told: _Told, stop: threading.Event) -> None:
     while not stop.wait(_EVERY):
         try:
             share = tasks_done(context.statusTracker(), group)
         except Exception:  # Spark is going away; the job itself says why
             return
-        if told < share < 1:  # the end is told by the job itself
-            told = share
-            listener(JobProgress(stage, rows, share, (time.monotonic() - begin) * (1 - share) / share))
+        told.tell(share)
+
+
+@contextmanager
+def _asked(session: Any, told: _Told) -> Iterator[None]:
+    """Jobs of the session inside, as the Spark Connect server tells of them."""
+
+    def hear(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ARG001
+        known = list(stages or ())
+        total = sum(one.num_tasks for one in known)
+        if total:
+            told.tell(sum(one.num_completed_tasks for one in known) / total)
+
+    session.registerProgressHandler(hear)
+    try:
+        yield
+    finally:
+        session.removeProgressHandler(hear)
 
 
 def tasks_done(tracker: Any, group: str) -> float:

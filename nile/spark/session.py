@@ -1,4 +1,4 @@
-"""One Spark session for the whole process: local, quiet, on the loopback, in UTC, leaving no files behind."""
+"""One Spark session for the whole process: quiet, in UTC, leaving no files behind; on the loopback unless a cluster."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import warnings
@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nile.spark.failure import cause, needed_packages, sentence, spark_failures
+from nile.spark.failure import CONNECT_PACKAGES, cause, needed_packages, sentence, spark_failures
 from nile.spark.java import JavaHome, find_java
 from nile.spark.machine import core_count, memory_bytes
+from nile.spark.masters import check_master, check_remote, is_connect, place, task_slots
+from nile.spark.shipping import ship
 from summaries.errors import ConfigError, SparkFailed
 from summaries.lazy import lazy
 
@@ -38,7 +40,6 @@ else:
 _MOST_MEMORY = 6 << 30  # bytes of Java heap; beyond it Spark spills, and a laptop stays usable
 _LEAST_MEMORY = 1 << 30  # Spark itself needs about half of this
 _STOP_SECONDS = 20
-_ANSWER_SECONDS = 5  # what a master that is there takes to accept a connection, and more
 
 # What Nile's queries mean must not hang on a user's Spark defaults.
 QUERY_SETTINGS = {
@@ -74,6 +75,9 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n%ex{short}
 """
 
+_PARTITIONS = "spark.sql.shuffle.partitions"  # as many as tasks run at once: jobs that need more say so
+_CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"  # PySpark's own mark, for the whole process
+
 _lock = threading.RLock()
 _running: _Running | None = None
 
@@ -90,20 +94,34 @@ class _Running:
     def alive(self) -> bool:
         """Whether Java still answers and its Spark has not been stopped by somebody else."""
         try:
+            if is_connect(self.session):
+                return bool(self.session.version)
             return not self.session.sparkContext._jsc.sc().isStopped()
         except Exception:
             return False
 
+    def leave(self) -> None:
+        """Lets go of a session in somebody else's Spark; what runs there goes on."""
+        if is_connect(self.session):
+            with contextlib.suppress(Exception):
+                self.session.stop()
+            os.environ.pop(_CONNECT_MODE, None)
 
-def spark_session(app: str = "nile", *, cores: int | None = None, master: str | None = None) -> SparkSession:
+
+def spark_session(
+    app: str = "nile", *, cores: int | None = None, master: str | None = None, remote: str | None = None
+) -> SparkSession:
     """The Spark session of this process, started on the first call and shared by the later ones.
 
     app: the name Spark shows.  cores: threads it works with; None: all this process may use.  master: of a
-    cluster, "spark://host:7077"; None: this process.  They only matter on the call that starts it.
+    cluster, "spark://host:7077", or "local-cluster[executors, cores, MiB]"; remote: a Spark Connect server,
+    "sc://host:15002"; neither: what the environment's NILE_SPARK says, else this process.  They only matter
+    on the call that starts it.
     Java listens on 127.0.0.1 alone (but for a cluster, which must reach it), writes temporary files in one
     directory that goes away with it, has no web page, and takes at most a quarter of the memory (at most
     6 GiB).  What it prints goes to a file in that directory and into the message when it fails.
     In a process that runs Spark already, a session of its own inside that Spark.
+    Executors that are not this process are sent Nile's code.
     Cost: about 5 s on two cores for the first call.  Raises JavaMissing, ConfigError (cores < 1, a Python package
     that Spark needs is missing), SparkFailed (a master that does not answer).
     """
@@ -115,16 +133,29 @@ def spark_session(app: str = "nile", *, cores: int | None = None, master: str | 
             stop_session()
         if _running is None:
             needed_packages("Spark session")
+            master, remote = place(master, remote)
             if master is not None:
                 check_master(master)
-            _running = _joined() or _start(app, cores or core_count(), find_java(), master)
+            if remote is not None:
+                check_remote(remote)
+                needed_packages("Spark session", CONNECT_PACKAGES)
+            _running = _joined() or (
+                _start(app, cores or core_count(), find_java(), master) if remote is None else _connected(app, remote)
+            )
             atexit.register(stop_session)
+        with spark_failures("Spark session"):
+            ship(_running.session)
         return _running.session
 
 
 @contextlib.contextmanager
 def query_settings(session: SparkSession) -> Iterator[None]:
-    """The session with the settings that the rules need, for as long as inside; a user's may differ."""
+    """The session with the settings that the rules need, for as long as inside; a user's may differ.
+
+    Its executors have Nile's code from then on: a user's own session may not have brought it.
+    """
+    with spark_failures("Spark session"):
+        ship(session)
     before = {name: session.conf.get(name, None) for name in QUERY_SETTINGS}
     for name, value in QUERY_SETTINGS.items():
         session.conf.set(name, value)
@@ -138,28 +169,6 @@ def query_settings(session: SparkSession) -> Iterator[None]:
                 session.conf.set(name, value)
 
 
-def check_master(master: str) -> None:
-    """Raises SparkFailed unless one of the masters that "spark://host:port,host:port" names answers.
-
-    Spark itself would try for a minute and then fail without saying why.  Other kinds of master pass.
-    """
-    if not master.startswith("spark://"):
-        return
-    said = []
-    for address in master.removeprefix("spark://").split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
-        except (OSError, ValueError, OverflowError) as error:
-            said.append(f"{address}: {error}")
-        else:
-            return
-    raise SparkFailed(
-        f"Spark session: needed the master {master} to answer; got {'; '.join(said)}; start it, or check host, port "
-        "and firewall"
-    )
-
-
 def stop_session() -> None:
     """Ends the shared session and its Java process and removes their files. Does nothing when none runs."""
     global _running
@@ -169,6 +178,7 @@ def stop_session() -> None:
             return
         atexit.unregister(stop_session)
         if running.directory is None:
+            running.leave()
             return
         with contextlib.suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a Java process that died has nothing left to stop
@@ -182,14 +192,27 @@ def stop_session() -> None:
 
 def _joined() -> _Running | None:
     """A session inside the Spark that somebody else started in this process, if there is one."""
+    there = spark_sql.SparkSession.getActiveSession() if _CONNECT_MODE in os.environ else None
     context = pyspark.SparkContext._active_spark_context
-    if context is None:
+    if there is None and context is None:
         return None
     with spark_failures("Spark session"):
-        session = spark_sql.SparkSession(context).newSession()
-        for name, value in QUERY_SETTINGS.items():
-            session.conf.set(name, value)
-    return _Running(session, pyspark.SparkContext._gateway, None, None)
+        session = _set((there or spark_sql.SparkSession(context)).newSession())
+    return _Running(session, None if there else pyspark.SparkContext._gateway, None, None)
+
+
+def _connected(app: str, remote: str) -> _Running:
+    """A session with a Spark Connect server; this process needs no Java for it."""
+    with spark_failures("Spark session"), _environment({}):
+        session = _set(spark_sql.SparkSession.builder.appName(app).remote(remote).getOrCreate())
+    return _Running(session, None, None, None)
+
+
+def _set(session: SparkSession) -> SparkSession:
+    """A new session in somebody else's Spark, as Nile's queries need it."""
+    for name, value in {**QUERY_SETTINGS, _PARTITIONS: str(task_slots(session))}.items():
+        session.conf.set(name, value)
+    return session
 
 
 def _start(app: str, cores: int, java: JavaHome, master: str | None = None) -> _Running:
@@ -203,8 +226,12 @@ def _start(app: str, cores: int, java: JavaHome, master: str | None = None) -> _
         with spark_failures("Spark session"):
             gateway = _launch(conf, java, directory)
             context = pyspark.SparkContext(conf=conf, gateway=gateway)
+            if master is None or master.startswith("local"):
+                context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
             context.setLogLevel("ERROR")
             session = spark_sql.SparkSession(context)
+            if master is not None:
+                session.conf.set(_PARTITIONS, str(max(cores, task_slots(session))))
     except BaseException:
         if gateway is not None:
             _end_java(gateway)
@@ -244,7 +271,7 @@ def _settings(app: str, cores: int, directory: Path, master: str | None = None) 
         "spark.local.dir": str(directory),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.shuffle.partitions": str(cores),
+        _PARTITIONS: str(cores),
         "spark.driver.extraJavaOptions": " ".join((f'-Djava.io.tmpdir="{directory}"', *_JVM)),
         **QUERY_SETTINGS,
     }
@@ -252,9 +279,12 @@ def _settings(app: str, cores: int, directory: Path, master: str | None = None) 
 
 def _launch(conf: Any, java: JavaHome, directory: Path) -> Any:
     """Starts Java with Spark in it; what it prints goes to `java.log` in `directory`."""
+    home = Path(pyspark.__file__).parent
+    if conf.get("spark.master").startswith("local-cluster"):
+        home = _home(home, directory)
     environment = {
         "JAVA_HOME": str(java.path),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(directory),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
@@ -273,6 +303,15 @@ def _launch(conf: Any, java: JavaHome, directory: Path) -> Any:
                 f"Spark session: Java {java.version} ({java.path}) did not start: {why}; "
                 "`nile doctor` lists what is missing"
             ) from None
+
+
+def _home(package: Path, directory: Path) -> Path:
+    """PySpark's package in a directory of ours: executors on this machine write beside it."""
+    home = directory / "home"
+    home.mkdir()
+    for entry in package.iterdir():
+        (home / entry.name).symlink_to(entry)
+    return home
 
 
 def _end_java(gateway: Any) -> None:
