@@ -130,7 +130,7 @@ class _Bench(click.Group):
 
 @main.group(cls=_Bench)
 def bench() -> None:
-    """Measure: `nile bench` lists benchmarks, `nile bench all` runs them, `nile bench faults` tries hostile input."""
+    """Measure: `nile bench` lists benchmarks, `nile bench all` runs them (the long ones in a brief form)."""
 
 
 bench.add_command(faults)
@@ -153,6 +153,25 @@ def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: 
         list_benchmarks()
     else:
         run_benchmarks(names, out)
+
+
+@bench.command("compare")
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+def compare_bench(old: Path, new: Path) -> None:
+    """Say what changed between two bench.json; the exit status is 1 where a bar was lost."""
+    from experiments.benchmarks.command import compare_reports
+
+    sys.exit(compare_reports(old, new))
+
+
+@bench.command("table")
+@click.argument("report", type=click.Path(path_type=Path))
+def bench_table(report: Path) -> None:
+    """Print the figures of a bench.json that have a bar as a Markdown table."""
+    from experiments.benchmarks.compare import markdown, read_report
+
+    click.echo(markdown(read_report(report)))
 
 
 main.add_command(ingest_command)

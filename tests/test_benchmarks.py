@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from experiments.benchmarks import harness, names, ranges, run, sketch
 from experiments.benchmarks.accuracy_streams import workload
-from experiments.benchmarks.harness import Bar, Contestant, Result, race
+from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
+from experiments.cli import main
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError
 from summaries.hashing import KeyHasher
@@ -50,22 +52,23 @@ def test_ratios_are_medians_of_rounds_with_their_spread_and_bar() -> None:
     theirs = clock.contestant("theirs", 500, 200, 200, 150, 250, 200, 200)
     other = clock.contestant("other", 500, 100)
     result = raced(clock, ours, theirs, other, bars=(Bar("theirs", 4.0),), rounds=5)
-    first, second = result.ratios
-    assert (first.opponent, first.ratio, first.worst, first.best) == ("theirs", 4.0, 2.0, 5.0)
+    first, second = result.measures
+    assert (first.name, first.value, first.low, first.high) == ("ours, against theirs", 4.0, 2.0, 5.0)
     assert (first.bar, first.met) == (4.0, True)
-    assert (second.ratio, second.bar, second.met) == (2.0, None, None)
+    assert (second.value, second.bar, second.met) == (2.0, None, None)
     assert result.timings[0].seconds == (0.05, 0.05, 0.05, 0.1, 0.05)
     assert result.timings[0].per_unit_ns == pytest.approx(50_000)
     assert result.timings[0].per_second == pytest.approx(20_000)
-    assert "4.00 times theirs (2.00 to 5.00); bar 4: reached" in result.text()
-    assert json.loads(json.dumps(result.as_dict()))["ratios"][0]["ratio"] == 4.0
+    assert "ours, against theirs: 4 times as fast (2 to 5); bar at least 4: reached" in result.text()
+    written = json.loads(json.dumps(result.as_dict()))["measures"][0]
+    assert (written["value"], written["met"]) == (4.0, True)
 
 
 def test_a_bar_that_is_not_reached_is_said_plainly() -> None:
     clock = Clock()
     result = raced(clock, clock.contestant("a", 50), clock.contestant("b", 100), bars=(Bar("b", 6.0),))
-    assert result.ratios[0].met is False
-    assert "2.00 times b (2.00 to 2.00); bar 6: NOT reached" in result.text()
+    assert result.measures[0].met is False
+    assert "a, against b: 2 times as fast (2 to 2); bar at least 6: NOT reached" in result.text()
 
 
 def test_contestants_take_turns_and_every_one_begins_once() -> None:
@@ -78,7 +81,7 @@ def test_fast_contestants_repeat_their_work_until_a_turn_is_long_enough() -> Non
     clock = Clock()
     result = raced(clock, clock.contestant("fast", 5), clock.contestant("slow", 100), rounds=5)
     assert [timing.passes for timing in result.timings] == [10, 1]
-    assert result.ratios[0].ratio == pytest.approx(20.0)
+    assert result.measures[0].value == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +118,77 @@ def test_benchmarks_run_by_name_in_the_order_asked(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError, match="needed one of alpha, beta or all; got 'gamma'"):
         run(["alpha", "gamma"], lambda name, _: begun.append(name))
     assert begun == ["alpha", "beta"]
+
+
+def test_all_runs_the_brief_form_of_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "_REGISTRY", {})
+    harness.benchmark("long", "long", brief=lambda: Result("long", "", "tuples", 1, (), ()))(
+        lambda: Result("long", "", "tuples", 9, (), ())
+    )
+    assert [(result.work, result.brief) for result in run(["all", "long"])] == [(1, True), (9, False)]
+    assert "brief" in run(["all"])[0].text()
+
+
+def report(path: Path, *results: Result) -> Path:
+    path.write_text(json.dumps({"results": [result.as_dict() for result in results]}))
+    return path
+
+
+def of(name: str, *measures: Measure, work: int = 1) -> Result:
+    return Result(name, name, "tuples", work, (), measures)
+
+
+def test_two_runs_are_compared_figure_by_figure_and_a_lost_bar_fails(tmp_path: Path) -> None:
+    noisy = {"bar": 2.0, "low": 1.0, "high": 9.0}
+    old = report(
+        tmp_path / "old.json",
+        of("a", Measure("held", 3.0, "times", 2.0, low=2.5, high=3.5), Measure("noisy", 3.0, **noisy)),
+        of("b", Measure("most", 1.0, "s", 1.5, most=True), Measure("told", 5.0), Measure("gone", 1.0)),
+        of("c", Measure("sized", 1.0), work=1),
+    )
+    new = report(
+        tmp_path / "new.json",
+        of("a", Measure("held", 1.5, "times", 2.0, low=1.4, high=1.6), Measure("noisy", 2.0, **noisy)),
+        of("b", Measure("most", 0.5, "s", 1.5, most=True), Measure("told", 7.0), Measure("new", 1.0)),
+        of("c", Measure("sized", 9.0), work=2),
+    )
+    result = CliRunner().invoke(main, ["bench", "compare", str(old), str(new)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "worse   a, held: 3 times (2.5 to 3.5) -> 1.5 times (1.4 to 1.6); the bar is LOST",
+        "better  b, most: 1 s -> 0.5 s",
+        "changed b, told: 5 -> 7",
+        "gone    b, gone: 1",
+        "new     b, new: 1",
+        "other   c, not compared: 1 tuples and 2 tuples",
+        "7 figures: 1 the same within their spread, 6 not; 1 bars lost.",
+    ]
+    again = CliRunner().invoke(main, ["bench", "compare", str(old), str(old)])
+    assert (again.exit_code, again.output) == (0, "6 figures: 6 the same within their spread, 0 not; 0 bars lost.\n")
+
+
+def test_a_report_becomes_a_table_of_what_has_a_bar(tmp_path: Path) -> None:
+    path = report(tmp_path / "b.json", of("a", Measure("x | y", 3.0, "s", 2.0, most=True), Measure("told", 5.0)))
+    result = CliRunner().invoke(main, ["bench", "table", str(path)])
+    assert result.output.splitlines()[2:] == ["| a | x \\| y | 3 s | at most 2, **not reached** |"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "no.json", "no.json"], "no such file"),
+        (["compare", "bad.json", "bad.json"], "needed what `nile bench ... --out DIR` writes"),
+        (["table", "no.json"], "no such file"),
+    ],
+)
+def test_reports_that_are_none_are_refused(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text('{"results": [{"name": "a"}]}')
+    result = CliRunner().invoke(main, ["bench", *words])
+    assert isinstance(result.exception, ConfigError) or result.exit_code == 2
+    assert said in result.output + str(result.exception)
 
 
 def test_the_sketch_benchmark_is_listed() -> None:

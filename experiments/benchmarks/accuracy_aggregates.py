@@ -7,7 +7,6 @@ everything a method does is charged, against feeding every tuple to every query.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nile
+from experiments.benchmarks.harness import Measure
 from experiments.retail import retail_file
 from nile.aggregate_answer import AggregateAnswer
 from nile.aggregate_query import AggregateQuery
@@ -23,7 +23,6 @@ from nile.streams.synthetic import SyntheticRetail
 from summaries.estimate import Estimate
 
 __all__ = [
-    "Row",
     "coverage_of_prices",
     "errors_and_coverage",
     "retail_or_synthetic",
@@ -42,17 +41,6 @@ _ROUNDING = 1e-9  # relative: an exact sum in another order
 ERROR_BAR = 0.01
 COVERAGE_BAR = 0.93
 ASKED = {"sum": "sum(price * quantity)", "avg": "avg(price * quantity)"}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One measured bar.  measured, bar: in the unit that `name` says; met: whether it was reached; about: how."""
-
-    name: str
-    bar: float | None
-    measured: float
-    met: bool | None
-    about: str
 
 
 def retail_or_synthetic() -> tuple[str, pa.Table]:
@@ -183,7 +171,7 @@ def weighted_join(runs: int, budget: float, *, tuples: int = 1_500) -> tuple[flo
     return abs(float(np.mean(values)) - right) / error, covered / runs, shed / runs
 
 
-def rows(seeds: Sequence[int], *, trials: int = _LEAST_TRIALS, joins: int = 500) -> list[Row]:
+def rows(seeds: Sequence[int], *, trials: int = _LEAST_TRIALS, joins: int = 500) -> list[Measure]:
     """Every bar of aggregates, measured.  seeds: five or more; joins: seeds of the weighted join; minutes."""
     name, table = retail_or_synthetic()
     found = []
@@ -193,40 +181,39 @@ def rows(seeds: Sequence[int], *, trials: int = _LEAST_TRIALS, joins: int = 500)
             for aggregate, trial in told.items():
                 middle = median(off for off, _, _ in trial)
                 found.append(
-                    Row(
+                    Measure(
                         f"{name}, {aggregate}(price * quantity), {costs} table, {way}: median relative error",
-                        ERROR_BAR,
                         middle,
-                        middle <= ERROR_BAR,
-                        f"{_PREDICATES} time and item ranges of 5 to 10 %, budget {_BUDGET:.0%}, {len(seeds)} seeds",
+                        bar=ERROR_BAR,
+                        most=True,
+                        about=f"{_PREDICATES} ranges of 5 to 10 %, budget {_BUDGET:.0%}, {len(seeds)} seeds",
                     )
                 )
     found += _coverage_rows(name, table, seeds, trials)
     for budget in (0.3, 0.6):
         off, covered, shed = weighted_join(joins, budget)
         found.append(
-            Row(
+            Measure(
                 f"weighted join, budget {budget:.0%}: sum(a.price * b.price) off in standard errors",
-                3.0,
                 off,
-                off <= 3.0,
-                f"{joins} seeds; 95 % intervals, not certified, covered {covered:.3f}; {shed:,.0f} tuples shed a run",
+                bar=3.0,
+                most=True,
+                about=f"{joins} seeds; 95 % intervals, not certified, covered {covered:.3f}; {shed:,.0f} shed a run",
             )
         )
     within, spent, count = targets(table, seeds)
     found.append(
-        Row(
+        Measure(
             f"{name}, avg(price), error target 1 %: share within it",
-            0.95,
             within,
-            within >= 0.95,
-            f"{count} item and time ranges asked one by one; mean spending {spent:.1%} of the exact cost",
+            bar=0.95,
+            about=f"{count} item and time ranges asked one by one; mean spending {spent:.1%} of the exact cost",
         )
     )
     return found
 
 
-def _coverage_rows(name: str, table: pa.Table, seeds: Sequence[int], trials: int) -> list[Row]:
+def _coverage_rows(name: str, table: pa.Table, seeds: Sequence[int], trials: int) -> list[Measure]:
     found = []
     for what in ("price", "price * quantity"):
         sizes = (100, 300, 1_000)
@@ -237,12 +224,11 @@ def _coverage_rows(name: str, table: pa.Table, seeds: Sequence[int], trials: int
             f"{n} drawn: {part[0]} certified, {part[1]:.3f}" for n, part in zip(sizes, sized, strict=True)
         )
         found.append(
-            Row(
+            Measure(
                 f"synthetic, avg({what}): coverage of certified 95 % intervals",
-                COVERAGE_BAR,
                 coverage,
-                coverage >= COVERAGE_BAR if certified else None,
-                f"{trials} trials; {about}; all, certified or not: {sum(part[2] for part in sized) / len(sizes):.3f}",
+                bar=COVERAGE_BAR if certified else None,
+                about=f"{trials} trials; {about}; certified or not: {sum(part[2] for part in sized) / len(sizes):.3f}",
             )
         )
     for way, costs, budget in (("sample", "engine", 0.05), ("grid", "memory", 0.05)):
@@ -254,12 +240,11 @@ def _coverage_rows(name: str, table: pa.Table, seeds: Sequence[int], trials: int
         coverage = sum(kept) / max(1, len(kept))
         plain = sum(covered for _, _, covered in every) / len(every)
         found.append(
-            Row(
+            Measure(
                 f"{name}, sum and avg(price * quantity) by {way}: coverage of certified 95 % intervals",
-                COVERAGE_BAR,
                 coverage,
-                coverage >= COVERAGE_BAR if kept else None,
-                f"{len(kept)} of {len(every)} certified; all of them: {plain:.3f}; budget {budget:.0%}, {costs} table",
+                bar=COVERAGE_BAR if kept else None,
+                about=f"{len(kept)} of {len(every)} certified; all: {plain:.3f}; budget {budget:.0%}, {costs} table",
             )
         )
     return found

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import nile
-from experiments.benchmarks.accuracy_aggregates import Row
 from experiments.benchmarks.accuracy_streams import WINDOW_TUPLES, Workload, workload
+from experiments.benchmarks.harness import Measure
 from experiments.retail import retail_file
 from nile.answer import Answer
 from nile.joining import Joinable
@@ -85,7 +85,7 @@ def _later(joined: Joinable, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return later
 
 
-def rows(seeds: Sequence[int], *, tuples: int = 4 * WINDOW_TUPLES, unbiased: int = 500) -> list[Row]:
+def rows(seeds: Sequence[int], *, tuples: int = 4 * WINDOW_TUPLES, unbiased: int = 500) -> list[Measure]:
     """Every bar of joins, measured.  seeds: five or more; tuples: of each stream; some minutes."""
     return [
         *_volume(seeds, tuples),
@@ -108,7 +108,7 @@ def _found(given: list[Workload], fraction: float, costs: CostTable, **options: 
     return float(np.mean(shares)), float(np.mean(ceilings))
 
 
-def _volume(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _volume(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     for selectivity, budgets in (
         (_DENSE, (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)),
         (_MIDDLE, (0.02, 0.05, 0.1, 0.5)),
@@ -136,32 +136,28 @@ def _volume_rows(
     drop: float,
     backlog: float,
     seeds: int,
-) -> Iterator[Row]:
+) -> Iterator[Measure]:
     name = f"desc {selectivity:.2%}, budget {fraction:.0%}, {costs.name}, {guide}"
     about = f"{seeds} seeds; recall {found:.4f}; hash-drop {drop:.4f}, hash-backlog {backlog:.4f}"
     binds = costs is ENGINE
     if selectivity == _DENSE:
         if 0.1 <= fraction <= 0.5:
             bar = 0.9 if binds else None
-            yield Row(f"{name}: share of the emission ceiling", bar, ceiling, _met(ceiling, bar), about)
+            yield Measure(f"{name}: share of the emission ceiling", ceiling, bar=bar, about=about)
         ahead = found / drop
         bar = 1.0 if binds and guide == "directory" else None
-        yield Row(f"{name}: times hash-drop", bar, ahead, _met(ahead, bar), about)
+        yield Measure(f"{name}: times hash-drop", ahead, bar=bar, about=about)
         ahead = found / backlog
         bar = 1.0 - _BACKLOG_LEAD if binds else None
-        yield Row(f"{name}: times hash-backlog", bar, ahead, _met(ahead, bar), about)
+        yield Measure(f"{name}: times hash-backlog", ahead, bar=bar, about=about)
     elif selectivity == _MIDDLE and fraction == 0.05:
         least = 0.03 if guide == "directory" else 0.003
-        yield Row(f"{name}: recall", least if binds else None, found, found >= least if binds else None, about)
+        yield Measure(f"{name}: recall", found, bar=least if binds else None, about=about)
     else:
-        yield Row(f"{name}: recall", None, found, None, about)
+        yield Measure(f"{name}: recall", found, about=about)
 
 
-def _met(measured: float, bar: float | None) -> bool | None:
-    return None if bar is None else bool(measured >= bar)
-
-
-def _faithful(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _faithful(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     for selectivity, budgets in ((_DENSE, (0.05, 0.1, 0.5)), (_MIDDLE, (0.05, 0.1, 0.2, 0.5))):
         given = [workload(selectivity, seed, tuples=tuples) for seed in seeds]
         exact = [exact_pairs(one.joined) for one in given]
@@ -183,17 +179,17 @@ def _faithful(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
                         )
                     binds = costs is ENGINE and guide == "directory" and fraction >= (0.05, 0.2)[selectivity == _MIDDLE]
                     for what, ratio in zip(("key", "age"), np.mean(ratios, axis=0), strict=True):
-                        yield Row(
+                        yield Measure(
                             f"weighted {selectivity:.2%}, budget {fraction:.0%}, {costs.name}, {guide}: "
                             f"Hist-MSE of {what} over the ideal",
-                            1.0 if binds else None,
                             float(ratio),
-                            bool(ratio <= 1.0) if binds else None,
-                            f"{len(given)} seeds; 1 is a uniform sample of the same size; at most 1 is asked",
+                            bar=1.0 if binds else None,
+                            most=True,
+                            about=f"{len(given)} seeds; 1 is a uniform sample of the same size",
                         )
 
 
-def _unbiased(seeds: int) -> Iterator[Row]:
+def _unbiased(seeds: int) -> Iterator[Measure]:
     """Budgets that need the door: the mean Horvitz-Thompson total over many salts against the number of pairs."""
     one = workload(_MIDDLE, 0, tuples=2 * WINDOW_TUPLES)
     for guide in _GUIDES:
@@ -208,16 +204,16 @@ def _unbiased(seeds: int) -> Iterator[Row]:
             )
             error = totals.std(ddof=1) / np.sqrt(seeds)
             off = abs(totals.mean() - one.joined.pairs) / error
-            yield Row(
+            yield Measure(
                 f"weighted {_MIDDLE:.2%}, budget {fraction:.0%}, engine, {guide}: standard errors off the exact total",
-                3.0,
                 float(off),
-                bool(off <= 3.0),
-                f"{seeds} seeds; mean {totals.mean():,.0f} of {one.joined.pairs:,}; at most 3 is asked",
+                bar=3.0,
+                most=True,
+                about=f"{seeds} seeds; mean {totals.mean():,.0f} of {one.joined.pairs:,}",
             )
 
 
-def _outliers(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _outliers(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     for selectivity, fraction in ((_DENSE, 0.02), (_MIDDLE, 0.2)):
         given = [workload(selectivity, seed, tuples=tuples) for seed in seeds]
         for costs in _TABLES:
@@ -231,16 +227,15 @@ def _outliers(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
                     complete.append(rare.sum() / joined.matches[joined.standing <= _CAP].sum())
                 binds = guide == "directory"
                 for what, share in (("precision", np.mean(precise)), ("recall", np.mean(complete))):
-                    yield Row(
+                    yield Measure(
                         f"asc {selectivity:.2%}, budget {fraction:.0%}, {costs.name}, {guide}: {what}",
-                        0.99 if binds else None,
                         float(share),
-                        bool(share >= 0.99) if binds else None,
-                        f"{len(given)} seeds; outliers by the cap of {_CAP}",
+                        bar=0.99 if binds else None,
+                        about=f"{len(given)} seeds; outliers by the cap of {_CAP}",
                     )
 
 
-def _fresh(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _fresh(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     given = [workload(_DENSE, seed, tuples=tuples) for seed in seeds]
     for costs in _TABLES:
         for guide in _GUIDES:
@@ -253,16 +248,16 @@ def _fresh(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
                 ages.append(float(np.mean(means)))
             ratio = ages[1] / ages[0]
             bar = _AGE_BAR if costs is ENGINE else None
-            yield Row(
+            yield Measure(
                 f"desc {_DENSE:.2%}, budget 10%, {costs.name}, {guide}: mean age under fade 0.8 over that under fade 1",
-                bar,
                 ratio,
-                None if bar is None else ratio <= bar,
-                f"{len(given)} seeds; granularity a quarter of the window; at most {_AGE_BAR} is asked",
+                bar=bar,
+                most=True,
+                about=f"{len(given)} seeds; granularity a quarter of the window",
             )
 
 
-def _retail(seeds: Sequence[int]) -> Iterator[Row]:
+def _retail(seeds: Sequence[int]) -> Iterator[Measure]:
     file = retail_file()
     table = pq.read_table(file) if file else SyntheticRetail(seed=1, tuples=120_000, vstores=10).table()
     data = "retail" if file else "synthetic retail"
@@ -294,7 +289,7 @@ def _retail(seeds: Sequence[int]) -> Iterator[Row]:
         for name, value in found.items():
             asked = (bar if bar is not None else best) if name == "nile, directory" else None
             about = f"{len(seeds)} seeds, engine table; the best opponent finds {best:.3f}"
-            yield Row(f"{title}, {name}: recall", asked, value, _met(value, asked), about)
+            yield Measure(f"{title}, {name}: recall", value, bar=asked, about=about)
 
 
 def _recall(query: JoinQuery, guide: str) -> float:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 import nile
-from experiments.benchmarks.accuracy_aggregates import Row
+from experiments.benchmarks.harness import Measure
 from experiments.figures.selections import Setting, loaded, mean_cost
 from nile.selecting import Selectable
 from nile.selection import SelectionQuery
@@ -37,7 +37,7 @@ _TUPLES = 60_000
 _STRICT = "one record a tuple as the base"
 
 
-def rows(seeds: Sequence[int], *, tuples: int = _TUPLES) -> list[Row]:
+def rows(seeds: Sequence[int], *, tuples: int = _TUPLES) -> list[Measure]:
     """Every bar of standing selections, measured.  seeds: five or more; about a minute."""
     return [*_tenth(seeds, tuples), *_ahead_of_naive(seeds, tuples), *_against_indices(seeds, tuples)]
 
@@ -50,7 +50,7 @@ def _found(query: SelectionQuery, selectable: Selectable, budget: float, method:
     return answer.figures.outputs / max(1, sum(answer.exact.values()))
 
 
-def _tenth(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _tenth(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     about = f"100 ranges of 5 to 10 % at a tenth of the naive cost, {len(seeds)} seeds"
     for costs, bars in (
         ("memory", {"pairs": _MEMORY_BAR, "ranges": _MEMORY_BAR}),
@@ -64,24 +64,17 @@ def _tenth(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
             if bar is None:
                 ceiling = float(np.mean([_ceiling(*one) for one in given]))
                 note += f"; no bar: emission alone allows {ceiling:.1%}"
-            yield Row(
-                f"selections, {costs} table, {output}: output found",
-                bar,
-                found,
-                None if bar is None else found >= bar,
-                note,
-            )
+            yield Measure(f"selections, {costs} table, {output}: output found", found, bar=bar, about=note)
         for method in ("shed-uniform", "predicate-index", "naive", "paper"):
             found = float(np.mean([_found(*one, _BUDGET, method) for one in given]))
-            yield Row(f"selections, {costs} table, {method}: output found", None, found, None, about)
+            yield Measure(f"selections, {costs} table, {method}: output found", found, about=about)
         if costs == "engine":
             found = float(np.mean([_found(*one, _strict(*one), "nile", "ranges") for one in given]))
-            yield Row(
+            yield Measure(
                 f"selections, engine table, ranges, {_STRICT}: output found",
-                _ENGINE_BAR,
                 found,
-                found >= _ENGINE_BAR,
-                f"{about}, if naive gave one record a tuple for all its queries",
+                bar=_ENGINE_BAR,
+                about=f"{about}, if naive gave one record a tuple for all its queries",
             )
 
 
@@ -101,7 +94,7 @@ def _strict(query: SelectionQuery, selectable: Selectable) -> float:
     return _BUDGET * record / mean_cost((query, selectable))
 
 
-def _ahead_of_naive(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _ahead_of_naive(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     for costs in ("memory", "engine"):
         setting = Setting(tuples=tuples, seeds=1, costs=costs)
         behind = []
@@ -114,16 +107,15 @@ def _ahead_of_naive(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
                 least = min(least, mine / max(naive, 1e-9))
                 if mine <= naive:
                     behind.append(count)
-        yield Row(
+        yield Measure(
             f"selections, {costs} table, pairs: times what naive finds, least from 40 to 500 queries",
-            1.0,
             float(least),
-            not behind and least > 1.0,
-            f"ranges of 5 to 10 %, a tenth of the naive cost of as many queries, {len(seeds)} seeds",
+            bar=1.0,
+            about=f"ranges of 5 to 10 %, a tenth of the naive cost of as many queries, {len(seeds)} seeds",
         )
 
 
-def _against_indices(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
+def _against_indices(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
     for costs in ("memory", "engine"):
         for name, given in _workloads(seeds, tuples, costs):
             found = {
@@ -135,12 +127,11 @@ def _against_indices(seeds: Sequence[int], tuples: int) -> Iterator[Row]:
                 told = ", ".join(
                     f"{budget:.0%}: {100 * gain:+.1f}" for budget, gain in zip(_BUDGETS, gains, strict=True)
                 )
-                yield Row(
+                yield Measure(
                     f"selections, {costs} table, {name}, pairs: least gain on {opponent}, share of output",
-                    bar,
                     min(gains),
-                    None if bar is None else min(gains) >= bar,
-                    f"points by budget: {told}; {len(seeds)} seeds",
+                    bar=bar,
+                    about=f"points by budget: {told}; {len(seeds)} seeds",
                 )
 
 

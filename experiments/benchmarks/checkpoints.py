@@ -9,11 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.benchmarks.harness import Result, benchmark
+from experiments.benchmarks.harness import Measure, Result, benchmark
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -107,10 +107,6 @@ def restarts(path: Path, last: int, rounds: int = ROUNDS) -> list[float]:
     return out[1:]
 
 
-def _row(name: str, value: float, bar: float, unit: str) -> dict[str, Any]:
-    return {"figure": name, "value": round(value, 4), "bar": bar, "unit": unit, "met": value <= bar}
-
-
 @benchmark("checkpoints", "Checkpoints of a state of 100 MB, what they take from ingest, and coming back")
 def checkpoints(state: int = STATE, interval: float = INTERVAL_S, rounds: int = ROUNDS) -> Result:
     """Wall time: most of it is waiting for the disk, which CPU time would not show."""
@@ -143,22 +139,19 @@ def checkpoints(state: int = STATE, interval: float = INTERVAL_S, rounds: int = 
         share = median(1 - a / b for a, b in zip(using, without, strict=True))
         db.close()
         again = restarts(path, full.last, rounds)
-    rows = (
-        _row("one checkpoint", median(took), CHECKPOINT_BAR_S, "s"),
-        _row(f"of ingest throughput at an interval of {interval:g} s", share, SHARE_BAR, "share"),
-        _row("process start to first answer", median(again), RESTART_BAR_S, "s"),
-    )
+    measures = (
+        Measure("one checkpoint", median(took), "s", CHECKPOINT_BAR_S, most=True, low=min(took), high=max(took)),
+        Measure(f"of ingest throughput at an interval of {interval:g} s", share, "share", SHARE_BAR, most=True),
+        Measure(
+            "process start to first answer", median(again), "s", RESTART_BAR_S, most=True, low=min(again),
+            high=max(again),
+        ),
+    )  # fmt: skip
     figures = {
         "state": f"{held / 1e6:.0f} MB in files",
-        **{
-            row["figure"]: f"{row['value']:g} {row['unit']}; bar {row['bar']:g}: {'met' if row['met'] else 'NOT met'}"
-            for row in rows
-        },
-        "checkpoints": f"{min(took):.2f} to {max(took):.2f} s",
         "ingest": f"{median(without) / 1e6:.2f} million rows/s without, {median(using) / 1e6:.2f} with checkpoints; "
         f"ratios of rounds {', '.join(f'{a / b:.2f}' for a, b in zip(using, without, strict=True))}",
         "ingest waits": f"{median(shares):.3f} of the time; collapsing files, which goes on without them too, included",
-        "first answers": f"{min(again):.2f} to {max(again):.2f} s",
     }
     return Result(
         name="checkpoints",
@@ -166,8 +159,7 @@ def checkpoints(state: int = STATE, interval: float = INTERVAL_S, rounds: int = 
         unit="rounds",
         work=rounds,
         timings=(),
-        ratios=(),
+        measures=measures,
         figures=figures,
-        rows=rows,
         notes=("wall time, medians; rows move to files beyond 256 MB meanwhile",),
     )

@@ -20,7 +20,7 @@ from experiments.benchmarks.exact_streams import (
     spark_join,
     streams,
 )
-from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, benchmark, race
 from nile.exact.chain_stream_count import count_whole
 from nile.exact.window_graph import WindowGraph
 from nile.exact.wjoin import ALGORITHMS, WindowJoin, window_join
@@ -118,12 +118,11 @@ def exact_pairs() -> Result:
         "exact-pairs", PAIRS_TITLE, contestants, work=work.tuples, unit="tuples", bars=bars, notes=notes, rounds=5,
         clock=time.perf_counter_ns,
     )  # fmt: skip
-    said = "reached" if join.most_memory <= MOST_BYTES else "NOT reached"
-    return replace(
-        result,
-        figures={"operator state": f"{join.most_memory:,} bytes at most, all cores; bar {MOST_BYTES:,}: {said}"},
-        rows=({"state_bytes": join.most_memory, "bar": MOST_BYTES},),
-    )
+    return replace(result, measures=(*result.measures, _state(join.most_memory)))
+
+
+def _state(held: int) -> Measure:
+    return Measure("operator state, all cores", held / 1e6, "MB at most", MOST_BYTES / 1e6, most=True)
 
 
 def _fetch(connection: Any, query: str) -> Callable[[], Any]:
@@ -164,7 +163,7 @@ def exact_count() -> Result:
         return join.completed
 
     result = _race_counts("exact-count", COUNT_TITLE, "nile: chain, streaming count", ours, DUCKDB_COUNT)
-    return replace(result, figures={"operator state": f"{memory:,} bytes at most, all cores"})
+    return replace(result, measures=(*result.measures, _state(memory)))
 
 
 @benchmark("exact-batch", BATCH_TITLE)

@@ -12,13 +12,24 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from summaries.errors import ConfigError
 
-__all__ = ["Bar", "Benchmark", "Contestant", "Ratio", "Result", "Timing", "benchmark", "names", "race", "run"]
+__all__ = [
+    "Bar",
+    "Benchmark",
+    "Contestant",
+    "Measure",
+    "Result",
+    "Timing",
+    "benchmark",
+    "names",
+    "race",
+    "run",
+]
 
 ROUNDS = 7
 _LEAST_ROUNDS = 5
@@ -58,52 +69,79 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """How many times as fast as `opponent` the subject was: the median round, the worst and the best.
+class Measure:
+    """A figure: `value` in `unit`, and the bar it is held to (None: it is reported only).
 
-    bar: what was asked (None: nothing); met: whether the median reached it (None without a bar).
+    most: whether the bar is the most that is allowed, rather than the least; low, high: what rounds or seeds gave;
+    about: how it was measured.
     """
 
-    subject: str
-    opponent: str
-    ratio: float
-    worst: float
-    best: float
-    bar: float | None
-    met: bool | None
+    name: str
+    value: float
+    unit: str = ""
+    bar: float | None = None
+    most: bool = False
+    low: float | None = None
+    high: float | None = None
+    about: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bar is reached; None without one."""
+        if self.bar is None:
+            return None
+        return self.value <= self.bar if self.most else self.value >= self.bar
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figure as JSON values."""
+        return {**asdict(self), "met": self.met}
+
+    def text(self) -> str:
+        """The figure as a person reads it."""
+        unit = f" {self.unit}" if self.unit else ""
+        told = f"{self.name}: {self.value:.4g}{unit}"
+        if self.low is not None and self.high is not None:
+            told += f" ({self.low:.4g} to {self.high:.4g})"
+        if self.bar is not None:
+            side = "at most" if self.most else "at least"
+            told += f"; bar {side} {self.bar:g}: {'reached' if self.met else 'NOT reached'}"
+        return f"{told} ({self.about})" if self.about else told
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one benchmark measured.  work: units of work in a run, such as tuples; rows: figures with their bars."""
+    """What one benchmark measured.
+
+    work: units of work in a run, such as tuples; measures: figures that can be held to bars and compared with those
+    of another run; figures: what else is worth reading; rows: a table, for machines; brief: measured over less than
+    by its own name.
+    """
 
     name: str
     title: str
     unit: str
     work: int
     timings: tuple[Timing, ...]
-    ratios: tuple[Ratio, ...]
+    measures: tuple[Measure, ...]
     notes: tuple[str, ...] = ()
     figures: dict[str, Any] = field(default_factory=dict)
     rows: tuple[dict[str, Any], ...] = ()
+    brief: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return asdict(self)
+        return {**asdict(self), "measures": [measure.as_dict() for measure in self.measures]}
 
     def text(self) -> str:
         """The result as a person reads it: one line a contestant, one a ratio with its bar beside it."""
-        lines = [f"{self.name}: {self.title} ({self.work:,} {self.unit} a run)"]
+        less = ", the brief form" if self.brief else ""
+        lines = [f"{self.name}: {self.title} ({self.work:,} {self.unit} a run{less})"]
         width = max((len(timing.contestant) for timing in self.timings), default=0)
         lines += [
             f"  {timing.contestant:<{width}}  {timing.per_unit_ns:10.2f} ns each  {timing.per_second:14,.0f} a second"
             for timing in self.timings
         ]
-        for ratio in self.ratios:
-            line = f"  {ratio.ratio:.2f} times {ratio.opponent} ({ratio.worst:.2f} to {ratio.best:.2f})"
-            if ratio.bar is not None:
-                line += f"; bar {ratio.bar:g}: {'reached' if ratio.met else 'NOT reached'}"
-            lines.append(line)
+        lines += [f"  {measure.text()}" for measure in self.measures]
         lines += [f"  {name}: {value}" for name, value in self.figures.items()]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
@@ -111,21 +149,27 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A named benchmark: `body` measures and returns its result."""
+    """A named benchmark: `body` measures and returns its result; `brief`: the same over less, where it takes long."""
 
     name: str
     title: str
     body: Callable[[], Result]
+    brief: Callable[[], Result] | None = None
 
 
 _REGISTRY: dict[str, Benchmark] = {}
 
 
-def benchmark(name: str, title: str) -> Callable[[Callable[[], Result]], Callable[[], Result]]:
-    """Register the decorated function as the benchmark `name`; its module is imported by the package."""
+def benchmark(
+    name: str, title: str, *, brief: Callable[[], Result] | None = None
+) -> Callable[[Callable[[], Result]], Callable[[], Result]]:
+    """Register the decorated function as the benchmark `name`; its module is imported by the package.
+
+    brief: what "all" runs instead of one that takes longer than a few minutes: fewer seeds or rows, the same bars.
+    """
 
     def register(body: Callable[[], Result]) -> Callable[[], Result]:
-        _REGISTRY[name] = Benchmark(name, title, body)
+        _REGISTRY[name] = Benchmark(name, title, body, brief)
         return body
 
     return register
@@ -139,27 +183,32 @@ def names() -> dict[str, str]:
 def run(wanted: Iterable[str], on_start: Callable[[str, str], object] | None = None) -> list[Result]:
     """Run benchmarks by name, in the order given; "all" stands for every one, "accuracy" for all "accuracy-...".
 
+    By "all" those that take long are run in their brief form.
+
     on_start: called with name and title before each, for progress.  Minutes at most each; a first run
     compiles kernels before it measures.  Raises ConfigError for an unknown name, before any has run.
     """
-    chosen: list[Benchmark] = []
+    chosen: list[tuple[Benchmark, bool]] = []
     for name in wanted:
         if name == "all":
-            chosen += [_REGISTRY[each] for each in sorted(_REGISTRY)]
+            chosen += [(_REGISTRY[each], True) for each in sorted(_REGISTRY)]
         elif name in _REGISTRY:
-            chosen.append(_REGISTRY[name])
+            chosen.append((_REGISTRY[name], False))
         elif family := [each for each in sorted(_REGISTRY) if each.startswith(f"{name}-")]:
-            chosen += [_REGISTRY[each] for each in family]
+            chosen += [(_REGISTRY[each], False) for each in family]
         else:
             raise ConfigError(
                 f"bench: needed one of {', '.join(sorted(_REGISTRY))} or all; got {name!r}; "
                 "`nile bench list` shows them"
             )
     results = []
-    for each in chosen:
+    for each, briefly in chosen:
         if on_start is not None:
             on_start(each.name, each.title)
-        results.append(each.body())
+        if briefly and each.brief is not None:
+            results.append(replace(each.brief(), brief=True))
+        else:
+            results.append(each.body())
     return results
 
 
@@ -233,8 +282,7 @@ def _timing(contestant: str, passes: int, seconds: list[float], work: int) -> Ti
     return Timing(contestant, passes, tuple(seconds), middle, middle / work * 1e9, work / middle)
 
 
-def _ratio(subject: str, opponent: str, seconds: dict[str, list[float]], bar: float | None) -> Ratio:
+def _ratio(subject: str, opponent: str, seconds: dict[str, list[float]], bar: float | None) -> Measure:
     ratios = [theirs / ours for ours, theirs in zip(seconds[subject], seconds[opponent], strict=True)]
-    middle = median(ratios)
-    met = None if bar is None else middle >= bar
-    return Ratio(subject, opponent, middle, min(ratios), max(ratios), bar, met)
+    name = f"{subject}, against {opponent}"
+    return Measure(name, median(ratios), "times as fast", bar, low=min(ratios), high=max(ratios))

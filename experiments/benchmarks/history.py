@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.benchmarks.harness import Result, Timing, benchmark
+from experiments.benchmarks.harness import Measure, Result, Timing, benchmark
 from experiments.benchmarks.history_data import STREAMS, Peak, histories, make
 from nile.execution.options import Options
 from nile.execution.progress import Progress
@@ -216,8 +216,8 @@ def drop_cache(folder: Path) -> None:
                 os.close(handle)
 
 
-def measure(data: Path, rounds: int = ROUNDS) -> tuple[list[dict[str, Any]], dict[str, Any], list[Timing], list[str]]:
-    """(rows of ratios with their bar, figures, timings, notes) of a folder that `history_data` filled.
+def measure(data: Path, rounds: int = ROUNDS) -> tuple[list[Measure], dict[str, Any], list[Timing], list[str]]:
+    """(ratios with their bars, figures, timings, notes) of a folder that `history_data` filled.
 
     Raises ConfigError where the two do not give the same answer.
     """
@@ -237,7 +237,7 @@ def measure(data: Path, rounds: int = ROUNDS) -> tuple[list[dict[str, Any]], dic
                 figures[f"{kind}, full answer of Nile"] = f"{full.seconds * 1e3:.1f} ms"
         peak.watch(False)
     figures["anonymous memory of the queries, store opened, above the engine"] = f"{peak.most / 2**20:.0f} MiB"
-    rows, timings = [], []
+    measures, timings = [], []
     for kind in FORMULATIONS:
         with Store(data) as store:
             ours = asked(store, kind, since, whole=True)
@@ -248,24 +248,21 @@ def measure(data: Path, rounds: int = ROUNDS) -> tuple[list[dict[str, Any]], dic
         notes.append(f"{kind}: {ours.rows:,} {what}; DuckDB's ways: {told}")
         for cache in ("warm", "cold"):
             mine, others, told = _rounds(data, kind, best, since, cache, rounds)
-            ratio = median(a / b for a, b in zip(mine, others, strict=True))
-            rows.append(
-                {
-                    "query": kind, "cache": cache, "nile_ms": median(mine) * 1e3, "duckdb_ms": median(others) * 1e3,
-                    "ratio": ratio, "bar": BAR, "met": ratio <= BAR,
-                }
+            ratios = [a / b for a, b in zip(mine, others, strict=True)]
+            about = f"{median(mine) * 1e3:.1f} ms, DuckDB {median(others) * 1e3:.0f} ms"
+            measures.append(
+                Measure(
+                    f"{kind}, {cache}: time over that of DuckDB's full answer", median(ratios), "", BAR, most=True,
+                    low=min(ratios), high=max(ratios), about=about,
+                )
             )  # fmt: skip
             for name, seconds in (("nile", mine), ("duckdb", others)):
                 middle = median(seconds)
                 each = middle / tuples * 1e9
                 timings.append(Timing(f"{name}, {kind}, {cache}", 1, tuple(seconds), middle, each, tuples / middle))
-            figures[f"{kind}, {cache}"] = (
-                f"{median(mine) * 1e3:.1f} ms, DuckDB {median(others) * 1e3:.0f} ms: {100 * ratio:.1f} % (bar "
-                f"{100 * BAR:g} %: {'reached' if ratio <= BAR else 'NOT reached'})"
-            )
             if cache == "warm":
                 notes += [f"{kind}: {line.strip()}" for line in told.split("\n")]
-    return rows, figures, timings, notes
+    return measures, figures, timings, notes
 
 
 def _ways(data: Path, kind: str, since: Any, expected: int) -> dict[str, float]:
@@ -325,8 +322,8 @@ def result_of(data: Path, rounds: int = ROUNDS) -> Result:
     """The benchmark over a folder."""
     with Store(data) as store:
         tuples = store.tuples
-    rows, figures, timings, notes = measure(data, rounds)
-    return Result("history", TITLE, "tuples kept", tuples, tuple(timings), (), tuple(notes), figures, tuple(rows))
+    measures, figures, timings, notes = measure(data, rounds)
+    return Result("history", TITLE, "tuples kept", tuples, tuple(timings), tuple(measures), tuple(notes), figures)
 
 
 _ASKED: dict[str, Any] = {"rows": ROWS, "data": None}

@@ -50,6 +50,6 @@ def memory() -> Result:
         unit="tuples",
         work=_LENGTHS[-1],
         timings=(),
-        ratios=(),
+        measures=(),
         figures=figures,
     )

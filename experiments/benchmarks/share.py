@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.harness import Result, benchmark
+from experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.operators.join import JoinInput, PromisingJoin
 from nile.operators.live import run_live
 from nile.operators.plan import JoinPlan, default_spec
@@ -52,7 +52,7 @@ def random_join(arrivals: int, seed: int) -> JoinInput:
 def kept_shares() -> Result:
     """Play the same join back at a pace that no small share can keep up with, three times a method and share."""
     data = random_join(ARRIVALS, seed=1)
-    figures: dict[str, Any] = {}
+    measures: list[Measure] = []
     for method in METHODS:
         plan = JoinPlan(window=WINDOW, budget=Budget(1.0), method=method, pace=Pace("data"), spec=default_spec(WINDOW))
         for _ in PromisingJoin(plan, data, batch_rows=4096).run():
@@ -64,21 +64,22 @@ def kept_shares() -> Result:
                 for _ in run_live(PromisingJoin(plan, data), clock, speed=SPEED):
                     pass
                 used.append(clock.share)
-            off = median(used) / share - 1.0
-            figures[f"{method}, asked {share:.3f}"] = (
-                f"used {median(used):.4f} ({100 * off:+.1f} %; {min(used):.4f} to {max(used):.4f}); "
-                f"bar {100 * BAR:g} %: {'reached' if abs(off) <= BAR else 'NOT reached'}"
-            )
+            off = [abs(one / share - 1.0) for one in used]
+            about = f"used {median(used):.4f}, {min(used):.4f} to {max(used):.4f}"
+            name = f"{method}, asked {share:.3f}: off by"
+            measures.append(
+                Measure(name, abs(median(used) / share - 1.0), "of it", BAR, most=True, low=min(off), high=max(off),
+                        about=about)
+            )  # fmt: skip
     return Result(
         name="share",
         title=TITLE,
         unit="arrivals",
         work=ARRIVALS,
         timings=(),
-        ratios=(),
+        measures=tuple(measures),
         notes=(
             "CPU time of the thread that runs the join over wall time, everything but the consumer counted",
             "a share below what refusing every arrival costs cannot be kept",
         ),
-        figures=figures,
     )
