@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from experiments.atlas.command import experiment
+from experiments.doctor_command import doctor
 from experiments.faults.command import faults
 from experiments.ingest_command import ingest_command
 from experiments.store_command import store
@@ -102,23 +103,6 @@ def sql(statements: tuple[str, ...], files: tuple[Path, ...], form: str | None) 
     sys.exit(run_shell(statements=scripts, form=form))
 
 
-@main.command()
-def doctor() -> None:
-    """Say what this machine lacks, and how to mend it."""
-    from nile.doctor import checks
-
-    marks = {"ok": "ok  ", "note": "note", "gap": "GAP "}
-    gaps = 0
-    for check in checks():
-        click.echo(f"{marks[check.status]}  {check.name}: {check.found}")
-        if check.status != "ok":
-            click.echo(f"        needed: {check.needed}\n        mend: {check.mend}")
-        gaps += check.status == "gap"
-    if gaps:
-        click.echo(f"{gaps} to mend.", err=True)
-        sys.exit(1)
-
-
 class _Bench(click.Group):
     """Arguments that begin with no command are those of `run`."""
 
@@ -174,6 +158,7 @@ def bench_table(report: Path) -> None:
     click.echo(markdown(read_report(report)))
 
 
+main.add_command(doctor)
 main.add_command(ingest_command)
 main.add_command(experiment)
 

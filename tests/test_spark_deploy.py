@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from experiments.cli import main
+from nile.spark.checkup import executor_checks, versions
 from nile.spark.masters import check_remote, place, runs_here
 from nile.spark.shipping import PACKAGES, archive_of, archives
 from summaries.errors import ConfigError, SparkFailed, StoreWriteError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SITE = Path(np.__file__).parents[1]
 TASK = """
@@ -124,3 +132,37 @@ def test_a_remote_that_does_not_answer_says_which_and_how_to_start_one() -> None
     for wrong in ("spark://far:7077", "far:15002", "sc://far:port"):
         with pytest.raises(ConfigError, match="needed a remote such as sc://host:15002; got"):
             check_remote(wrong)
+
+
+def answer(**changed: Any) -> dict[str, Any]:
+    """What a task of an executor as this process says, but for what is changed."""
+    same = {**versions(), "executor": "one (process 7)", "first": 1.0, "again": 1e-6, "memory": 1 << 28}
+    return {**same, "code": "nile", "disk": 50 << 30, "shared": True, **changed}
+
+
+def test_executors_that_differ_are_named_with_what_to_do() -> None:
+    assert {check.status for check in executor_checks([answer(), answer()], versions())} == {"ok"}
+    odd = answer(executor="two (process 8)", Python="3.9.1", numba="0.1", first=40.0, disk=1 << 20, shared=False)
+    found = {check.name: check for check in executor_checks([answer(), odd], versions())}
+    here = versions()
+    assert found["versions, executors"].found == (
+        f"two (process 8) has Python 3.9.1, not {here['Python']}; two (process 8) has numba 0.1, not {here['numba']}"
+    )
+    assert "PYSPARK_PYTHON" in found["versions, executors"].mend
+    assert found["disk, executors"].mend == "make room on two (process 8), where Spark works"
+    assert found["shared files"].found == "not seen by two (process 8)"
+    assert "TMPDIR" in found["shared files"].mend
+    assert found["kernel, executors"].status == "note"
+    assert [check.status for check in found.values()].count("gap") == 3
+
+
+@pytest.mark.spark
+def test_the_doctor_runs_a_kernel_on_every_executor_and_prints_json(spark: SparkSession) -> None:
+    assert spark is not None
+    told = CliRunner().invoke(main, ["doctor", "--spark", "--json"])
+    said = json.loads(told.stdout)
+    by_name = {check["name"]: check for check in said["checks"]}
+    assert by_name["Spark session"]["found"].startswith("Spark 4.3.0 at local[2], 2 tasks at once")
+    assert by_name["executors"]["found"].startswith("1 answered in ")
+    assert {by_name[name]["status"] for name in by_name if name.endswith("executors")} <= {"ok", "note"}
+    assert told.exit_code == (1 if said["gaps"] else 0)
