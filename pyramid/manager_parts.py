@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+_AT_ONCE = 4_096  # slices in memory, 6 MB
 
 
 class Slices(NamedTuple):
@@ -101,11 +102,14 @@ def take_slices(manager: SummaryManager, slices: Slices) -> None:
     Nothing of the tuples is held: as after `manager.store.release(manager.store.tuples)`.
     """
     store = manager.store
-    done, n = 0, slices.told.shape[0]
-    while done < n:
-        done = grid_kernels.advance_slices(store.side, *slices, done)
-        if store.side.zone[TURNING]:
-            grid_kernels.turn(store.side)
+    for at in range(0, slices.told.shape[0], _AT_ONCE):
+        # Arrays of a file are read-only, which would be another kernel, and longer than memory should be.
+        sketches, told = (np.array(array[at : at + _AT_ONCE]) for array in (slices.sketches, slices.told))
+        done = 0
+        while done < told.shape[0]:
+            done = grid_kernels.advance_slices(store.side, sketches, told, np.array(slices.rest), done)
+            if store.side.zone[TURNING]:
+                grid_kernels.turn(store.side)
     store.tuples = int(slices.told[-1, grid_kernels.UP_TO])
     store.side.meta[BASE] = store.side.meta[KEEP_FROM] = store.tuples
 

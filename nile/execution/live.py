@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nile.durable.keeper import Keeper
+    from nile.sql.statements import CreateSummary
     from pyramid.history.history import History
+    from pyramid.manager import SummaryManager
 else:
     pa = lazy("pyarrow")
 
@@ -57,6 +59,11 @@ class Live:
         self.summaries = LiveSummaries()
         if keeper is not None:
             keeper.restore(self, names)
+
+    @property
+    def names(self) -> Registry:
+        """The names of the database."""
+        return self._names
 
     def create(
         self,
@@ -120,6 +127,30 @@ class Live:
         self.offsets.pop(name, None)
         made.listeners.append(self.summaries.arrived)
         return made
+
+    def fill(
+        self,
+        name: str,
+        definition: StreamDefinition,
+        history: History,
+        last: int,
+        offset: Any,
+        summaries: Sequence[tuple[CreateSummary, SummaryManager]],
+    ) -> int:
+        """A stream whose history and summaries were made elsewhere, as if all rows had been pushed; the store's epoch.
+
+        last: ts of the last row, ns; summaries: all of the stream.
+        Raises StoreWriteError: then the store is as it was.
+        """
+        assert self._keeper is not None
+        with self._lock:
+            stream = self.adopt(name, definition, history)
+            stream.filled(last)
+            self.offsets[name] = offset
+            for made, manager in summaries:
+                self._names.keep_summary(made)
+                self.summaries.adopt(made, stream, manager)
+            return self._keeper.checkpoint(self, self._names)
 
     def get(self, name: str) -> LiveStream:
         """A live stream.  Raises UnknownStream."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from nile.spark.building import Built, build
     from nile.spark.exact import exact_join
     from nile.spark.exact_counts import exact_truth
     from nile.spark.exact_input import TupleFiles
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from nile.spark.sink import StreamSink, stream_sink
 
 __all__ = [
+    "Built",
     "Ingested",
     "StreamSink",
     "TupleFiles",
+    "build",
     "exact_aggregates",
     "exact_join",
     "exact_many",
@@ -34,9 +37,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Built": "building",
     "Ingested": "ingesting",
     "StreamSink": "sink",
     "TupleFiles": "exact_input",
+    "build": "building",
     "exact_aggregates": "exact_rows",
     "exact_join": "exact",
     "exact_many": "exact_multiway",

@@ -189,6 +189,14 @@ class LiveStream:
             self._order.watermark, kind.value_type if pa.types.is_dictionary(kind) else kind
         )
 
+    def filled(self, last: int) -> None:
+        """Be where pushing all rows that the history has, in order and the last of them at `last` (ns), would lead."""
+        tuples = self.rows
+        self._pushed, self.passed = tuples, last
+        self._manager.go_on_from(tuples, Accounting(tuples, tuples), self.late(), self.quarantine())
+        assert isinstance(self._order, CheckedOrder)
+        self._order.go_on_from(last, tuples)
+
     def _whole(self, data: Any) -> Iterator[RawBatch]:
         """All the rows as one batch."""
         parts = list(self._rows(data))

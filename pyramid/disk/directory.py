@@ -24,6 +24,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
 
 from pyramid.disk import recovery
+from pyramid.disk.attempts import Attempt, attempts_in
 from pyramid.disk.files import Files
 from pyramid.disk.lock import Lock
 from pyramid.disk.manifest import (
@@ -240,6 +241,30 @@ class StoreDirectory:
             raise
         self._staging.name(path)
         staged._file = self._staging.staged(StoredFile(name, role, length, digest.hexdigest()))
+
+    def adopt(self, attempt: Attempt) -> StoredFile:
+        """Take a file that another process wrote (`pyramid.disk.attempts`) among the staged ones.
+
+        Its length is checked, its bytes are believed.  Raises StoreWriteError, StoreCorrupt for one that is not there
+        or of another length.
+        """
+        self._writable()
+        try:
+            length = self._files.size(attempt.path)
+        except FileNotFoundError:
+            length = -1
+        if length != attempt.length:
+            self._corrupt(f"{attempt.path} {'is missing' if length < 0 else f'has {length} bytes'}")
+        name, path = self._staging.new_name(self.epoch + 1, attempt.role)
+        with telling("rename", path):
+            self._files.rename(attempt.path, path)
+        return self._staging.staged(StoredFile(name, attempt.role, attempt.length, attempt.digest))
+
+    def sweep_attempts(self) -> None:
+        """Remove what other processes wrote and nobody adopted: when all of them have ended."""
+        self._writable()
+        for path in attempts_in(self._root, self._files):
+            self._staging.remove(path)
 
     def commit(self, state: Mapping[str, Any], keep: Iterable[StoredFile]) -> int:
         """Make `state` and the files `keep` the generation in force, at once and for good; its epoch.

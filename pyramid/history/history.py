@@ -246,6 +246,10 @@ class History:
         state, files = self._tiers.stage(directory)
         return {"segment": self._segment, "largest": self._largest, **state}, files
 
+    def stored(self) -> tuple[dict[tuple[int, int], StoredFile], dict[str, dict[tuple[int, int], StoredFile]]]:
+        """Files of the store by what they hold, rows from..to-1: those of rows, and by column those of indices."""
+        return self._tiers.stored()
+
     @classmethod
     def restore(
         cls,

@@ -41,6 +41,16 @@ class OpenIndex:
         built = 0 if self._built is None else self._built.nbytes
         return int(self._codes.nbytes) + self._table.nbytes + built
 
+    @property
+    def codes(self) -> Array:
+        """The key code of every row so far: int32 [tuples], -1 null."""
+        return self._codes[: self.tuples]
+
+    @property
+    def keys(self) -> KeyTable:
+        """What the codes stand for, in order of first appearance."""
+        return self._table
+
     def append(self, column: pa.Array, where: str) -> None:
         """Take the next rows' keys.  Cost: one hash a distinct value, some 20 ns a row."""
         codes = self._table.encode(column, where=where).codes

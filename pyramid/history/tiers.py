@@ -179,6 +179,13 @@ class Tiers:
         }
         return state, list(kept.values())
 
+    def stored(self) -> tuple[dict[tuple[int, int], StoredFile], dict[str, dict[tuple[int, int], StoredFile]]]:
+        """See `History.stored`."""
+        rows = {(part.first, part.end): part.file for part in self._rows.files if isinstance(part, StoredRows)}
+        indices = {column: {(index.first, index.end): index.file for index in store.sealed
+                            if isinstance(index, WarmIndex)} for column, store in self._indices.items()}  # fmt: skip
+        return rows, indices
+
     def restore(self, state: Mapping[str, Any], staged: Iterable[StoredFile]) -> None:
         """See `History.restore`.  Raises KeyError and the like for a state that is none."""
         directory = self._directory
