@@ -10,6 +10,7 @@ from experiments.benchmarks import (
     pipelines,
     promise,
     ranges,
+    scale,
     share,
     sketch,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "promise",
     "ranges",
     "run",
+    "scale",
     "share",
     "sketch",
 ]

@@ -81,7 +81,7 @@ def exact_join(
             say("exact: joining")
             ranks = ranked(marked)
             pairs = pair(sides(marked), window, 0 if both.rows[0] <= both.rows[1] else 1, both.parts, ranks)
-            pairs.select(*COLUMNS).write.mode("overwrite").parquet(str(out))
+            pairs.select(*COLUMNS).write.mode("overwrite").parquet(str(out.absolute()))
     return ExactAnswer(out, sum(footer.num_rows for footer in footers(out)))
 
 

@@ -115,7 +115,7 @@ def exact_truth(
                 if outliers is not None:
                     with job(spark, "exact: writing outliers", on_progress, sum(both.rows)):
                         found = _outliers(both, marked, limited, ranks, outlier_cap)
-                        found.write.mode("overwrite").parquet(str(outliers))
+                        found.write.mode("overwrite").parquet(str(outliers.absolute()))
                     assert sum(footer.num_rows for footer in footers(outliers)) == rare
             finally:
                 ranks.unpersist()

@@ -74,7 +74,7 @@ def exact_many(
             if out is not None:
                 with job(spark, "exact: writing", on_progress, total):
                     names = [f"ordinal{at}" for at in range(len(streams))]
-                    joined.select(*names).write.mode("overwrite").parquet(str(out))
+                    joined.select(*names).write.mode("overwrite").parquet(str(out.absolute()))
                 assert sum(footer.num_rows for footer in footers(out)) == total
         finally:
             joined.unpersist()

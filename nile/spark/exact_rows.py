@@ -91,7 +91,7 @@ def exact_selection(
                         by_time[row["bin"]] = row["count"]
             if out is not None:
                 with job(spark, "exact: writing", on_progress, total):
-                    chosen.selectExpr("_nile_ordinal AS ordinal").write.mode("overwrite").parquet(str(out))
+                    chosen.selectExpr("_nile_ordinal AS ordinal").write.mode("overwrite").parquet(str(out.absolute()))
         finally:
             chosen.unpersist()
     return SelectionTruth(rows, total, keys, by_key, by_time, first, last, out)

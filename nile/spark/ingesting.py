@@ -272,8 +272,8 @@ class _Run:
         ordered = good.repartitionById(len(tasks), functions.expr(cut_sql([one.begin for one in tasks[1:]])))
         ordered = ordered.sortWithinPartitions("ts", *rows.arrival).selectExpr(*columns)
         work = PartJob(
-            str(self.stream.staging()), tuple(starts), layout.schema, layout.key, layout.range_ns, layout.bits,
-            layout.group_rows,
+            str(self.stream.staging().absolute()), tuple(starts), layout.schema, layout.key, layout.range_ns,
+            layout.bits, layout.group_rows,
         )  # fmt: skip
         with job(self.spark, "ordering and writing", self.listener, total):
             return [part_of(row) for row in ordered.mapInArrow(work.write, PART_ROWS).collect()]
@@ -295,7 +295,7 @@ class _Run:
         bad = rows.numbered(tuples.where("why IS NOT NULL")).selectExpr("why AS reason", "row", "raw")
         ordered = bad.repartition(-(-count // _ASIDE_ROWS)).sortWithinPartitions("row")
         with job(self.spark, "setting rows aside", self.listener, count):
-            found = ordered.mapInArrow(AsideJob(str(self.stream.staging())).write, ASIDE_ROWS).collect()
+            found = ordered.mapInArrow(AsideJob(str(self.stream.staging().absolute())).write, ASIDE_ROWS).collect()
         return [(Path(row["file"]), row["rows"]) for row in found]
 
 

@@ -279,14 +279,14 @@ def _settings(app: str, cores: int, directory: Path, master: str | None = None) 
 
 def _launch(conf: Any, java: JavaHome, directory: Path) -> Any:
     """Starts Java with Spark in it; what it prints goes to `java.log` in `directory`."""
-    home = Path(pyspark.__file__).parent
-    if conf.get("spark.master").startswith("local-cluster"):
+    home, master = Path(pyspark.__file__).parent, conf.get("spark.master")
+    if master.startswith("local-cluster"):
         home = _home(home, directory)
     environment = {
         "JAVA_HOME": str(java.path),
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(directory),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}),
         "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
     }
