@@ -90,7 +90,7 @@ def test_a_file_becomes_points_options_and_claims(tmp_path: Path) -> None:
         ('"grows"', '"grow"', "/mine.toml:29: claims[0].predicate: needed one of above, below"),
         ('against = ["drop"]', 'against = ["dorp"]', "did you mean 'drop'?"),
         ('against = ["drop"]', "", "/mine.toml:35: claims[1].predicate: needed against with 'above'; it is missing"),
-        ('method = "hash-drop"', 'guide = "directory"', "both of which run 'nile by directory over T4'"),
+        ('method = "hash-drop"', 'guide = "directory"', "both of which run 'nile by directory, desc, fade 1'"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named_with_file_line_and_the_nearest_known_name(
@@ -108,8 +108,10 @@ def test_a_sweep_that_cannot_run_is_named_before_anything_runs(tmp_path: Path) -
 def test_a_missing_file_and_an_unknown_name_are_named(tmp_path: Path) -> None:
     with pytest.raises(SourceMissing, match="no such file; `nile experiment list` shows what there is"):
         load_experiment(tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match="got 'promising-9'; did you mean 'promising-9a'"):
-        chosen(["promising-9"])
+    with pytest.raises(ConfigError, match="got 'promisin-9a'; did you mean 'promising-9a'"):
+        chosen(["promisin-9a"])
+    with pytest.raises(ConfigError, match="got 'x'; `nile experiment list` shows them all"):
+        chosen(["x"])
 
 
 @pytest.mark.parametrize("name", names())

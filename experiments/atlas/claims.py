@@ -1,6 +1,7 @@
 """The closed set of statements that a claim can make about curves, and how each is judged.
 
-Curves are means over seeds.  A figure that does not exist breaks a claim: an answer with nothing in it shows nothing.
+Curves are means over seeds (of times, medians over runs).  A figure that does not exist breaks a claim: an answer
+with nothing in it shows nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 from experiments.atlas.form import Claim
 
-__all__ = ["NEEDS", "PREDICATES", "Curve", "Trial", "judged"]
+__all__ = ["NEEDS", "PREDICATES", "Curve", "Trial", "compared", "judged"]
 
 Curve = Mapping[Any, float | None]
-"""x -> mean, None where the figure does not exist; without the x where the method cannot run."""
+"""x -> figure, None where the figure does not exist; without the x where the method cannot run."""
 
 Rows = Sequence[tuple[Any, float, float]]
 """(x, subject, opponent); alone, the opponent is 0."""
@@ -38,17 +39,20 @@ def judged(claim: Claim, curves: Mapping[str, Curve], xs: Sequence[Any]) -> list
 
     xs: where the run measured.  A pair that the run has too few points of is left out.
     """
-    if claim.predicate == "order":
-        pairs: list[tuple[str, str | None]] = [(more, less) for less, more in pairwise(claim.subjects)]
-    else:
-        pairs = [(subject, opponent) for subject in claim.subjects for opponent in claim.against or (None,)]
     trials = []
-    for subject, opponent in pairs:
+    for subject, opponent in compared(claim):
         mine, theirs = curves[subject], curves[opponent] if opponent else None
         at = [x for x in xs if (not claim.at or x in claim.at) and x in mine and (theirs is None or x in theirs)]
         if len(at) >= (2 if claim.predicate in _ALONG else 1):
             trials.append(_trial(claim, subject, opponent, mine, theirs, at))
     return trials
+
+
+def compared(claim: Claim) -> list[tuple[str, str | None]]:
+    """Each subject with each opponent, None where it stands alone; in an order, each with the one before it."""
+    if claim.predicate == "order":
+        return [(more, less) for less, more in pairwise(claim.subjects)]
+    return [(subject, opponent) for subject in claim.subjects for opponent in claim.against or (None,)]
 
 
 def _trial(

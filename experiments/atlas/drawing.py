@@ -61,9 +61,9 @@ def panel_chart(each: Table, panel: Table, metric: str) -> Markup:
     for slot, (name, points) in enumerate(curves_of.items()):
         made = _Own if each["methods"][name]["own"] else Series
         drawn = tuple(
-            Point(places[one["x"]], one["mean"], one["low"], one["high"], one["seeds"])
+            Point(places[one["x"]], one["middle"], one["low"], one["high"], one["seeds"])
             for one in points
-            if one["mean"] is not None
+            if one["middle"] is not None
         )
         curves.append(Curve(made(name, None, slot), drawn))
     title = panel_name(panel["panel"])

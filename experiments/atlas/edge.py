@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from experiments.atlas import measures
-from experiments.atlas.claims import NEEDS, PREDICATES
+from experiments.atlas.claims import NEEDS, PREDICATES, compared
 from experiments.atlas.form import Axis, Claim, Experiment, Method
 from experiments.atlas.kinds import Kind, one_of
 from experiments.config_edge import Finding, nearest, shown
@@ -213,24 +213,28 @@ def _home(experiment: Experiment, method: Method, panel: Any, found: Finding, qu
 
 
 def _same_operator(experiment: Experiment) -> Iterator[Finding]:
-    """Claims that compare a method with itself under another name."""
+    """Claims that compare a method with itself under another name; the first place of each."""
     for i, claim in enumerate(experiment.claims):
-        for panel in experiment.panels_of():
-            for x in experiment.axis.values:
-                seen: dict[str, str] = {}
-                for name in dict.fromkeys((*claim.subjects, *claim.against)):
-                    method = experiment.methods[name]
-                    if x in method.not_at:
-                        continue
-                    ran = experiment.kind.operator(experiment.options(panel, method, x, quick=False))
-                    other = seen.setdefault(ran, name)
-                    if other != name and (name in claim.against or other in claim.against or len(claim.against) == 0):
-                        told = (
-                            f"needed methods that differ; got {other!r} and {name!r}, both of which run {ran!r} at "
-                            f"{experiment.axis.option} = {x}; compare two operators"
-                        )
-                        yield Finding(("claims", i), told)
-                        return
+        for pair in compared(claim):
+            told = _same_at(experiment, claim, [experiment.methods[name] for name in pair if name])
+            if told:
+                yield Finding(("claims", i), told)
+                break
+
+
+def _same_at(experiment: Experiment, claim: Claim, pair: list[Method]) -> str | None:
+    """Where two methods are one and the same, in words; None where they differ everywhere."""
+    for panel in experiment.panels_of():
+        for x in claim.at or experiment.axis.values:
+            if len(pair) < 2 or any(x in method.not_at for method in pair):
+                continue
+            ran = [experiment.kind.operator(experiment.options(panel, method, x, quick=False)) for method in pair]
+            if ran[0] == ran[1]:
+                return (
+                    f"needed methods that differ; got {pair[0].name!r} and {pair[1].name!r}, both of which run "
+                    f"{ran[0]!r} at {experiment.axis.option} = {x}; compare two operators"
+                )
+    return None
 
 
 # --- what went wrong, in the words of the file ------------------------------------------------------------

@@ -21,7 +21,7 @@ from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, registe
 from experiments.benchmarks.accuracy_joins import exact_pairs, run
 from experiments.benchmarks.accuracy_streams import streams
 from nile.joining import Joinable, Loaded, retimed
-from nile.operators.plan import GUIDES, METHODS, JoinPlan, default_spec
+from nile.operators.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
 from nile.report.metrics import ExactPairs, Obtained, score
 from nile.report.runs import FIGURES
 from preferences.budget import Budget
@@ -161,9 +161,13 @@ def _plan(options: JoinOptions, seed: int, given: Streams | None = None) -> Join
 
 
 def _operator(options: JoinOptions) -> str:
-    if options.method == "nile":
-        return "plain probe" if _plan(options, 0).is_exact else f"nile by {options.guide} over {options.structure}"
-    return f"paper over {options.structure}" if options.method == "paper" else options.method
+    if options.method not in PREFERRING:
+        return options.method
+    if _plan(options, 0).is_exact:
+        return "plain probe"
+    by = f" by {options.guide}" if options.method == "nile" else ""
+    over = "" if by == " by directory" else f" over {options.structure}"
+    return f"{options.method}{by}{over}, {options.preference}, fade {options.fade:g}"
 
 
 def _measure(given: Streams, options: JoinOptions, seed: int) -> Mapping[str, float | None]:

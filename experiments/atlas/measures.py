@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from experiments.atlas import join_kind
+from experiments.atlas import change_kind, clock_kind, coverage_kind, join_kind, selection_kind, sketch_kind
 from experiments.atlas.kinds import kind_of, kinds
 
-__all__ = ["join_kind", "kind_of", "kinds"]
+__all__ = [
+    "change_kind",
+    "clock_kind",
+    "coverage_kind",
+    "join_kind",
+    "kind_of",
+    "kinds",
+    "selection_kind",
+    "sketch_kind",
+]

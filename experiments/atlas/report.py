@@ -63,13 +63,13 @@ def write_atlas(atlas: Atlas, out: Path) -> Path:
 
 
 def csv_of(atlas: Atlas) -> str:
-    """A row a point: experiment, panel, metric, method, x, mean, least, greatest, seeds.
+    """A row a point: experiment, panel, metric, method, x, middle, least, greatest, seeds.
 
     A text that a spreadsheet would take for a formula gets an apostrophe before it.
     """
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["experiment", "panel", "metric", "method", "x", "mean", "least", "greatest", "seeds"])
+    writer.writerow(["experiment", "panel", "metric", "method", "x", "middle", "least", "greatest", "seeds"])
     for row in _rows(atlas):
         writer.writerow([_guarded(cell) for cell in row])
     return out.getvalue()
@@ -82,7 +82,7 @@ def _rows(atlas: Atlas) -> Iterator[list[Any]]:
             for metric, methods in panel["curves"].items():
                 for method, curve in methods.items():
                     for point in curve:
-                        figures = [point[key] for key in ("mean", "low", "high", "seeds")]
+                        figures = [point[key] for key in ("middle", "low", "high", "seeds")]
                         yield [each["name"], name, metric, method, point["x"], *figures]
 
 
@@ -130,8 +130,8 @@ def _panel(result: PanelResult) -> Atlas:
 
 def _point(x: Any, spread: Spread | None) -> Atlas:
     if spread is None:
-        return {"x": x, "mean": None, "low": None, "high": None, "seeds": 0}
-    return {"x": x, "mean": spread.mean, "low": spread.low, "high": spread.high, "seeds": spread.seeds}
+        return {"x": x, "middle": None, "low": None, "high": None, "seeds": 0}
+    return {"x": x, "middle": spread.middle, "low": spread.low, "high": spread.high, "seeds": spread.seeds}
 
 
 def _verdict(one: Verdict) -> Atlas:

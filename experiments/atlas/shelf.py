@@ -33,10 +33,8 @@ def chosen(wanted: Sequence[str]) -> list[Experiment]:
         elif name in known:
             files[name] = CATALOGUE / f"{name}.toml"
         else:
-            raise ConfigError(
-                f"experiment: needed a name of the catalogue; got {name!r}{nearest(name, known)}; "
-                "`nile experiment list` shows them all"
-            )
+            near = nearest(name, known) or "; `nile experiment list` shows them all"
+            raise ConfigError(f"experiment: needed a name of the catalogue; got {name!r}{near}")
     return [load_experiment(files[name]) for name in sorted(files, key=_order)]
 
 

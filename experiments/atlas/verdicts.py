@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from experiments.atlas.claims import Trial, judged
@@ -18,19 +19,23 @@ HOLDS, ONLY, FAILS = "holds", "holds against this opponent only", "does not hold
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure over the seeds that have it: mean, least, greatest, how many."""
+    """A figure over the seeds that have it: its middle, least, greatest, how many.
 
-    mean: float
+    middle: the mean over seeds; of times, whose runs the seeds are, the median.
+    """
+
+    middle: float
     low: float
     high: float
     seeds: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
+    def of(cls, values: Sequence[float], *, by_clock: bool) -> Spread | None:
         """None of no values.  The mean is summed exactly, so it does not depend on the order of seeds."""
         if not values:
             return None
-        return cls(math.fsum(values) / len(values), min(values), max(values), len(values))
+        middle = median(values) if by_clock else math.fsum(values) / len(values)
+        return cls(middle, min(values), max(values), len(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ def results_of(
         for metric, methods in curves.items():
             for (method, x), seeds in cells.items():
                 values = [value for one in seeds if (value := one.get(metric)) is not None]
-                methods[method][x] = Spread.of(values)
+                methods[method][x] = Spread.of(values, by_clock=experiment.kind.by_clock)
         results.append(PanelResult(panel, curves, tuple(_verdicts(experiment, panel, curves, quick))))
     return results
 
@@ -91,7 +96,7 @@ def _verdicts(
         if any(dict(panel).get(option) != value for option, value in claim.only.items()):
             continue
         means = {
-            method: {x: None if spread is None else spread.mean for x, spread in curve.items()}
+            method: {x: None if spread is None else spread.middle for x, spread in curve.items()}
             for method, curve in curves[claim.metric].items()
         }
         trials = judged(claim, means, experiment.xs(quick))

@@ -107,10 +107,12 @@ def errors_and_coverage(
     return told
 
 
-def coverage_of_prices(trials: int, drawn: int, what: str, *, tuples: int = 20_000) -> tuple[int, float, float]:
+def coverage_of_prices(
+    trials: int, drawn: int, what: str, *, tuples: int = 20_000, first: int = 0
+) -> tuple[int, float, float]:
     """Samples of about `drawn` of the synthetic stream's tuples: certified ones, their coverage, that of all.
 
-    what: the expression whose average is asked for.
+    what: the expression whose average is asked for.  first: the seed of the first sample.
     """
     table = pa.Table.from_batches(list(SyntheticRetail(seed=11, tuples=tuples).batches()))
     db = nile.connect().register("sales", table, time="ts")
@@ -118,7 +120,7 @@ def coverage_of_prices(trials: int, drawn: int, what: str, *, tuples: int = 20_0
     asked, accounting = query.load()
     right = float(AggregateAnswer(asked, query.using(method="naive").plan(), accounting).value("mean"))
     certified = covered = all_covered = 0
-    for seed in range(trials):
+    for seed in range(first, first + trials):
         answer = AggregateAnswer(asked, query.using(seed=seed).plan(drawn / tuples), accounting)
         estimate = answer["mean"]
         held = _holds(estimate, right)

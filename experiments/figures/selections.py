@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -27,7 +28,21 @@ from preferences.budget import Budget
 from pyramid.spec import STRUCTURES
 from summaries.errors import ConfigError
 
-__all__ = ["CONTESTANTS", "FIGURES", "Measured", "Setting", "figure", "loaded", "mean_cost", "table"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "CONTESTANTS",
+    "FIGURES",
+    "Measured",
+    "Setting",
+    "figure",
+    "loaded",
+    "mean_cost",
+    "point",
+    "ranges_over",
+    "table",
+]
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 COUNTS = (20, 40, 60, 80, 100, 150, 200)
@@ -121,7 +136,7 @@ def figure(name: str, setting: Setting) -> Iterator[Measured]:
                 fraction = x
                 if wanted.by_queries:
                     fraction = setting.grant * base[seed] / mean_cost((query, selectable))
-                points.append(_point(query.using(**options), selectable, Budget(fraction), wanted.aggregate))
+                points.append(point(query.using(**options), selectable, Budget(fraction), wanted.aggregate))
             y, relative, unanswered, spent = np.mean(np.array(points), axis=0).tolist()
             yield Measured(name, setting.costs, contestant, x, y, relative, unanswered, spent)
 
@@ -129,17 +144,21 @@ def figure(name: str, setting: Setting) -> Iterator[Measured]:
 def loaded(setting: Setting, seed: int, queries: int) -> tuple[SelectionQuery, Selectable]:
     """A stream and its queries, of which the first are the same however many there are."""
     sales = SyntheticRetail(seed=seed, tuples=setting.tuples, rare=setting.tuples // 500).table()
-    prices = np.sort(sales["price"].to_numpy())
+    query = ranges_over(sales, seed, queries).using(costs=setting.costs)
+    return query, query.load()
+
+
+def ranges_over(sales: pa.Table, seed: int, queries: int, *, time: str = "ts", value: str = "price") -> SelectionQuery:
+    """Range predicates over a column of numbers, each with 5 to 10 % of the tuples."""
+    prices = np.sort(sales[value].to_numpy())
     chance = np.random.Generator(np.random.PCG64([seed, 15]))
     predicates = {}
     for number, (wide, place) in enumerate(chance.random((queries, 2)).tolist()):
         share = _LEAST + (_MOST - _LEAST) * wide
         first = int(place * (1.0 - share) * prices.shape[0])
         last = min(prices.shape[0] - 1, first + int(share * prices.shape[0]))
-        predicates[f"q{number}"] = f"price >= {prices[first]} AND price < {prices[last]}"
-    database = nile.connect().register("sales", sales, time="ts")
-    query = database.select("sales", on="price", predicates=predicates).using(costs=setting.costs)
-    return query, query.load()
+        predicates[f"q{number}"] = f"{value} >= {prices[first]} AND {value} < {prices[last]}"
+    return nile.connect().register("sales", sales, time=time).select("sales", on=value, predicates=predicates)
 
 
 def mean_cost(given: tuple[SelectionQuery, Selectable]) -> float:
@@ -149,9 +168,10 @@ def mean_cost(given: tuple[SelectionQuery, Selectable]) -> float:
     return answer.figures.exact_cost / answer.figures.arrivals
 
 
-def _point(
+def point(
     query: SelectionQuery, selectable: Selectable, budget: Budget, aggregate: str | None
 ) -> tuple[float, float, float, float]:
+    """What one query set finds under a budget: y, relative, unanswered and spent of a `Measured`."""
     preferred = query if aggregate is None else query.preferring_for(aggregate)
     answer = SelectionAnswer(selectable, preferred.plan(budget))
     spent = answer.budget.spent
