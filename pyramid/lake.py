@@ -98,14 +98,18 @@ class LakeStream:
     def open(cls, root: str | Path, stream: str) -> LakeStream:
         """The stream as it is now.  Raises SourceMissing (no lake, no such stream), StoreCorrupt, EnvelopeError."""
         path = directory_of(root, stream)
-        found = [path / name for name in MANIFESTS if (path / name).exists()]
-        if not found:
+        if not any((path / name).exists() for name in MANIFESTS):
             known = ", ".join(f"'{name}'" for name in streams_of(root)) or "no stream yet: the lake is empty"
             raise SourceMissing(
                 f"{root}: needed a lake with the stream '{stream}'; it has {known}; `nile ingest` adds one"
             )
+        return cls.at(path)
+
+    @classmethod
+    def at(cls, path: Path) -> LakeStream:
+        """The stream whose directory this is, which holds a manifest.  Raises StoreCorrupt, EnvelopeError."""
         good, bad = [], []
-        for file in found:
+        for file in (path / name for name in MANIFESTS if (path / name).exists()):
             try:
                 good.append(_read_manifest(path, unpack(file.read_bytes(), where=str(file))))
             except (EnvelopeError, OSError) as error:

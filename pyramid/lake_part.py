@@ -265,12 +265,19 @@ class PartFile:
                     )
                 self._checked[group, column] = True
 
-    def read(self, columns: Sequence[str], low: int = 0, high: int = (1 << MAX_BITS) - 1) -> pa.Table:
+    def read(
+        self,
+        columns: Sequence[str],
+        low: int = 0,
+        high: int = (1 << MAX_BITS) - 1,
+        groups: Sequence[int] | None = None,
+    ) -> pa.Table:
         """The rows of the buckets [low, high] (default: all), by (bucket, ordinal), only `columns`.
 
-        Cost: the row groups that touch the range, about 65,536 rows each.  Raises StoreCorrupt, KeyError.
+        groups: only of these row groups, ascending.  Cost: the row groups that touch the range, about 65,536 rows
+        each.  Raises StoreCorrupt, KeyError.
         """
-        groups = self.part.groups(low, high)
+        groups = self.part.groups(low, high) if groups is None else groups
         cut = any(self.part.group_low[g] < low or self.part.group_high[g] > high for g in groups)
         wanted = list(columns) + ([BUCKET] if cut and BUCKET not in columns else [])
         unknown = [name for name in wanted if name not in self.columns]

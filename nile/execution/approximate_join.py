@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["JoinAggregate", "PreferredJoin", "aggregate_of", "configured", "summary_options"]
+__all__ = [
+    "JoinAggregate",
+    "PreferredJoin",
+    "aggregate_of",
+    "check_terms",
+    "configured",
+    "stream_of",
+    "summary_options",
+    "window_of",
+]
 
 Array = np.ndarray[Any, Any]
 _WEIGHT = "_weight"
@@ -48,7 +57,7 @@ class PreferredJoin:
         """Raises NotYet for what the operators cannot do, ConfigError for a preference over something else."""
         assert isinstance(shape.core, Join)
         self._join = shape.core
-        self.streams = tuple(_stream(each) for each in shape.core.inputs)
+        self.streams = tuple(stream_of(each) for each in shape.core.inputs)
         self._budget = budget
         self._weighted = bool(query.preference and query.preference.kind == "weighted" and shape.group is None)
         on, rest = one_key(shape.core)
@@ -59,8 +68,8 @@ class PreferredJoin:
                 "for the exact join"
             )
         self.on = tuple(name.removeprefix(f"{s.alias}.") for name, s in zip(on, self.streams, strict=True))
-        _check_terms(query, shape.core, on)
-        self._window = _window(shape.core, self.streams)
+        check_terms(query, shape.core, on)
+        self._window = window_of(shape.core, self.streams)
         self._scope = Scope(engine, self.streams)
         self.query = self._asked(query, shape, rest, engine.summaries, options)
         self.plan = self.query.plan(budget)
@@ -238,7 +247,7 @@ def summary_options(query: Query, summaries: Mapping[str, CreateSummary]) -> dic
     return picked[0][1] if picked else {}
 
 
-def _stream(plan: Any) -> Stream:
+def stream_of(plan: Any) -> Stream:
     """An input of an approximate join: a stream under its own conditions."""
     where = []
     while isinstance(plan, Filter):
@@ -254,7 +263,7 @@ def _stream(plan: Any) -> Stream:
     return Stream(plan.name, plan.alias, plan.position, plan.fields, plan.time, plan.window, all_of(plan.where, *where))
 
 
-def _window(join: Join, streams: tuple[Stream, ...]) -> int | None:
+def window_of(join: Join, streams: tuple[Stream, ...]) -> int | None:
     """The one window of all streams."""
     if join.directed:
         raise NotYet("approximate join: DWINDOW has no operator yet; say WINDOW, or leave out the preference")
@@ -272,7 +281,7 @@ def _window(join: Join, streams: tuple[Stream, ...]) -> int | None:
     return only
 
 
-def _check_terms(query: Query, join: Join, on: tuple[str, ...]) -> None:
+def check_terms(query: Query, join: Join, on: tuple[str, ...]) -> None:
     """A preference of a join looks at how often keys match, so its terms are over the key."""
     assert query.preference is not None
     for term in query.preference.terms:

@@ -10,10 +10,11 @@ from nile.exact.wjoin import ALGORITHMS, STRATEGIES
 from preferences.budget import Budget
 from summaries.errors import ConfigError
 
-__all__ = ["ALGORITHMS", "EMITS", "SCHEDULINGS", "Options"]
+__all__ = ["ALGORITHMS", "EMITS", "ENGINES", "SCHEDULINGS", "Options"]
 
 EMITS = ("append", "changes", "snapshot")
 SCHEDULINGS = ("ita", "tpa", "nta")
+ENGINES = ("local", "spark")
 _EXACT = ("emit", "algorithm", "scheduling", "windows")
 _APPROXIMATE = ("method", "guide", "output", "outlier_cap", "replay", "replay_mean", "speed", "by")
 
@@ -26,7 +27,8 @@ class Options:
     of STRATEGIES: how windows that are not one and the same are kept.  Of approximate ones: budget (a Budget or a
     fraction; the statement's own otherwise), method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap,
     replay with replay_mean and speed, by (what a selection's preference weighs: "share", "value"), confidence (of
-    intervals), and using: fields of a summary or of a plan.  Raises ConfigError.
+    intervals), and using: fields of a summary or of a plan.  engine: "spark" scans streams of a lake by tasks, best
+    partitions first; "local" (the default) runs in this process.  Raises ConfigError.
     """
 
     budget: Budget | float | None = None
@@ -45,10 +47,13 @@ class Options:
     speed: float | None = None
     by: str | None = None
     confidence: float | None = None
+    engine: str | None = None
     using: tuple[tuple[str, Any], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        known = {"emit": EMITS, "scheduling": SCHEDULINGS, "algorithm": ALGORITHMS, "windows": STRATEGIES}
+        known = {
+            "emit": EMITS, "scheduling": SCHEDULINGS, "algorithm": ALGORITHMS, "windows": STRATEGIES, "engine": ENGINES
+        }  # fmt: skip
         for name, values in known.items():
             given = getattr(self, name)
             if given is not None and given not in values:

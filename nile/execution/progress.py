@@ -69,7 +69,7 @@ class Partial:
     coverage: 0 to 1, never falls; what it is a share of depends on the preference (docs/history.md).  estimate: how
     many rows the full answer has, or of one aggregate alone that number.
     estimates: of aggregates, by column, one a row.  elapsed: seconds since the query began.  done: this is the full
-    answer.
+    answer (also the last is not where a budget ended before it).
     """
 
     rows: tuple[pa.RecordBatch, ...]
@@ -138,7 +138,7 @@ class Progress:
                 if (first and query.has_news) or (not first and now - last >= self.every):
                     last = now
                     yield self._partial(found, now - began, done=False)
-            yield self._partial(found, time.perf_counter() - began, done=True)
+            yield self._partial(found, time.perf_counter() - began, done=getattr(query, "whole", True))
         finally:
             close = getattr(steps, "close", None)
             if close is not None:

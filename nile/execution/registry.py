@@ -18,6 +18,7 @@ from nile.sql.catalog import Entry
 from nile.sql.expressions import Condition, parse_condition
 from nile.sql.statements import CreateSummary
 from nile.sql.tree import Logic, Node, columns_of
+from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
 from nile.streams.times import check_time_type
@@ -97,6 +98,8 @@ class Registry:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
         opened = open_source(source, name=name)
+        if isinstance(opened, LakeSource) and time is None:
+            time = opened.time  # a lake's stream has one, and its order is that of it
         if time is None and lateness is not None:
             raise ConfigError(
                 f"stored relation '{name}': needed no lateness, it has no order; got {lateness!r}; name time="

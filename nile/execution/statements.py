@@ -42,8 +42,12 @@ from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nile.execution.registry import Registered
+    from nile.spark import scan
 else:
     pa = lazy("pyarrow")
+    scan = lazy("nile.spark.scan")
 
 __all__ = ["Engine", "run_query", "run_statement"]
 
@@ -64,6 +68,9 @@ class Engine(Home, Approximating, Counts, Kept, Protocol):
 
     def register(self, name: str, source: Any, *, time: Any, where: Any, lateness: Any) -> Any:
         """Make a stream or a stored relation known."""
+
+    def stream(self, name: str) -> Registered:
+        """One that is a stream."""
 
     def unregister(self, name: str) -> None:
         """Forget one."""
@@ -105,6 +112,8 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
     Raises ConfigError, NotYet, BudgetError.
     """
     engine = engine.snapshot()
+    if options.engine == "spark":
+        return scan.scanned(engine, query, options)
     if is_approximate(query, options):
         options.check_approximate()
         prepared = approximate(engine, query, options)

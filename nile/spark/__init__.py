@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nile.spark.exact_multiway import exact_many
     from nile.spark.exact_rows import exact_aggregates, exact_selection
     from nile.spark.ingesting import Ingested, ingest
-    from nile.spark.of_lake import tuple_files
+    from nile.spark.of_lake import lake, tuple_files
     from nile.spark.session import spark_session, stop_session
     from nile.spark.sink import StreamSink, stream_sink
 
@@ -30,6 +30,7 @@ __all__ = [
     "exact_selection",
     "exact_truth",
     "ingest",
+    "lake",
     "spark_session",
     "stop_session",
     "stream_sink",
@@ -48,6 +49,7 @@ _HOMES = {
     "exact_selection": "exact_rows",
     "exact_truth": "exact_counts",
     "ingest": "ingesting",
+    "lake": "of_lake",
     "spark_session": "session",
     "stop_session": "session",
     "stream_sink": "sink",

@@ -1,14 +1,23 @@
-"""A lake's stream as files for the exact jobs, which may not know the lake."""
+"""A lake's stream as a source of a database, and as files for the exact jobs, which may not know the lake."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from nile.spark.exact_input import TupleFiles
+from nile.streams.lake import LakeSource
 from pyramid.lake import ORDINAL, TS, LakeStream
 from summaries.errors import SourceError, UnknownColumn
 
-__all__ = ["tuple_files"]
+__all__ = ["lake", "tuple_files"]
+
+
+def lake(root: str | Path, stream: str) -> LakeSource:
+    """A stream of a lake, to be registered: `db.register("shop", nile.spark.lake("lake/", "shop"))`.
+
+    It is the stream as it is now.  Raises SourceMissing, StoreCorrupt, EnvelopeError.
+    """
+    return LakeSource(LakeStream.open(root, stream))
 
 
 def tuple_files(lake: str | Path, stream: str, *, key: str | None = None, check: bool = True) -> TupleFiles:

@@ -10,9 +10,11 @@ from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
 from nile.streams.csv import CsvSource
 from nile.streams.files import existing_path
 from nile.streams.frames import FrameSource, frame_of
+from nile.streams.lake import LakeSource, is_lake_stream
 from nile.streams.many import ManySource, files_of, is_glob
 from nile.streams.parquet import ParquetSource
 from nile.streams.raw import RawBatch
+from pyramid.lake import LakeStream
 from summaries.errors import SourceError
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ class Source(Protocol):
 def open_source(data: Any, *, name: str) -> Source:
     """`data` as a source; `name` is what messages call it.
 
-    A path to a .parquet or .csv file or to a directory that Spark wrote, or a glob of such files; an Arrow
-    table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with
+    A path to a .parquet or .csv file or to a directory that Spark wrote, a glob of such files, or a path to a stream
+    of a lake; an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with
     `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such; a function without
     arguments that returns any of these; or a Source. Opening reads only what tells the columns.
     Raises SourceMissing or SourceError.
@@ -82,6 +84,8 @@ def _open_path(path: str | Path, name: str) -> Source:
         )
     found = existing_path(text, "Parquet or CSV file")
     suffix = found.suffix.lower()
+    if found.is_dir() and is_lake_stream(found):
+        return LakeSource(LakeStream.at(found), name=name)
     if found.is_dir() or suffix in (".parquet", ".pq"):
         return ParquetSource(text, name=name)
     if suffix == ".csv":

@@ -1,0 +1,207 @@
+"""Which statements a scan of the lake can answer, and what of the lake each of their streams reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nile.execution.approximate_join import check_terms, stream_of, window_of
+from nile.execution.options import Options
+from nile.execution.physical import equalities, one_key
+from nile.execution.progress_input import bounded, own_columns
+from nile.execution.scope import Shape, shape_of
+from nile.execution.values import all_of
+from nile.spark.scan_task import JoinTask, TaskSide
+from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
+from nile.streams.lake import LakeSource
+from preferences.budget import Budget
+from pyramid.lake import LakeStream
+from pyramid.lake_part import TS
+from summaries.errors import BudgetError, ConfigError, NotYet
+from summaries.hashing import key_family
+
+if TYPE_CHECKING:
+    from nile.execution.registry import Registered
+
+__all__ = ["Database", "ScanQuery", "scan_query"]
+
+DEFAULT_CAP = 4
+_DOES = (
+    "engine='spark' answers joins of two streams of a lake on the column both are clustered by, with one WINDOW or "
+    "none, and count(*) of them WITH PREFERENCE"
+)
+_UNUSED = (
+    "algorithm", "scheduling", "windows", "output", "method", "guide", "costs", "replay", "replay_mean", "speed", "by"
+)  # fmt: skip
+_UNITS = ("fraction", "seconds", "outputs")
+
+
+class Database(Protocol):
+    """What is asked of a database."""
+
+    def stream(self, name: str) -> Registered:
+        """A registered stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanQuery:
+    """A statement that a scan can answer, checked.
+
+    kind: of the preference, "" none; streams: of the lake, one a side; task: what tasks do, without partitions; limit:
+    (rows to leave out, rows at most) or None; group: the aggregates, None: rows.
+    """
+
+    kind: str
+    fade: float
+    streams: tuple[LakeStream, ...]
+    task: JoinTask
+    budget: Budget | None
+    limit: tuple[int, int | None] | None
+    group: Group | None
+    seed: int
+    confidence: float
+
+    @property
+    def most(self) -> int | None:
+        """Outputs that are wanted at most."""
+        wanted = []
+        if self.limit is not None and self.limit[1] is not None:
+            wanted.append(sum(each or 0 for each in self.limit))
+        if self.budget is not None and self.budget.unit == "outputs":
+            wanted.append(int(self.budget.amount))
+        return min(wanted) if wanted else None
+
+
+def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
+    """A statement, checked; nothing is read.  Raises NotYet, ConfigError, BudgetError, KeyTypeError."""
+    kind = "" if query.preference is None else query.preference.kind
+    _check_options(options, kind)
+    budget = _budget(query, options, kind)
+    try:
+        shape = shape_of(query.plan)
+    except NotYet as error:
+        raise _not_yet(str(error).split("got ")[-1].split(",")[0]) from None
+    limit = _limit(shape, kind)
+    join = shape.core
+    if not isinstance(join, Join) or len(join.inputs) != 2:
+        raise _not_yet("a selection of one stream" if isinstance(join, Stream) else "a join of more streams")
+    if shape.group is not None:
+        _check_group(shape.group, kind)
+    streams = tuple(stream_of(each) for each in join.inputs)
+    window = window_of(join, streams)
+    on, rest = one_key(join)
+    if on is None:
+        raise _not_yet("a join without equal keys")
+    if query.preference is not None:
+        check_terms(query, join, on)
+    sides, lakes = [], []
+    for stream, name in zip(streams, on, strict=True):
+        side, lake = _side(database, stream, name.removeprefix(f"{stream.alias}."))
+        sides.append(side)
+        lakes.append(lake)
+    left, right = (key_family(side.schema.field(side.key).type, where=f"{side.stream.alias}.{side.key}")
+                   for side in sides)  # fmt: skip
+    if left != right:
+        raise ConfigError(
+            f"engine='spark': needed keys of one kind; got {left} and {right}, whose hashes differ; ingest one stream "
+            "with the type of the other"
+        )
+    residual = all_of(*equalities(join, rest), join.condition, shape.where)
+    cap = None
+    if kind == "asc":
+        cap = DEFAULT_CAP if options.outlier_cap is None else options.outlier_cap
+    selects = residual is not None or shape.group is None
+    task = JoinTask((sides[0], sides[1]), window, cap, residual, shape, not selects, None, ())
+    return ScanQuery(
+        kind,
+        1.0 if query.preference is None else query.preference.fade,
+        tuple(lakes),
+        task,
+        budget,
+        limit,
+        shape.group,
+        options.seed or 0,
+        0.95 if options.confidence is None else options.confidence,
+    )
+
+
+def _side(database: Database, stream: Stream, key: str) -> tuple[TaskSide, LakeStream]:
+    held = database.stream(stream.name)
+    source: Any = held.source
+    if not isinstance(source, LakeSource):
+        raise ConfigError(
+            f"engine='spark': needed streams of a lake; got '{stream.name}', which is {type(source).__name__}; "
+            "`nile ingest` brings it into one, db.register(name, 'lake/stream') makes that known"
+        )
+    layout = source.stream.layout
+    if held.time != layout.time or held.lateness is not None:
+        raise ConfigError(
+            f"engine='spark': needed '{stream.name}' in the order of its lake, by '{layout.time}'; got time="
+            f"{held.time!r}, lateness={held.lateness!r}; register it without both"
+        )
+    if key != layout.key:
+        raise _not_yet(f"a join on {stream.alias}.{key}, while '{stream.name}' is clustered by '{layout.key}'")
+    since, until, where = bounded(stream, layout.schema.field(layout.time).type)
+    registered = () if held.where is None else held.where.columns
+    columns = tuple(dict.fromkeys((TS, key, *own_columns(stream), *registered)))
+    condition = None if held.where is None else held.where.tree
+    side = TaskSide(
+        source.stream.path, stream, source.schema, key, columns, condition, where, since, until
+    )  # fmt: skip
+    return side, source.stream
+
+
+def _not_yet(came: str) -> NotYet:
+    return NotYet(f"{_DOES}; got {came}; leave engine out to run it in this process")
+
+
+def _check_options(options: Options, kind: str) -> None:
+    given = [name for name in _UNUSED if getattr(options, name) is not None] + [name for name, _ in options.using]
+    if given:
+        raise ConfigError(
+            f"{given[0]}: needed a query of this process; got engine='spark', which has none; leave it out"
+        )
+    if options.outlier_cap is not None and kind != "asc":
+        raise ConfigError(
+            f"outlier_cap: needed WITH PREFERENCE asc, which it bounds; got {kind or 'no preference'}; leave it out"
+        )
+    if options.emit not in (None, "append", "snapshot"):
+        raise ConfigError(f"emit: needed append or snapshot under engine='spark'; got {options.emit!r}; leave it out")
+
+
+def _budget(query: Query, options: Options, kind: str) -> Budget | None:
+    if query.error is not None:
+        raise _not_yet("ERROR")
+    if options.budget is not None:
+        assert isinstance(options.budget, Budget)
+        budget: Budget | None = options.budget
+    else:
+        budget = None if query.budget is None else Budget.of(*query.budget)
+    if budget is not None and budget.unit not in _UNITS:
+        raise BudgetError(
+            f"engine='spark': needed a budget of {', '.join(_UNITS)}; got {budget.unit}, which goes with arrivals; "
+            "Budget(fraction=0.1) is a tenth of the bytes"
+        )
+    if budget is not None and budget.unit == "outputs" and kind == "weighted":
+        raise BudgetError(
+            "engine='spark', weighted: needed a budget of fraction or seconds; got outputs, whose cut would bias the "
+            "sample; Budget(fraction=0.1) is a tenth of the bytes"
+        )
+    return budget
+
+
+def _limit(shape: Shape, kind: str) -> tuple[int, int | None] | None:
+    if any(isinstance(step, Sort) for step in shape.top):
+        raise _not_yet("ORDER BY, which must see all rows first")
+    limits = [step for step in shape.top if isinstance(step, Limit)]
+    if limits and kind == "weighted":
+        raise _not_yet("LIMIT with weighted, whose sample it would cut")
+    return (limits[0].offset, limits[0].count) if limits else None
+
+
+def _check_group(group: Group, kind: str) -> None:
+    if not kind:
+        raise _not_yet("aggregates without a preference")
+    counts = all(each.function == "count" and each.argument is None for each in group.aggregates)
+    if group.by or not counts:
+        raise _not_yet("GROUP BY, or other aggregates than count(*)")

@@ -1,0 +1,269 @@
+"""engine="spark": a scan of the lake answers what the local engine answers, the promising partitions first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from lakes import START, write_lake
+
+import nile
+from nile.execution.result import Result
+from nile.spark import scan_partitions as partitions
+from nile.spark.scan import ScanRun
+from nile.spark.scan_ranking import ranked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3_600 * 10**9
+WINDOW = 60
+PAIRS = (
+    "SELECT A.item, A.price, B.price AS other, A.at, B.at AS then FROM a A, b B "
+    "WHERE A.item = B.item AND A.price < B.price {} WINDOW 60"
+)
+COUNT = "SELECT count(*) AS n FROM a A, b B WHERE A.item = B.item WITH PREFERENCE {} A.item WINDOW 60"
+
+
+def columns_of(rng: np.random.Generator, tuples: int) -> dict[str, Any]:
+    items = rng.zipf(1.3, tuples) % 300
+    return {"item": pa.array(items, mask=rng.random(tuples) < 0.02), "price": rng.integers(0, 1_000, tuples)}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two streams over 40 hours; item 7 is sold in six of them alone, in both."""
+    path = tmp_path_factory.mktemp("scan") / "lake"
+    for name, seed in (("a", 1), ("b", 2)):
+        rng = np.random.default_rng(seed)
+        ts = np.concatenate([rng.integers(0, 40 * HOUR, 6_000), rng.integers(20 * HOUR, 26 * HOUR, 4_000)])
+        columns = columns_of(rng, 10_000)
+        items = columns["item"].to_pylist()
+        items[6_000:] = [7] * 4_000
+        order = np.argsort(ts, kind="stable")
+        rows = pa.table({"item": pa.array(items), "price": columns["price"]}).take(pa.array(order))
+        write_lake(
+            path, name, ts[order] // 10**9 * 10**9, {n: rows.column(n).combine_chunks() for n in rows.schema.names}
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(db: nile.Database) -> Result:
+    """All of PAIRS by a scan, found once."""
+    made = db.sql(PAIRS.format("WITH PREFERENCE desc A.item"), engine="spark")
+    made.to_arrow()
+    return made
+
+
+@pytest.fixture(scope="module")
+def db(root: Path, spark: SparkSession) -> Iterator[nile.Database]:
+    assert spark is not None
+    with nile.connect() as made:
+        made.register("a", root / "a")
+        made.register("b", nile.spark.lake(root, "b"))
+        yield made
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in table.column_names])
+
+
+def run_of(result: Result) -> ScanRun:
+    result.to_arrow()
+    assert isinstance(result._run, ScanRun)
+    return result._run
+
+
+def test_a_stream_of_a_lake_is_a_source_of_plain_queries_too(db: nile.Database, root: Path) -> None:
+    rows = db.sql("SELECT at, item, price FROM a").to_arrow()
+    assert rows.num_rows == 10_000
+    assert (np.diff(rows["at"].cast(pa.int64()).to_numpy()) >= 0).all()
+    assert int(rows["at"].cast(pa.int64())[0].as_py()) >= START
+    files = str(root / "a" / "*" / "part-*.parquet")
+    theirs = duckdb.sql(f"SELECT sum(price), count(item) FROM read_parquet('{files}')").fetchall()
+    assert db.sql("SELECT sum(price), count(item) FROM a").fetchall() == theirs
+
+
+def test_the_whole_scan_is_the_exact_join(db: nile.Database, whole: Result) -> None:
+    exact = in_order(db.sql(PAIRS.format("")).to_arrow())
+    assert in_order(whole.to_arrow()) == exact
+    assert whole.coverage == 1.0
+    assert float(whole.estimate.value) == exact.num_rows
+    assert all(one.applied == one.tuples_in == 10_000 for one in whole.accounting.values())
+
+
+def test_duckdb_finds_the_same_pairs(whole: Result, root: Path) -> None:
+    a, b = (f"read_parquet('{root / name / '*' / 'part-*.parquet'}')" for name in "ab")
+    theirs = duckdb.sql(
+        f"SELECT A.item, A.price, B.price, A._ts, B._ts FROM {a} A, {b} B WHERE A.item = B.item "
+        f"AND A.price < B.price AND abs(A._ts - B._ts) <= {WINDOW * 10**9}"
+    ).fetchall()
+    mine = whole.to_arrow()
+    times = [mine[name].cast(pa.int64()).to_pylist() for name in ("at", "then")]
+    pairs = zip(*(mine[name].to_pylist() for name in ("item", "price", "other")), *times, strict=True)
+    assert sorted(pairs) == sorted(theirs)
+
+
+def test_asc_finds_the_outliers_of_the_local_engine(db: nile.Database) -> None:
+    text = PAIRS.format("WITH PREFERENCE asc A.item").replace("AND A.price < B.price", "")
+    exact = db.sql(text, budget=1.0).to_arrow()
+    scanned = db.sql(text, engine="spark").to_arrow()
+    assert 0 < exact.num_rows < 30_000
+    assert in_order(scanned) == in_order(exact)
+
+
+def test_weighted_at_full_budget_has_every_pair_with_weight_one(db: nile.Database) -> None:
+    scanned = db.sql(PAIRS.format("WITH PREFERENCE weighted A.item"), engine="spark").to_arrow()
+    assert set(scanned["_weight"].to_pylist()) == {1.0}
+    assert in_order(scanned.drop_columns("_weight")) == in_order(db.sql(PAIRS.format("")).to_arrow())
+
+
+def test_without_a_window_it_is_the_join_of_all_that_is_there(db: nile.Database) -> None:
+    text = "SELECT count(*) AS n FROM a A, b B WHERE A.item = B.item AND A.item > 20 {}"
+    exact = db.sql(text.format("")).fetchall()
+    assert db.sql(text.format("WITH PREFERENCE desc A.item"), engine="spark").fetchall() == exact
+
+
+def test_counting_counts_the_pairs_of_the_join(db: nile.Database) -> None:
+    pairs = db.sql(PAIRS.format("").replace("AND A.price < B.price", "")).to_arrow().num_rows
+    assert db.sql(COUNT.format("desc"), engine="spark").fetchall() == [(pairs,)]
+
+
+def test_partitions_read_are_a_prefix_of_the_ranking_and_the_answer_grows(db: nile.Database, whole: Result) -> None:
+    text = PAIRS.format("WITH PREFERENCE desc A.item")
+    everything = whole.to_arrow()
+    rows, coverage, low, high = 0, 0.0, 0.0, np.inf
+    for partial in db.sql(text, engine="spark").progress(every=0):
+        assert partial.to_arrow() == everything.slice(0, len(partial))
+        assert len(partial) >= rows
+        assert partial.coverage >= coverage
+        assert float(partial.estimate.low) >= low
+        assert float(partial.estimate.high) <= high
+        assert float(partial.estimate.low) <= everything.num_rows <= float(partial.estimate.high)
+        rows, coverage = len(partial), partial.coverage
+        low, high = float(partial.estimate.low), float(partial.estimate.high)
+    assert (rows, coverage) == (everything.num_rows, 1.0)
+    assert partial.done
+
+
+def test_a_fraction_of_the_bytes_reads_the_best_partitions_and_no_more(db: nile.Database, whole: Result) -> None:
+    text = PAIRS.format("WITH PREFERENCE desc A.item")
+    everything = whole.to_arrow()
+    part = db.sql(text, engine="spark", budget=0.4)
+    rows = part.to_arrow()
+    assert 0 < part.budget.spent <= 0.4
+    assert rows == everything.slice(0, rows.num_rows)
+    assert rows.num_rows > 0.7 * everything.num_rows
+    assert part.accounting["A"].shed > 0
+    run = run_of(part)
+    assert run._waves is not None
+    spent = sum(each.bytes for each in run.ranking.order[: run._waves.read])
+    assert spent == run._waves.bytes <= 0.4 * run.ranking.bytes
+    *_, last = db.sql(text, engine="spark", budget=0.4).progress(every=0)
+    assert not last.done
+    assert last.to_arrow() == rows
+
+
+def test_outputs_are_the_first_ones_of_the_whole_answer(db: nile.Database, whole: Result) -> None:
+    text = PAIRS.format("WITH PREFERENCE desc A.item")
+    cut = db.sql(text, engine="spark", budget=nile.Budget(outputs=150))
+    assert cut.to_arrow() == whole.to_arrow().slice(0, 150)
+    assert (cut.budget.unit, cut.budget.spent) == ("outputs", 150.0)
+
+
+def test_a_deadline_cancels_what_runs_and_leaves_a_prefix(db: nile.Database, whole: Result) -> None:
+    text = PAIRS.format("WITH PREFERENCE desc A.item")
+    cut = db.sql(text, engine="spark", budget=nile.Budget(seconds=0.05))
+    rows = cut.to_arrow()
+    assert rows == whole.to_arrow().slice(0, rows.num_rows)
+    assert rows.num_rows < whole.to_arrow().num_rows
+    again = db.sql(text, engine="spark", budget=nile.Budget(outputs=5))  # nothing of the cancelled job is in the way
+    assert again.to_arrow() == whole.to_arrow().slice(0, 5)
+
+
+def test_estimates_of_zero_change_the_order(db: nile.Database, whole: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [(*each.lanes, each.age) for each in run_of(whole).ranking.order]
+    real = partitions.products
+    monkeypatch.setattr(partitions, "products", lambda one, other: (0.0 * real(one, other)[0], real(one, other)[1]))
+    run = run_of(db.sql(PAIRS.format("WITH PREFERENCE desc A.item"), engine="spark", budget=1e-9))
+    blind = [(*each.lanes, each.age) for each in run.ranking.order]
+    assert sorted(told) == sorted(blind)
+    assert told != blind
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_bounds_hold_and_what_they_rule_out_is_never_read(tmp_path: Path) -> None:
+    for name, first in (("a", 0), ("b", 12)):  # both have items 0 to 9 in hours 12 to 15, else nothing in common
+        rng = np.random.default_rng(first)
+        ts = np.sort(rng.integers(0, 30, 6_000)) * HOUR + np.arange(6_000) * 10**6
+        hour = ts // HOUR
+        common = (hour >= 12) & (hour < 16)
+        items = np.where(common, rng.integers(0, 10, 6_000), 1_000 * (first + 1) + rng.integers(0, 500, 6_000))
+        write_lake(tmp_path, name, ts, {"item": items, "price": rng.integers(0, 9, 6_000)})
+    db = nile.connect()
+    for name in ("a", "b"):
+        db.register(name, tmp_path / name)
+    run = run_of(db.sql(COUNT.format("desc"), engine="spark"))
+    assert run.ranking.ruled_out > 0
+    assert run._waves is not None
+    for each, found in zip(run.ranking.order, run._waves.outputs, strict=True):
+        assert found <= each.upper
+    exact = db.sql("SELECT A.at FROM a A, b B WHERE A.item = B.item WINDOW 60").to_arrow().num_rows
+    assert run._waves.found == exact
+
+
+def test_explain_ranks_without_reading(db: nile.Database) -> None:
+    text = db.sql("EXPLAIN " + PAIRS.format("WITH PREFERENCE desc A.item"), engine="spark").fetchall()[0][0]
+    assert "partitions" in text
+    assert "bytes" in text
+    assert "ruled out by the sketches" in text
+    assert "expected gain: 90% of the expected outputs need" in text
+    assert "actual" not in text
+
+
+def test_weights_make_the_count_unbiased_and_its_intervals_cover(db: nile.Database) -> None:
+    exact = float(db.sql(COUNT.format("desc"), engine="spark").fetchall()[0][0])
+    run = run_of(db.sql(COUNT.format("weighted"), engine="spark"))
+    assert run._waves is not None
+    outputs = dict(zip(map(id, run.ranking.order), run._waves.outputs, strict=True))
+    values, covered = [], 0
+    for seed in range(400):
+        ranking = ranked(run.ranking.order, "weighted", 1.0, seed)
+        read = ranking.fits(0.5 * ranking.bytes)
+        found = np.array([outputs[id(each)] for each in ranking.order[:read]], float)
+        told = ranking.total(found, read, 0.95)
+        values.append(float((ranking.weights(read) * found).sum()))
+        covered += float(told.low) <= exact <= float(told.high)
+    spread = np.std(values) / 20.0
+    assert abs(np.mean(values) - exact) < 4.0 * spread
+    assert covered >= 0.85 * 400
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error", "said"),
+    [
+        ("SELECT item FROM a", {}, nile.NotYet, "a selection"),
+        ("SELECT A.at FROM a A, b B WHERE A.price = B.price WINDOW 60", {}, nile.NotYet, "clustered by 'item'"),
+        (PAIRS.format("") + " ORDER BY price", {"emit": "snapshot"}, nile.NotYet, "ORDER BY"),
+        (PAIRS.format(""), {"method": "paper"}, nile.ConfigError, "method"),
+        (PAIRS.format(""), {"budget": nile.Budget(share=0.5)}, nile.BudgetError, "share"),
+        ("SELECT M.at FROM a A, m M WHERE A.item = M.item WINDOW 60", {}, nile.ConfigError, "nile ingest"),
+        (COUNT.format("desc").replace("count(*)", "sum(A.price)"), {}, nile.NotYet, "aggregates"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_do_is_one_clear_sentence(
+    db: nile.Database, text: str, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    db.register("m", {"at": [0.0], "item": [1]}, time="at")
+    with pytest.raises(error, match="engine") as told:
+        db.sql(text, engine="spark", **options)
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
