@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from experiments.atlas.command import experiment
+from experiments.build_command import build_command
 from experiments.doctor_command import doctor
 from experiments.faults.command import faults
 from experiments.ingest_command import ingest_command
@@ -160,6 +161,7 @@ def bench_table(report: Path) -> None:
 
 main.add_command(doctor)
 main.add_command(ingest_command)
+main.add_command(build_command)
 main.add_command(experiment)
 
 

@@ -33,7 +33,7 @@ from pyramid.history.history import plain_schema
 from pyramid.lake import LakeStream, streams_of
 from pyramid.manager_parts import Slices, put_counters, take_keys, take_slices
 from summaries.envelope import Envelope, unpack
-from summaries.errors import ConfigError, SourceError
+from summaries.errors import ConfigError, SourceError, SourceMissing
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -197,9 +197,11 @@ def _opened(lake: str | os.PathLike[str], stream: str | None) -> LakeStream:
     root = Path(lake)
     if stream is None:
         known = streams_of(root)
+        if not known:
+            raise SourceMissing(f"{root}: needed a lake with a stream; it is empty; `nile ingest` adds one")
         if len(known) > 1:
             raise ConfigError(f"{root}: needed the name of a stream; the lake has {', '.join(known)}; name one")
-        stream = known[0] if known else ""
+        stream = known[0]
     opened = LakeStream.open(root, stream)
     if not opened.tuples:
         raise SourceError(f"{root}: stream '{stream}' has no tuples yet; `nile ingest` adds some")
