@@ -8,7 +8,7 @@ from datetime import timedelta
 from nile.durations import parse_duration
 from nile.engine import Database
 from nile.sizes import parse_size
-from summaries.errors import ConfigError
+from summaries.errors import ConfigError, StoreError
 
 __all__ = ["connect"]
 
@@ -21,6 +21,7 @@ def connect(
     *,
     memory: int | str | None = None,
     checkpoint: str | float | timedelta | None = "10 s",
+    read_only: bool = False,
 ) -> Database:
     """A database: in memory, or (path) with a store that outlives the process.
 
@@ -29,10 +30,17 @@ def connect(
     memory: what kept rows may take, such as "256MB"; what is beyond it moves to the store's files.
     checkpoint: at most so long after the last one, the next push writes another; None: only `Database.checkpoint`
     and `close` do.
-    Raises StoreLocked, NotAStore, StoreCorrupt, StoreTooNew, StoreError, ConfigError.
+    read_only: the store as of its last checkpoint, while another process may go on writing it; nothing can be pushed,
+    and what is registered, subscribed to or summarised here stays in this process.
+    Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
+    ConfigError.
     """
     limit = None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY)
     if path is None:
+        if read_only:
+            raise ConfigError(
+                "connect, read_only: needed the path of a store; got none; write nile.connect('store', read_only=True)"
+            )
         if limit is not None:
             raise ConfigError(
                 "connect, memory: needed a path, where what is beyond the limit can go; got none; write "
@@ -43,9 +51,16 @@ def connect(
     from pyramid.disk.directory import StoreDirectory
 
     every = None if checkpoint is None else parse_duration(checkpoint, where="checkpoint") / 1e9
-    directory = StoreDirectory.open(path)
-    try:
-        return Database(Keeper(directory, memory=limit, every=every))
-    except BaseException:
-        directory.close()
-        raise
+    directory = StoreDirectory.open(path, read_only=read_only)
+    while True:
+        try:
+            return Database(Keeper(directory, memory=limit, every=every))
+        except BaseException as error:
+            directory.close()
+            if not (read_only and isinstance(error, StoreError)):
+                raise
+            again = StoreDirectory.open(path, read_only=True)
+            if again.epoch == directory.epoch:
+                again.close()
+                raise
+            directory = again  # the writer went on and took files away before they were read

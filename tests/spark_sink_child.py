@@ -1,18 +1,38 @@
-"""A process that streams files of a known stream into a store, for ever: `python tests/spark_sink_child.py FOLDER`."""
+"""A process that streams files of a known stream into a store, for ever.
+
+`python tests/spark_sink_child.py FOLDER`: in each of FOLDER/0, FOLDER/1, ... a query has its own files (in), its
+progress and its store, so that one start of Spark pays for several.  Epoch e reads file e.  With "careless" after it,
+the sinks do not look at epochs.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import sys
+import threading
+import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import nile
-from nile.spark import StreamSink
+import nile.spark.session as session_module
+from nile.spark import StreamSink, spark_session, stream_sink
 from nile.spark.sink_place import Place
 from pyramid.manager_state import manager_bytes
 from summaries.envelope import pack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Of a Spark that starts often and sees few rows: optimised and generated code would never pay for itself.
+QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+PIPES = 4
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
 
@@ -71,3 +91,63 @@ def seen(db: nile.Database) -> dict[str, Any]:
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """The names of what differs; the values are too long to be shown side by side."""
     return [name for name in one if one[name] != other[name]]
+
+
+def add_file(source: Path, number: int) -> None:
+    """The rows of an epoch, as a file that is there whole or not at all; later numbers are younger."""
+    if not (source / f"{number:06}.parquet").exists():
+        pq.write_table(epoch_rows(number), source / f"_{number}.tmp")
+        os.utime(source / f"_{number}.tmp", (10**9 + number * 60,) * 2)
+        (source / f"_{number}.tmp").rename(source / f"{number:06}.parquet")
+
+
+def epoch_rows(number: int) -> pa.Table:
+    """What epoch `number` brings."""
+    return sales(number * 40, number * 40 + 40)
+
+
+def say(line: object) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Stream until killed; says how many epochs are durable, all pipes together."""
+    seen(twin([sales(0, 400)]))  # kernels are compiled before anyone may be killed, or they never would be
+    session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
+    session = spark_session("sink", cores=1)
+    for name, value in QUICK.items():
+        session.conf.set(name, value)
+    durable, lock = [0] * PIPES, threading.Lock()
+    for pipe in range(PIPES):
+        pour(session, Path(sys.argv[1]) / str(pipe), pipe, durable, lock)
+    session.streams.awaitAnyTermination()
+
+
+def pour(session: SparkSession, folder: Path, pipe: int, durable: list[int], lock: threading.Lock) -> None:
+    """Start one query."""
+    (folder / "in").mkdir(parents=True, exist_ok=True)
+    frame = session.readStream.schema("at double, item string, n bigint").option("maxFilesPerTrigger", 1)
+    frame = frame.parquet(str(folder / "in"))
+    sink = stream_sink(frame, folder / "store", stream="sales", time="at", lateness="10 s")
+    prepared(sink.db)
+    if sys.argv[2:] == ["careless"]:
+        sink.__class__ = Careless
+    durable[pipe] = 0 if sink.place is None else sink.place.epoch + sink.place.done
+    for number in range(durable[pipe] + 4):
+        add_file(folder / "in", number)
+
+    def take(rows: DataFrame, epoch: int) -> None:
+        sink(rows, epoch)
+        with lock:
+            durable[pipe] = epoch + 1
+            say(sum(durable))
+        add_file(folder / "in", epoch + 4)
+        time.sleep(0.1)  # the moment between the store's commit and Spark's own, stretched
+
+    writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "progress"))
+    writer.start()
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ a harness that kills too early proves nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -40,12 +41,13 @@ def kill_over_and_over(
     *,
     longest: float = 0.05,
     early: float = 0.2,
+    kill: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
 ) -> Kills:
     """Start `command`, kill it, call `verify`, until `kills` kills were counted.
 
     verify(acknowledged): open what the child left, check all of it, and return how far it came; it is given the
     last number the child printed (0: none yet) and what it returns must not be less.  longest: seconds after the
-    child is ready in which it is killed; early: the share of kills at any moment since its start.  Raises
+    child is ready in which it is killed; early: the share of kills at any moment since its start; kill: how.  Raises
     AssertionError when something was lost, and when the child ends by itself.
     """
     rng = Random(seed)
@@ -66,7 +68,7 @@ def kill_over_and_over(
                     started = (started + time.monotonic() - begun) / 2
                     time.sleep(rng.uniform(0, longest))
             finally:
-                child.send_signal(signal.SIGKILL)
+                kill(child)
                 child.wait()
             complaint.seek(0)
             last_words = complaint.read().decode(errors="replace")[-2000:]
@@ -84,3 +86,19 @@ def kill_over_and_over(
         assert done.all < 20 * kills + 100, f"only {done.counted} of {done.all} kills came after progress"
         acknowledged = came  # it has been seen: it may not go away any more
     return done
+
+
+def kill_all_of_it(child: subprocess.Popen[bytes]) -> None:
+    """The process and all that it has started, such as a Java of Spark, in any order, at once."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    doomed = [child.pid]
+    for pid in doomed:
+        doomed += [one for one, parent in parents.items() if parent == pid]
+    Random(child.pid).shuffle(doomed)
+    for pid in doomed:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

@@ -77,8 +77,10 @@ class Keeper:
     def make_room(self, live: Live, names: Registry) -> None:
         """Before rows are taken: move what is beyond the memory limit to files, and write a checkpoint if one is due.
 
-        Raises StoreWriteError: then nothing has changed, and rows should not be taken until it succeeds.
+        Raises StoreWriteError: then nothing has changed, and rows should not be taken until it succeeds.  Raises
+        StoreReadOnly.
         """
+        self.directory.check_writable()
         if self.memory is not None:
             held = [stream.history for stream in live.streams().values() if stream.history is not None]
             for history in held:
@@ -86,6 +88,11 @@ class Keeper:
                 if history.memory > history.limit:
                     history.settle()
         if self.due:
+            self.checkpoint(live, names)
+
+    def remember(self, live: Live, names: Registry) -> None:
+        """A checkpoint, if this store is written at all."""
+        if not (self.restoring or self.directory.read_only):
             self.checkpoint(live, names)
 
     def checkpoint(self, live: Live, names: Registry) -> int:

@@ -104,6 +104,7 @@ class Live:
                         "first, or take another name"
                     )
                 return
+            self._keeper.directory.check_writable()
             definition.as_json()  # a type that has no byte form is refused before anything is made
             self.adopt(name, definition, None if keep is not None else self._keeper.history(name, columns))
             self._keeper.checkpoint(self, self._names)
@@ -198,7 +199,7 @@ class Live:
         with self._lock:
             self.follow_summaries()
             if self._keeper is not None:
-                self._keeper.checkpoint(self, self._names)
+                self._keeper.remember(self, self._names)
 
     def follow_summaries(self) -> None:
         """Keep the summaries that are asked for of live streams."""
@@ -208,6 +209,8 @@ class Live:
         """No tuple older than `time` will come, to one stream or to all."""
         now = instant(time, where="advance")
         with self._lock:
+            if self._keeper is not None:
+                self._keeper.directory.check_writable()
             streams = list(self._streams.values()) if name is None else [self.get(name)]
             for stream in streams:
                 stream.advance(now)
@@ -299,8 +302,8 @@ class Live:
         self._standing = [one for one in self._standing if not one.closed] + [made]
         if name is not None:
             self.queries[name] = (definition, made)
-            if self._keeper is not None and not self._keeper.restoring:
-                self._keeper.checkpoint(self, self._names)
+            if self._keeper is not None:
+                self._keeper.remember(self, self._names)
         return made
 
     def subscription(self, name: str) -> StandingQuery:
@@ -373,7 +376,7 @@ class Live:
         assert self._keeper is not None
         try:
             if self._streams or self._names.entries:
-                self._keeper.checkpoint(self, self._names)
+                self._keeper.remember(self, self._names)
         except NileError as error:
             faults.append(error)
         for stream in self._streams.values():

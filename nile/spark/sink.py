@@ -55,6 +55,7 @@ def stream_sink(
     lateness: str | float | timedelta | None,
     where: str | None = None,
     keep: str | float | timedelta | None = None,
+    event_id: str | None = None,
     order: Sequence[str] = (),
     memory: int | str | None = None,
     new_query: bool = False,
@@ -66,7 +67,7 @@ def stream_sink(
         sink.db.sql("SELECT ...")
 
     store: a directory, opened (and made) for writing until `close`, or a Database with a store.  time, lateness,
-    where, keep: as for `Database.stream`, which makes the stream if it is not there; its columns are those of
+    where, keep, event_id: as for `Database.stream`, which makes the stream if it is not there; its columns are those of
     `source`.  order: columns, such as an offset, that order rows of one time; then all others do.  memory: as for
     `nile.connect`.  new_query: take in a query that the stream does not know; without it that is an error.
     Raises SchemaDrift, ConfigError, SourceError, UnknownColumn and what `nile.connect` raises.
@@ -87,7 +88,7 @@ def stream_sink(
         if stream in db.streams:
             _check_drift(db.schema(stream), found, place)
             found = db.schema(stream)
-        db.stream(stream, found, time=time, lateness=lateness, where=where, keep=keep)
+        db.stream(stream, found, time=time, lateness=lateness, where=where, keep=keep, event_id=event_id)
         db.checkpoint()
     except BaseException:
         if owned:

@@ -117,6 +117,11 @@ class StoreDirectory:
     # --- reading ------------------------------------------------------------------------------------------
 
     @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+        return self._lock is None
+
+    @property
     def written(self) -> str:
         """When the generation in force was committed: UTC, ISO 8601."""
         return self._current.written
@@ -179,7 +184,7 @@ class StoreDirectory:
         opened.  parts: written as they come, never held together.  A file that no commit keeps is removed by `discard`
         or by the next opening.  Cost: one BLAKE2b pass, a write and an fsync.  Raises StoreWriteError.
         """
-        self._writable()
+        self.check_writable()
         name, path = self._staging.new_name(self.epoch + 1, role)
         digest = blake2b(digest_size=32)
         length = 0
@@ -198,7 +203,7 @@ class StoreDirectory:
         The arrays must hold still meanwhile.  Raises EnvelopeError for what has no byte form, StoreWriteError.
         """
         parts = pack_parts(kind, params, arrays)
-        self._writable()
+        self.check_writable()
         name, path = self._staging.new_name(self.epoch + 1, role)
         with self._staging.writing(path) as file:
             for piece in pieces(parts):
@@ -215,7 +220,7 @@ class StoreDirectory:
         folder: "data", or "lake" and folders below it; suffix: e.g. ".parquet".  Cost: beside the writer's, one fsync
         and one pass over the bytes.  Raises StoreWriteError, also for a full or failing disk met by the writer.
         """
-        self._writable()
+        self.check_writable()
         name, path = self._staging.new_name(self.epoch + 1, role, suffix, folder)
         staged = StagedPath(Path(path + TMP))
         digest = blake2b(digest_size=32)
@@ -248,7 +253,7 @@ class StoreDirectory:
         Its length is checked, its bytes are believed.  Raises StoreWriteError, StoreCorrupt for one that is not there
         or of another length.
         """
-        self._writable()
+        self.check_writable()
         try:
             length = self._files.size(attempt.path)
         except FileNotFoundError:
@@ -262,7 +267,7 @@ class StoreDirectory:
 
     def sweep_attempts(self) -> None:
         """Remove what other processes wrote and nobody adopted: when all of them have ended."""
-        self._writable()
+        self.check_writable()
         for path in attempts_in(self._root, self._files):
             self._staging.remove(path)
 
@@ -274,7 +279,7 @@ class StoreDirectory:
         before, every staged file is still good, and the same commit may be tried again; after a crash in between, the
         store opens at either.  Raises StoreError for a file it does not have and for a state that is not JSON.
         """
-        self._writable()
+        self.check_writable()
         with self._commits:
             epoch = self.epoch + 1
             kept = self._kept(keep)
@@ -307,7 +312,7 @@ class StoreDirectory:
 
     def discard(self, files: Iterable[StoredFile] | None = None) -> None:
         """Remove staged files that no commit kept: these, or all of them.  Never raises for what cannot be removed."""
-        self._writable()
+        self.check_writable()
         names = self._staging.discard(files)
         for name in set(names) - self._in_doubt:  # those go with the next commit
             self._staging.remove(os.path.join(self._root, name))
@@ -386,7 +391,8 @@ class StoreDirectory:
                 kept[file.name] = file
         return kept
 
-    def _writable(self) -> None:
+    def check_writable(self) -> None:
+        """Raises StoreReadOnly and StoreError where nothing can be written."""
         self._usable()
         if self._lock is None:
             raise StoreReadOnly(f"{self._root}: needed a store open for writing; got one open read-only; open it anew")
