@@ -19,6 +19,7 @@ from experiments.cli import main
 from nile.spark.checkup import executor_checks, versions
 from nile.spark.masters import check_remote, place, runs_here
 from nile.spark.shipping import PACKAGES, archive_of, archives
+from nile.spark.sink import StreamSink
 from summaries.errors import ConfigError, SparkFailed, StoreWriteError
 
 if TYPE_CHECKING:
@@ -166,3 +167,10 @@ def test_the_doctor_runs_a_kernel_on_every_executor_and_prints_json(spark: Spark
     assert by_name["executors"]["found"].startswith("1 answered in ")
     assert {by_name[name]["status"] for name in by_name if name.endswith("executors")} <= {"ok", "note"}
     assert told.exit_code == (1 if said["gaps"] else 0)
+
+
+def test_a_sink_refuses_to_leave_the_process_of_its_store_as_spark_connect_would_have_it() -> None:
+    sink = StreamSink.__new__(StreamSink)
+    sink.stream = "shop"
+    with pytest.raises(ConfigError, match="needed a Spark of this process, beside the store; got Spark Connect"):
+        sink.__reduce__()

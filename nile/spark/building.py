@@ -25,7 +25,7 @@ from nile.spark.build_tasks import COUNTS, DETAILS, DONE, TOLD, Done, Job, Run, 
 from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.machine import core_count
 from nile.spark.progress import Listener, job
-from nile.spark.session import spark_session
+from nile.spark.session import query_settings, spark_session
 from pyramid.disk.attempts import Attempt
 from pyramid.disk.directory import StoreDirectory
 from pyramid.disk.manifest import StoredFile
@@ -102,7 +102,8 @@ def build(
             rows = frame.mapInArrow(shared.map, DONE).collect()
         return [_read(row["done"]) for row in sorted(rows, key=lambda row: row["number"])]
 
-    return build_with(run, opened, store, summaries=summaries, index=index)
+    with query_settings(session):
+        return build_with(run, opened, store, summaries=summaries, index=index)
 
 
 def build_with(
@@ -130,7 +131,10 @@ class _Building:
         self._run, self._lake, self._target = run, lake, target
         self._wanted: Wanted = target.wanted(lake.tuples)
         self._job = Job(
-            str(lake.path), str(target.directory.path), target.directory.epoch, plain_schema(lake.layout.schema)
+            str(lake.path.absolute()),
+            str(target.directory.path.absolute()),
+            target.directory.epoch,
+            plain_schema(lake.layout.schema),
         )
 
     def finish(self) -> Built:

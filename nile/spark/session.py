@@ -273,6 +273,7 @@ def _settings(app: str, cores: int, directory: Path, master: str | None = None) 
         "spark.sql.catalogImplementation": "in-memory",
         _PARTITIONS: str(cores),
         "spark.driver.extraJavaOptions": " ".join((f'-Djava.io.tmpdir="{directory}"', *_JVM)),
+        **({"spark.executor.extraJavaOptions": " ".join(_JVM)} if (master or "").startswith("local-cluster") else {}),
         **QUERY_SETTINGS,
     }
 

@@ -143,6 +143,13 @@ class StreamSink:
                 self._take(rows, self._next(begun, where))
             self.db.checkpoint()
 
+    def __reduce__(self) -> str:
+        """A sink stays in the process of its store.  Raises ConfigError: Spark Connect would send it to the server."""
+        raise ConfigError(
+            f"stream '{self.stream}': needed a Spark of this process, beside the store; got Spark Connect, which runs "
+            "foreachBatch in the server; start the query from spark_session(), or spark_session(master=...)"
+        )
+
     def __enter__(self) -> StreamSink:
         return self
 
