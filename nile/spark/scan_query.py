@@ -146,7 +146,7 @@ def _side(database: Database, stream: Stream, key: str) -> tuple[TaskSide, LakeS
     columns = tuple(dict.fromkeys((TS, key, *own_columns(stream), *registered)))
     condition = None if held.where is None else held.where.tree
     side = TaskSide(
-        source.stream.path, stream, source.schema, key, columns, condition, where, since, until
+        source.stream.path.absolute(), stream, source.schema, key, columns, condition, where, since, until
     )  # fmt: skip
     return side, source.stream
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.spark.failure import spark_failures
-from nile.spark.machine import core_count
-from nile.spark.masters import is_connect
+from nile.spark.masters import task_slots
 from nile.spark.scan_task import WAVE_ROWS, JoinTask
 from preferences.budget import Budget
 from summaries.lazy import lazy
@@ -82,9 +81,7 @@ class Waves:
         Raises SparkFailed, StoreCorrupt.
         """
         begun = time.monotonic()
-        # A Connect server does not say how many cores its executors have.
-        cores = core_count() if is_connect(self._spark) else self._spark.sparkContext.defaultParallelism
-        at_once = _WAVE * cores
+        at_once = _WAVE * task_slots(self._spark)
         while self.read < self._fits:
             room = None if self._most is None else self._most - self.found
             left = None if self._seconds is None else self._seconds - (time.monotonic() - begun)
