@@ -28,6 +28,8 @@ def same_text(
         page = entries[i] // a_page
         e = entries[i] - page * a_page
         m = min(a_page, keys - page * a_page)
+        if 4 * (m + 1) > page_bytes[page]:
+            return False
         begin, end = np.int64(halves[page_at[page] // 4 + e]), np.int64(halves[page_at[page] // 4 + e + 1])
         base = page_at[page] + 4 * (m + 1)
         if begin > end or base + end > page_at[page] + page_bytes[page]:

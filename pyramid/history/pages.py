@@ -36,6 +36,7 @@ _END = b"\nNILEPG\x89"
 _START = struct.Struct("<8sII")
 _FINISH = struct.Struct("<Q8s")
 _LONGEST_PAGE = 1 << 31
+_MOST_PACKED = 255  # how many bytes LZ4 can make of one
 _KEPT_SHARE = 0.9  # a page is stored packed when that saves a tenth
 
 
@@ -201,6 +202,8 @@ class PageFile:
         size = int(self._table[page, 2])
         if not size:
             return piece
+        if size > _MOST_PACKED * len(piece):
+            self.corrupt(f"page {page}", f"at most {_MOST_PACKED} bytes of each packed one", f"{size} of {len(piece)}")
         try:
             return memoryview(_codec().decompress(piece, size))
         except (pa.ArrowException, OSError) as error:

@@ -225,11 +225,11 @@ class WarmIndex(KeyIndex):
         page = np.searchsorted(self._first, hashes, side="left")
         here = page[page < self._first.shape[0]]
         here = here[self._first[here] == hashes[page < self._first.shape[0]]]
-        self._pages.check(self._directory[np.unique(np.concatenate([np.maximum(page - 1, 0), here]))])
+        self._check_entries(np.unique(np.concatenate([np.maximum(page - 1, 0), here])))
         history_kernels.find_paged(self._words, self._halves, self._at, self._first, ENTRIES, self.keys, hashes, *found)
         for i in np.flatnonzero(found.entries > 1):  # values that share a hash: these may go on in further pages
-            self._pages.check(
-                self._directory[found.entry[i] // ENTRIES : (found.entry[i] + found.entries[i] - 1) // ENTRIES + 1]
+            self._check_entries(
+                np.arange(found.entry[i] // ENTRIES, (found.entry[i] + found.entries[i] - 1) // ENTRIES + 1)
             )
         if (found.begin > found.end).any() or int(found.end.max()) > self.keyed:
             self._pages.corrupt("directory", "rows within the index", "others")
@@ -242,8 +242,8 @@ class WarmIndex(KeyIndex):
             return np.zeros(0, np.uint64), np.zeros(1, np.int64)
         low, high = begin // ENTRIES, -(-end // ENTRIES)
         hashes, starts = [], []
-        for p, number in enumerate(self._directory[low:high].tolist(), low):
-            self._pages.check_one(number)
+        self._check_entries(np.arange(low, high))
+        for p in range(low, high):
             at = int(self._at[p]) // 4
             m = min(ENTRIES, self.keys - p * ENTRIES)
             a, b = max(begin - p * ENTRIES, 0), min(end - p * ENTRIES, m)
@@ -293,6 +293,17 @@ class WarmIndex(KeyIndex):
             start = int(self._rows_at[first]) // 4 - base
             pieces.append(self._halves[start + max(begin, base) : start + min(end, last * PLACES)])
         return _together(pieces)
+
+    def _check_entries(self, pages: Array) -> None:
+        """That pages of the directory (int64 [n]) are as written, and hashes and places in them never fall."""
+        for page in pages.tolist():
+            if not self._pages.check_one(int(self._directory[page])):
+                continue
+            m = min(ENTRIES, self.keys - page * ENTRIES)
+            at = int(self._at[page]) // 8
+            hashes, starts = self._words[at : at + m], self._halves[2 * (at + m) : 2 * (at + m) + m + 1]
+            if (hashes[1:] < hashes[:-1]).any() or (starts[1:] < starts[:-1]).any() or int(starts[-1]) > self.keyed:
+                self._pages.corrupt("directory", "hashes and places that never fall", "others")
 
     def _check_rows(self, page: int) -> None:
         """That a page has rows of this index only."""

@@ -1,0 +1,57 @@
+"""What an attempt takes of memory: a limit beyond which allocations fail, and the peak of what was touched."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.faults.fault import expect
+
+__all__ = ["anonymous", "bounded", "descriptors"]
+
+MB = 1_000_000
+
+
+@contextlib.contextmanager
+def bounded(touched: int, claimed: int) -> Iterator[None]:
+    """Inside, memory that is claimed fails beyond `claimed` bytes more; more than `touched` resident raises Wrong.
+
+    Needs /proc (Linux); elsewhere nothing is bounded.
+    """
+    status = Path("/proc/self/status")
+    if sys.platform != "linux" or not status.exists():
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = _field("VmRSS")
+    limit = _field("VmSize") + claimed
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    grown = _field("VmHWM") - before
+    expect(grown <= touched, f"{grown / MB:.0f} MB of memory were touched; the cap is {touched / MB:.0f} MB")
+
+
+def anonymous() -> int:
+    """Anonymous resident bytes of this process, garbage collected."""
+    gc.collect()
+    return _field("RssAnon")
+
+
+def descriptors() -> int:
+    """Open file descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _field(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,86 @@
+"""What forged files revealed: claims that checksums agree with are still looked at before they are used."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyramid.disk.directory import StoreDirectory
+from pyramid.history.history import History
+from pyramid.history.pages import PageFile, PageWriter
+from pyramid.history.zone_file import KIND, WarmIndex
+from summaries.envelope import pack, unpack
+from summaries.errors import StoreCorrupt
+
+pytestmark = pytest.mark.faults
+
+SCHEMA = pa.schema([("k", pa.int64())])
+_FINISH = struct.Struct("<Q8s")
+
+
+def zone(path: Path) -> tuple[bytes, History]:
+    """The bytes of a zone file of 512 rows with 64 keys."""
+    with StoreDirectory.open(path) as directory:
+        history = History("h", SCHEMA, directory=directory, indexed=["k"], memory=1, segment=512, largest=512)
+        keys = pa.record_batch([pa.array([i % 64 for i in range(512)], pa.int64())], schema=SCHEMA)
+        history.append(np.arange(512, dtype=np.int64), keys)
+        history.settle()
+        (index,) = (index for index in history.indices("k") if isinstance(index, WarmIndex))
+        return directory.read(index.file).tobytes(), history
+
+
+def rewritten(data: bytes, page: int, change: bytes | None, claimed: int) -> bytes:
+    """A file of pages with other bytes in a page and a claimed unpacked length, every checksum right."""
+    length, end = _FINISH.unpack(data[-_FINISH.size :])
+    footer = unpack(data[-_FINISH.size - length : -_FINISH.size])
+    pages = bytearray(data[: -_FINISH.size - length])
+    table, digests = footer.arrays["page.table"].copy(), footer.arrays["page.digest"].copy()
+    at, size, _ = table[page].tolist()
+    table[page, 2] = claimed
+    if change is not None:
+        pages[at : at + size] = change.ljust(size, b"\0")[:size]
+    digests[page] = np.frombuffer(blake2b(pages[at : at + size], digest_size=32).digest(), np.uint8)
+    arrays = {**footer.arrays, "page.table": table, "page.digest": digests}
+    made = pack(footer.kind, footer.params, arrays)
+    return bytes(pages) + made + _FINISH.pack(len(made), end)
+
+
+@pytest.mark.parametrize("what", ["places that fall", "hashes that fall", "places beyond the index"])
+@pytest.mark.parametrize("how", ["look up", "part"])
+def test_a_directory_page_with_entries_out_of_order_is_refused_before_they_are_used(
+    tmp_path: Path, what: str, how: str
+) -> None:
+    data, _ = zone(tmp_path / "good")
+    held = PageFile(memoryview(data), KIND, "zone")
+    number = int(held.footer.arrays["directory"][0])
+    page = bytes(held.page(number))
+    hashes, starts = np.frombuffer(page[: 8 * 64], "<u8").copy(), np.frombuffer(page[8 * 64 :], "<u4").copy()
+    if what == "places that fall":
+        starts[20], starts[21] = 500, 3
+    elif what == "hashes that fall":
+        hashes[20] = hashes[30] + np.uint64(1)
+    else:
+        starts[-1] = 1 << 31
+    forged = rewritten(data, number, hashes.tobytes() + starts.tobytes(), 0)
+    with StoreDirectory.open(tmp_path / "bad") as directory:
+        index = WarmIndex(directory, directory.stage("zone", forged))
+        asked = np.concatenate([hashes, hashes + np.uint64(1)])
+        use = partial(index.part, 0, 1, 1) if how == "part" else partial(index.look_up, asked)
+        with pytest.raises(StoreCorrupt, match=r"directory"):
+            use()
+
+
+def test_a_packed_page_that_claims_more_than_it_can_hold_is_refused_before_memory_is_taken() -> None:
+    writer = PageWriter()
+    body = [writer.start(), *writer.page(bytes(10_000), squeeze=True)]
+    data = b"".join(bytes(piece) for piece in [*body, writer.finish("pages", {}, {})])
+    assert len(PageFile(memoryview(data), "pages", "good").page(0)) == 10_000
+    bomb = PageFile(memoryview(rewritten(data, 0, None, 2_000_000_000)), "pages", "bomb")
+    with pytest.raises(StoreCorrupt, match="at most 255 bytes of each packed one; got 2000000000"):
+        bomb.page(0)
