@@ -19,6 +19,7 @@ from nile.durations import NS_PER_SECOND
 from nile.sql.expressions import Condition, parse_condition
 from nile.sql.tree import Between, Column, Compare, Comparison, Constant, In, Logic, Node, columns_of
 from nile.streams.cells import parse_instant
+from nile.streams.times import TIME_LIMIT
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 
@@ -271,12 +272,16 @@ def instant(value: object, *, where: str) -> int:
         found = parse_instant(value.strip())
         if found is None:
             raise ConfigError(f"{where}: {needed}; got {value!r}; check the spelling")
-        return found
+        return _within(found, value, needed, where)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or (isinstance(value, float) and not math.isfinite(value)):
         raise ConfigError(f"{where}: {needed}; got {value!r}; None leaves that end open")
     assert isinstance(value, (int, float))
-    scaled = value * NS_PER_SECOND
-    if not -(1 << 62) <= scaled < 1 << 62:
-        raise ConfigError(f"{where}: {needed}; got {value!r:.40}, beyond 1823 to 2116; check the unit")
-    return round(scaled)
+    return _within(value * NS_PER_SECOND, value, needed, where)
+
+
+def _within(ns: float, value: object, needed: str, where: str) -> int:
+    """The moment, where a tuple could be."""
+    if not -TIME_LIMIT <= ns <= TIME_LIMIT:
+        raise ConfigError(f"{where}: {needed}; got {value!r:.40}, beyond 1750 to 2189; check the unit")
+    return round(ns)
