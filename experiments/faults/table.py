@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from experiments.faults import counters, disorder, inverse
+from experiments.faults import collisions, counters, disorder, files, full_budget, inverse, times, values
 from experiments.faults.fault import Fault
 from summaries.errors import ConfigError
 
 __all__ = ["FAULTS", "chosen"]
 
-FAULTS = {fault.name: fault for fault in (disorder.FAULT, counters.FAULT, inverse.FAULT)}
+FAULTS = {
+    module.FAULT.name: module.FAULT
+    for module in (files, disorder, values, times, counters, collisions, full_budget, inverse)
+}
 
 
 def chosen(names: Iterable[str]) -> list[Fault]:
