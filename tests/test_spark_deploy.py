@@ -173,4 +173,4 @@ def test_a_sink_refuses_to_leave_the_process_of_its_store_as_spark_connect_would
     sink = StreamSink.__new__(StreamSink)
     sink.stream = "shop"
     with pytest.raises(ConfigError, match="needed a Spark of this process, beside the store; got Spark Connect"):
-        sink.__reduce__()
+        sink.__getstate__()

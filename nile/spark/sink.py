@@ -143,7 +143,7 @@ class StreamSink:
                 self._take(rows, self._next(begun, where))
             self.db.checkpoint()
 
-    def __reduce__(self) -> str:
+    def __getstate__(self) -> object:
         """A sink stays in the process of its store.  Raises ConfigError: Spark Connect would send it to the server."""
         raise ConfigError(
             f"stream '{self.stream}': needed a Spark of this process, beside the store; got Spark Connect, which runs "
