@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from atlas_example import GOOD, written
+from browser import browser, fitted, in_browser
 from click.testing import CliRunner
 
 from experiments.atlas.edge import load_experiment
@@ -19,7 +21,6 @@ from experiments.atlas.report import atlas_of, csv_of
 from experiments.atlas.runner import KEPT, Kept, run_points
 from experiments.cli import main
 from experiments.progress import Progress
-from tests.test_atlas_form import GOOD, written
 
 SEVERAL = GOOD.replace("tuples = 300\n", 'tuples = 300\nwindow = 0.1\n\n[panels]\ncosts = ["engine", "memory"]\n')
 
@@ -29,7 +30,9 @@ def atlas(file: Path, out: Path, *, jobs: int = 1, resume: bool = False) -> dict
     kept = Kept(out, resume=resume)
     points = run_points([one], None, kept, Progress(quiet=True), quick=True, jobs=jobs)
     kept.close()
-    made = atlas_of([one], points, kept.records, None, quick=True, command="nile experiment run mine")
+    made = atlas_of(
+        [one], points, kept.records, None, quick=True, command="nile experiment run mine", again=["--quick"]
+    )
     del made["environment"]
     return made
 
@@ -74,7 +77,9 @@ def test_the_command_writes_the_page_the_data_and_the_csv(tmp_path: Path) -> Non
     assert "mine (paper):" in done.output
     told = json.loads((tmp_path / "o" / "atlas.json").read_text())
     assert told["experiments"][0]["panels"][0]["verdicts"][0]["verdict"] == "holds"
-    assert (tmp_path / "o" / "atlas.html").read_text() == render(told)
+    page = (tmp_path / "o" / "atlas.html").read_text()
+    assert page == render(told)
+    assert "nile experiment run mine --quick --out atlas" in page
     events = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
     steps = [event for event in events if event["event"] == "step"]
     assert len(steps) == 12
@@ -131,7 +136,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     kept = Kept(folder, resume=False)
     points = run_points([one], None, kept, Progress(quiet=True), quick=True, jobs=1)
     kept.close()
-    return atlas_of([one], points, kept.records, None, quick=True, command="nile experiment run mine")
+    return atlas_of(
+        [one], points, kept.records, None, quick=True, command="nile experiment run mine", again=["--quick"]
+    )
 
 
 def test_the_page_loads_nothing_and_every_chart_has_its_sentence_and_its_table(made: dict[str, Any]) -> None:
@@ -167,3 +174,28 @@ def test_names_from_outside_are_shown_escaped_and_a_spreadsheet_sees_no_formula(
     rows = list(csv.reader(io.StringIO(csv_of(told))))
     assert any(row[3] == "'=HYPERLINK(1)" for row in rows)
     assert not any(cell.startswith(("=", "+", "-", "@", "\t")) for row in rows for cell in row)
+
+
+@browser
+def test_a_browser_finds_nothing_on_the_page_that_the_policy_forbids(made: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "atlas.html"
+    page.write_text(render(made), encoding="utf-8")
+    told = in_browser(page, tmp_path / "home").stderr
+    assert not re.search(r"Refused|Content Security Policy|violates|Uncaught", told), told
+
+
+@browser
+@pytest.mark.parametrize(("width", "scheme"), [(400, 1), (1600, 0)])
+def test_the_page_fits_its_window(made: dict[str, Any], tmp_path: Path, width: int, scheme: int) -> None:
+    measured = fitted(render(made), tmp_path, width, scheme)
+    assert measured["wide"] <= measured["room"]
+    assert measured["least"] >= 12
+
+
+def test_nothing_on_the_page_is_wider_than_a_narrow_window(made: dict[str, Any]) -> None:
+    """Drawings take the width they are given, and tables scroll in a box of their own."""
+    page = Page(render(made))
+    widths = {attrs.get("width") for tag, attrs in page.tags if tag == "svg"}
+    assert widths == {"100%", "34", None}  # charts, pieces of line in a legend, marks at a place of a chart
+    text = render(made)
+    assert text.count("<table") == len(re.findall(r'<div class="scroll"><table', text))

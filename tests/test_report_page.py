@@ -6,17 +6,14 @@ import base64
 import hashlib
 import json
 import math
-import os
 import random
 import re
-import shutil
-import subprocess
-from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import browser, fitted, in_browser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -517,20 +514,6 @@ def test_lists_and_budgets_read_as_sentences() -> None:
 
 # --- in a browser -----------------------------------------------------------------------------------------
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-
-
-def in_browser(page: Path, home: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Open a page without a window, and give its document as it stands after its scripts have run."""
-    assert CHROMIUM is not None
-    return subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--log-level=0",
-         f"--user-data-dir={home}", *options, "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-        env={**os.environ, "HOME": str(home)},
-    )  # fmt: skip
-
 
 @browser
 def test_a_browser_finds_nothing_that_the_policy_forbids(tmp_path: Path) -> None:
@@ -540,30 +523,10 @@ def test_a_browser_finds_nothing_that_the_policy_forbids(tmp_path: Path) -> None
     assert not re.search(r"Refused|Content Security Policy|violates|Uncaught", told), told
 
 
-PROBE = """
-<script>addEventListener("load", () => {
-  const style = getComputedStyle(document.body);
-  parent.document.title = JSON.stringify({
-    wide: document.documentElement.scrollWidth, room: document.documentElement.clientWidth,
-    paper: style.backgroundColor, ink: style.color,
-    least: Math.min(...[...document.querySelectorAll("text, p, td")].map(
-      (one) => parseFloat(getComputedStyle(one).fontSize))),
-  });
-});</script></body>
-"""
-
-
 @browser
 @pytest.mark.parametrize(("width", "scheme"), [(400, 1), (1600, 0)])
 def test_the_page_fits_its_window_and_follows_the_scheme(tmp_path: Path, width: int, scheme: int) -> None:
-    html = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render(fake_report()))
-    frame = f'<iframe width="{width}" height="900" srcdoc="{escape(html.replace("</body>", PROBE))}"></iframe>'
-    page = tmp_path / "frame.html"  # a window has a least width, a frame has none
-    page.write_text(f"<!doctype html><title></title>{frame}", encoding="utf-8")
-    shown = in_browser(page, tmp_path / "home", f"--blink-settings=preferredColorScheme={scheme}")
-    title = re.search(r"<title>(\{.*?\})</title>", shown.stdout)
-    assert title is not None
-    measured = json.loads(title[1])
+    measured = fitted(render(fake_report()), tmp_path, width, scheme)
     assert width - 20 <= measured["room"] <= width
     assert measured["wide"] <= measured["room"]
     assert measured["least"] >= 12

@@ -1,7 +1,7 @@
 """The closed set of statements that a claim can make about curves, and how each is judged.
 
-Curves are means over seeds (of times, medians over runs).  A figure that does not exist breaks a claim: an answer
-with nothing in it shows nothing.
+Curves are means over seeds (of times, medians over runs).  A subject without a
+figure breaks a claim: an answer with nothing in it shows nothing; an opponent without one is behind there.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ def _trial(
 ) -> Trial:
     rows = []
     for x in at:
-        figure, other = mine[x], 0.0 if theirs is None else theirs[x]
-        if figure is None or other is None:
-            return Trial(subject, opponent, False, x, figure, other)
-        rows.append((x, figure, other))
-    broken = PREDICATES[claim.predicate](claim, rows)
+        figure, other = mine[x], None if theirs is None else theirs[x]
+        if figure is None:
+            return Trial(subject, opponent, False, x, None, other)
+        if theirs is None or other is not None:
+            rows.append((x, figure, other or 0.0))
+    broken = PREDICATES[claim.predicate](claim, rows) if rows else None
     return Trial(subject, opponent, True) if broken is None else Trial(subject, opponent, False, *broken)
 
 

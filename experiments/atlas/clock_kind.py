@@ -57,6 +57,8 @@ def _feed(keys: Array, options: FeedOptions, _seed: int) -> Mapping[str, float |
     gap = second // 10_000
     manager = SummaryManager(SummarySpec(granularity=15 * second, structure=options.structure, forgetting=True))
     spent = 0
+    warm = SummaryManager(manager.spec)  # loads the kernels
+    warm.ingest(np.arange(_BATCH, dtype=np.int64) * gap, pa.array(keys[:_BATCH]))
     for first in range(0, options.tuples, _BATCH):
         n = min(_BATCH, options.tuples - first)
         ts = (first + np.arange(n, dtype=np.int64)) * gap

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ def run_command(
     names: tuple[str, ...], out: Path, quick: bool, resume: bool, jobs: int | None, data: Path | None, **how: str
 ) -> None:
     """Run experiments by NAME, or from a file of your own that ends in .toml."""
-    _run(names, out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how))
+    _run(names, out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how), again=_again(quick, data, how))
 
 
 @experiment.command("all")
@@ -74,7 +74,13 @@ def all_command(out: Path, quick: bool, resume: bool, jobs: int | None, data: Pa
     """Run the whole catalogue."""
     from experiments.atlas.shelf import names
 
-    _run(names(), out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how))
+    _run(names(), out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how), again=_again(quick, data, how))
+
+
+def _again(quick: bool, data: Path | None, how: Mapping[str, str]) -> list[str]:
+    """The options that a rerun of one experiment needs."""
+    given = [] if data is None else ["--data", str(data), *(part for name in how for part in (f"--{name}", how[name]))]
+    return [*(["--quick"] if quick else []), *given]
 
 
 def _data(file: Path | None, **how: str) -> Data | None:
@@ -95,7 +101,16 @@ def _data(file: Path | None, **how: str) -> Data | None:
     return Data(path=str(found.resolve()), digest=digest.hexdigest(), **how)
 
 
-def _run(names: Sequence[str], out: Path, *, quick: bool, resume: bool, jobs: int | None, data: Data | None) -> None:
+def _run(
+    names: Sequence[str],
+    out: Path,
+    *,
+    quick: bool,
+    resume: bool,
+    jobs: int | None,
+    data: Data | None,
+    again: Sequence[str],
+) -> None:
     from experiments.atlas.report import atlas_of, write_atlas
     from experiments.atlas.runner import Kept, run_points
     from experiments.atlas.shelf import chosen
@@ -114,7 +129,7 @@ def _run(names: Sequence[str], out: Path, *, quick: bool, resume: bool, jobs: in
             kept.close()
         with progress.stage("report"):
             command = shlex.join(["nile", *sys.argv[1:]])
-            atlas = atlas_of(wanted, points, kept.records, data, quick=quick, command=command)
+            atlas = atlas_of(wanted, points, kept.records, data, quick=quick, command=command, again=again)
             page = write_atlas(atlas, out)
     for each in atlas["experiments"]:
         verdicts = [one for panel in each["panels"] for one in panel["verdicts"]]

@@ -117,7 +117,7 @@ def _tally(each: Table, author: str) -> str:
 
 def _experiment(each: Table, atlas: Table) -> Markup:
     charts = [panel_chart(each, panel, metric) for metric in each["metrics"] for panel in each["panels"]]
-    again = ["nile", "experiment", "run", each["name"], *(["--quick"] if atlas["quick"] else []), "--out", "atlas"]
+    again = ["nile", "experiment", "run", each["name"], *atlas["environment"].get("again", ()), "--out", "atlas"]
     told = [
         element("p", element("b", "Claimed: "), each["says"], class_="prose"),
         element("p", element("b", "Expected: "), each["expect"], class_="prose"),
@@ -186,6 +186,8 @@ def _where(each: Table, one: Table, broken: Table) -> str:
     """The first place where a claim breaks, with both figures."""
     unit = each["metrics"][one["metric"]]["unit"]
     at = f"at {place(each['axis'], broken['x'], 0).text}"
+    if broken["figure"] is None:
+        return f"{at}: no such figure, for want of output"
     mine = shown(broken["figure"], unit)
     if broken["opponent"] is None:
         after = " after " + shown(broken["other"], unit) if one["predicate"] in ("grows", "falls") else ""

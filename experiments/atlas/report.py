@@ -34,14 +34,18 @@ def atlas_of(
     *,
     quick: bool,
     command: str,
+    again: Sequence[str],
 ) -> Atlas:
     """Everything that was measured, with its verdicts.
+
+    command: the whole command; again: those of its options that a rerun of one experiment needs.
 
     "environment" may differ between two equal runs, and so may figures of experiments with "by_clock"; all else
     is the same bit for bit.
     """
+    machine = {**environment_of({}), "processor": _processor(), "commit": _commit()}
     return {
-        "environment": {**environment_of({}), "processor": _processor(), "commit": _commit(), "command": command},
+        "environment": {**machine, "command": command, "again": list(again)},
         "code": code_version(),
         "quick": quick,
         "data": None if data is None else {"name": Path(data.path).name, **json.loads(_identity(data))},
