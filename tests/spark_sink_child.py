@@ -1,12 +1,13 @@
 """A process that streams files of a known stream into a store, for ever.
 
-`python tests/spark_sink_child.py FOLDER`: in each of FOLDER/0, FOLDER/1, ... a query has its own files (in), its
-progress and its store, so that one start of Spark pays for several.  Epoch e reads file e.  With "careless" after it,
-the sinks do not look at epochs.
+`python tests/spark_sink_child.py FOLDER QUERIES`: in each of FOLDER/0, FOLDER/1, ... a query has its own files (in),
+progress and store, so that one start of Spark pays for several.  An epoch reads a file.  With "careless" after it, the
+sinks do not look at epochs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 # Of a Spark that starts often and sees few rows: optimised and generated code would never pay for itself.
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-PIPES = 4
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
@@ -93,17 +93,25 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in one if one[name] != other[name]]
 
 
-def add_file(source: Path, number: int) -> None:
-    """The rows of an epoch, as a file that is there whole or not at all; later numbers are younger."""
-    if not (source / f"{number:06}.parquet").exists():
-        pq.write_table(epoch_rows(number), source / f"_{number}.tmp")
-        os.utime(source / f"_{number}.tmp", (10**9 + number * 60,) * 2)
-        (source / f"_{number}.tmp").rename(source / f"{number:06}.parquet")
+def add_file(source: Path) -> None:
+    """The next file, which is there whole or not at all, and younger than those before."""
+    number = len(list(source.glob("*.parquet")))
+    pq.write_table(file_rows(number), source / f"_{number}.tmp")
+    os.utime(source / f"_{number}.tmp", (10**9 + number * 60,) * 2)
+    (source / f"_{number}.tmp").rename(source / f"{number:06}.parquet")
 
 
-def epoch_rows(number: int) -> pa.Table:
-    """What epoch `number` brings."""
+def file_rows(number: int) -> pa.Table:
+    """What file `number` brings."""
     return sales(number * 40, number * 40 + 40)
+
+
+def files_until(progress: Path, epoch: int) -> int:
+    """How many files are in the epochs up to this one, by Spark's own log.
+
+    One an epoch, but that an epoch which Spark had not written down when it was killed may come back with the next.
+    """
+    return int(json.loads((progress / f"offsets/{epoch}").read_text().splitlines()[-1])["logOffset"]) + 1
 
 
 def say(line: object) -> None:
@@ -112,14 +120,14 @@ def say(line: object) -> None:
 
 
 def main() -> None:
-    """Stream until killed; says how many epochs are durable, all pipes together."""
+    """Stream until killed; says how many epochs are durable, all queries together."""
     seen(twin([sales(0, 400)]))  # kernels are compiled before anyone may be killed, or they never would be
     session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
     session = spark_session("sink", cores=1)
     for name, value in QUICK.items():
         session.conf.set(name, value)
-    durable, lock = [0] * PIPES, threading.Lock()
-    for pipe in range(PIPES):
+    durable, lock = [0] * int(sys.argv[2]), threading.Lock()
+    for pipe in range(len(durable)):
         pour(session, Path(sys.argv[1]) / str(pipe), pipe, durable, lock)
     session.streams.awaitAnyTermination()
 
@@ -131,18 +139,18 @@ def pour(session: SparkSession, folder: Path, pipe: int, durable: list[int], loc
     frame = frame.parquet(str(folder / "in"))
     sink = stream_sink(frame, folder / "store", stream="sales", time="at", lateness="10 s")
     prepared(sink.db)
-    if sys.argv[2:] == ["careless"]:
+    if sys.argv[3:] == ["careless"]:
         sink.__class__ = Careless
     durable[pipe] = 0 if sink.place is None else sink.place.epoch + sink.place.done
-    for number in range(durable[pipe] + 4):
-        add_file(folder / "in", number)
+    for _ in range(4):
+        add_file(folder / "in")
 
     def take(rows: DataFrame, epoch: int) -> None:
         sink(rows, epoch)
         with lock:
             durable[pipe] = epoch + 1
             say(sum(durable))
-        add_file(folder / "in", epoch + 4)
+        add_file(folder / "in")
         time.sleep(0.1)  # the moment between the store's commit and Spark's own, stretched
 
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "progress"))

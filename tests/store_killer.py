@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 ROOT = Path(__file__).parents[1]
-_PATIENCE_S = 120.0
+_PATIENCE_S = 600.0
 
 
 @dataclass

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -194,7 +194,8 @@ class StreamSink:
         """The rows in their order, a bounded number at a time."""
         turns = -(-count // _A_TURN)
         order = [functions.expr(one) for one in self._order]
-        with _cached(rows.repartitionByRange(turns, *order).sortWithinPartitions(*order)) as ordered:
+        arranged = rows.repartitionByRange(turns, *order).sortWithinPartitions(*order)
+        with _cached(arranged) if turns > 1 else nullcontext(arranged) as ordered:
             for turn in range(turns):
                 one = ordered.where(functions.spark_partition_id() == turn)
                 yield from one.toArrow().to_batches(_A_PUSH)
