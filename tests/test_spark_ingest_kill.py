@@ -193,22 +193,20 @@ def expected(batches: int) -> tuple[list[dict[str, Any]], list[dict[str, int]]]:
     """The tuples, and the account of each batch, by the rules as one would say them."""
     tuples: list[dict[str, Any]] = []
     accounts = []
-    ids: set[int] = set()
     for number in range(batches):
         until = tuples[-1]["at"] if tuples else None
+        ids = {row["id"] for row in tuples}
         rows = batch(number).to_pylist()
         timed = sorted((row for row in rows if row["at"] is not None), key=lambda row: row["at"])
         late = duplicate = 0
         for row in timed:
             if row["id"] in ids:
                 duplicate += 1
-                continue
-            ids_now = {*ids, row["id"]}
-            if until is not None and row["at"] < until:
+            elif until is not None and row["at"] < until:
                 late += 1
             else:
                 tuples.append(row)
-            ids = ids_now
+            ids.add(row["id"])
         accounts.append({"in": len(rows), "late": late, "duplicate": duplicate, "rejected": len(rows) - len(timed)})
     return tuples, accounts
 
