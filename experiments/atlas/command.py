@@ -52,6 +52,7 @@ def _options(command: click.decorators.FC) -> click.decorators.FC:
             click.option("--key", default="item_id", show_default=True, help="The column to join on."),
             click.option("--time", default="ts", show_default=True, help="The event time."),
             click.option("--value", default="price", show_default=True, help="A column of numbers."),
+            click.option("--split", default="vstore", show_default=True, help="... that tells several streams apart."),
         )
     ):
         command = option(command)

@@ -15,7 +15,7 @@ Panel = tuple[tuple[str, Any], ...]
 """One choice of the options that an experiment is repeated over: (option, value) pairs in the file's order."""
 
 LEAST_SEEDS = 3
-"""Seeds of a quick run."""
+"""Seeds of a quick run, but for kinds by the clock: fewer rounds than a full run has would be no median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Experiment:
 
     def seeds_of(self, quick: bool) -> range:
         """The seeds of a run."""
-        return range(min(LEAST_SEEDS, self.seeds) if quick else self.seeds)
+        return range(min(LEAST_SEEDS, self.seeds) if quick and not self.kind.by_clock else self.seeds)
 
     def options(self, panel: Panel, method: Method, x: Any, *, quick: bool) -> Options:
         """Everything that decides a point but for its seed.  Raises pydantic's ValidationError, as the edge told."""

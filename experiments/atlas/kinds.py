@@ -47,7 +47,7 @@ class Metric:
 class Data:
     """Real data: a file, how it makes two streams and what of it is used.  digest: SHA-256 of the file's bytes.
 
-    left, right: conditions in SQL; key, time, value: columns.
+    left, right: conditions in SQL; key, time, value: columns; split: the column that tells several streams apart.
     """
 
     path: str
@@ -57,11 +57,12 @@ class Data:
     key: str
     time: str
     value: str
+    split: str
 
     @property
     def identity(self) -> str:
         """What figures on it depend on: its bytes and how they are read, wherever it lies."""
-        return json.dumps([self.digest, self.left, self.right, self.key, self.time, self.value])
+        return json.dumps([self.digest, self.left, self.right, self.key, self.time, self.value, self.split])
 
 
 class Options(BaseModel):
@@ -81,7 +82,8 @@ class Kind:
     prepare(options, seed, data): data is None unless the option `data` is "real".
     measure(prepared, options, seed): metric name -> a finite float, or None where the figure does not exist.
     operator(options): what really runs, as text; two methods with the same one are the same method.
-    by_clock: whether figures are times of this machine; such points run one at a time, with nothing beside them.
+    by_clock: whether figures are times of this machine; such points run one at a time, with nothing beside them, and
+    a seed is a round: methods take turns, and a curve is the median of the rounds.
     """
 
     name: str

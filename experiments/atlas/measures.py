@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from experiments.atlas import change_kind, clock_kind, coverage_kind, join_kind, selection_kind, sketch_kind
+from experiments.atlas import (
+    change_kind,
+    clock_kind,
+    coverage_kind,
+    join_kind,
+    selection_kind,
+    sketch_kind,
+    window_kind,
+)
 from experiments.atlas.kinds import kind_of, kinds
 
 __all__ = [
@@ -14,4 +22,5 @@ __all__ = [
     "kinds",
     "selection_kind",
     "sketch_kind",
+    "window_kind",
 ]

@@ -124,7 +124,10 @@ def _experiment(each: Table, atlas: Table) -> Markup:
     ]
     notes = []
     if each["by_clock"]:
-        notes.append("Times of this machine, which differ from run to run.")
+        notes.append(
+            f"Times of this machine, which differ from run to run: medians of {each['seeds']} rounds in which the "
+            "methods take turns."
+        )
     if each["missing"]:
         named = listing([panel_name(one) for one in each["missing"]])
         notes.append(f"Not measured, for want of data: {named}. Name a file with --data.")

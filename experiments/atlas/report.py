@@ -162,7 +162,7 @@ def _verdict(one: Verdict) -> Atlas:
 
 
 def _identity(data: Data) -> str:
-    names = ("sha256", "left", "right", "key", "time", "value")
+    names = ("sha256", "left", "right", "key", "time", "value", "split")
     return json.dumps(dict(zip(names, json.loads(data.identity), strict=True)))
 
 
