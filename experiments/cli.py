@@ -124,7 +124,7 @@ bench.add_command(faults)
 @bench.command("run")
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write bench.json into this folder.")
-@click.option("--rows", type=click.IntRange(10_000), help="Of `history`: how many rows to make.")
+@click.option("--rows", type=click.IntRange(10_000), help="Of `history` and `build`: how many rows to make.")
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Of `history`: a folder made before.")
 def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
     """Run benchmarks by NAMES, or list them."""
@@ -134,6 +134,10 @@ def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: 
         from experiments.benchmarks.history import ask_for
 
         ask_for(rows=rows, data=data)
+    if rows is not None:
+        from experiments.benchmarks.build import ask_for as build_rows
+
+        build_rows(rows)
     if not names:
         list_benchmarks()
     else:

@@ -2,6 +2,7 @@
 
 from experiments.benchmarks import (
     accuracy,
+    build,
     checkpoints,
     exact,
     history,
@@ -19,6 +20,7 @@ from experiments.benchmarks.harness import Result, names, run
 __all__ = [
     "Result",
     "accuracy",
+    "build",
     "checkpoints",
     "exact",
     "history",

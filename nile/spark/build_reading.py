@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["InOrder", "Rows", "parts_between", "spans_of"]
+__all__ = ["InOrder", "Rows", "Taking", "parts_between", "spans_of"]
 
 Array = np.ndarray[Any, Any]
 Rows = tuple[Array, "pa.RecordBatch"]
@@ -41,8 +41,25 @@ def spans_of(parts: Sequence[Part]) -> list[list[Part]]:
     return spans
 
 
-class InOrder:
-    """Tuples begin..end-1 of a stream, some columns, in order, to be taken a run at a time.
+class Taking:
+    """Consecutive tuples, to be taken a run at a time.  pieces: (ts int64 [n] ns, columns), of any lengths."""
+
+    def __init__(self, pieces: Iterator[Rows]) -> None:
+        self._pieces = pieces
+        self._rest: Rows | None = None
+
+    def take(self, rows: int) -> Iterator[Rows]:
+        """The next `rows` tuples."""
+        while rows > 0:
+            ts, batch = self._rest or next(self._pieces)
+            n = min(rows, ts.shape[0])
+            self._rest = (ts[n:], batch.slice(n)) if n < ts.shape[0] else None
+            yield ts[:n], batch.slice(0, n)
+            rows -= n
+
+
+class InOrder(Taking):
+    """Tuples begin..end-1 of a stream, some columns, in order.
 
     stream: its directory; parts: at least those that hold them; schema: of the columns, plain.
     Memory: the parts of one range of ordinals, 2 million rows where `ingest` wrote them.  Each is read once.
@@ -52,17 +69,7 @@ class InOrder:
     def __init__(self, stream: Path, parts: Sequence[Part], schema: pa.Schema, begin: int, end: int) -> None:
         self._stream, self._schema = stream, schema
         self._begin, self._end = begin, end
-        self._pieces = self._read(parts_between(parts, begin, end))
-        self._rest: Rows | None = None
-
-    def take(self, rows: int) -> Iterator[Rows]:
-        """The next `rows` tuples, as (ts int64 [n] ns, columns)."""
-        while rows > 0:
-            ts, batch = self._rest or next(self._pieces)
-            n = min(rows, ts.shape[0])
-            self._rest = (ts[n:], batch.slice(n)) if n < ts.shape[0] else None
-            yield ts[:n], batch.slice(0, n)
-            rows -= n
+        super().__init__(self._read(parts_between(parts, begin, end)))
 
     def _read(self, parts: Sequence[Part]) -> Iterator[Rows]:
         at = self._begin

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.spark.build_reading import InOrder
+from nile.spark.build_reading import InOrder, Taking
 from pyramid.disk.attempts import Attempt, write_attempt
 from pyramid.history.index_store import ROLE as INDEX
 from pyramid.history.opened import OpenIndex
@@ -135,21 +135,28 @@ class Job:
         """Do a work.  Raises StoreCorrupt, StoreWriteError."""
         return list({"rows": self._rows, "keys": self._keys, "counts": self._counts}[work.kind](work))
 
-    def _in_order(self, work: Work, names: Sequence[str]) -> InOrder:
+    def in_order(self, work: Work, names: Sequence[str]) -> Taking:
+        """The tuples that a work of kind rows or keys is about."""
         schema = pa.schema([self.schema.field(name) for name in names])
         return InOrder(Path(self.lake), work.parts, schema, work.runs[0].begin, work.runs[-1].end)
+
+    def in_disorder(self, work: Work) -> Iterator[tuple[Array, pa.Array]]:
+        """Ordinals (int64 [n]) and keys of the tuples that a work of kind counts is about."""
+        for part in work.parts:
+            table = PartFile(Path(self.lake) / part.name, part).read([ORDINAL, work.column]).combine_chunks()
+            yield table.column(0).to_numpy(), table.column(1)
 
     def _write(self, role: str, parts: Any) -> Attempt:
         return write_attempt(self.store, self.epoch, role, parts)
 
     def _rows(self, work: Work) -> Iterator[Done]:
-        given = self._in_order(work, self.schema.names)
+        given = self.in_order(work, self.schema.names)
         for run in work.runs:
             file = rows_file(run.begin, self.schema, given.take(run.end - run.begin))
             yield Done(self._write(ROWS, blocks(file)), run)
 
     def _keys(self, work: Work) -> Iterator[Done]:
-        given = self._in_order(work, [work.column])
+        given = self.in_order(work, [work.column])
         kind = self.schema.field(work.column).type
         for run in work.runs:
             opened = OpenIndex(work.column, kind, run.begin, KeyHasher())
@@ -190,11 +197,9 @@ class Job:
 
     def _counts(self, work: Work) -> Iterator[Done]:
         counters = [counters_for(asked.spec, asked.leaves) for asked in work.summaries]
-        for part in work.parts:
-            table = PartFile(Path(self.lake) / part.name, part).read([ORDINAL, work.column]).combine_chunks()
-            ordinals = table.column(0).to_numpy()
+        for ordinals, column in self.in_disorder(work):
             keys = KeyTable()
-            codes = keys.encode(table.column(1), where=f"column '{work.column}'").codes
+            codes = keys.encode(column, where=f"column '{work.column}'").codes
             for asked, into in zip(work.summaries, counters, strict=True):
                 count_by_leaf(asked.spec, asked.leaves, into, ordinals, codes, keys.hashes())
         arrays = {str(number): array for number, array in enumerate(counters)}

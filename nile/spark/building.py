@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
     functions = lazy("pyspark.sql.functions")
 
-__all__ = ["Built", "Runner", "build", "build_with"]
+__all__ = ["Built", "Runner", "build", "build_with", "done_of"]
 
 Runner = Callable[[str, Job, Sequence[Work]], list[list[Done]]]
 """Does works, in any order and place: stage in words, what they share, the works; what came of each."""
@@ -100,7 +100,7 @@ def build(
         ):
             frame = session.createDataFrame(packed, TOLD).repartitionById(len(works), functions.col("number"))
             rows = frame.mapInArrow(shared.map, DONE).collect()
-        return [_read(row["done"]) for row in sorted(rows, key=lambda row: row["number"])]
+        return [done_of(row["done"]) for row in sorted(rows, key=lambda row: row["number"])]
 
     with query_settings(session):
         return build_with(run, opened, store, summaries=summaries, index=index)
@@ -212,7 +212,8 @@ def _opened(lake: str | os.PathLike[str], stream: str | None) -> LakeStream:
     return opened
 
 
-def _read(done: str) -> list[Done]:
+def done_of(done: str) -> list[Done]:
+    """What a task said that it did."""
     return [Done(Attempt(**one["file"]), None if one["run"] is None else Run(**one["run"])) for one in json.loads(done)]
 
 
