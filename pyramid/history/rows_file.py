@@ -40,17 +40,24 @@ def rows_file(first: int, schema: pa.Schema, rows: Iterable[tuple[Array, pa.Reco
     yield writer.start()
     tuples, starts, last = 0, [], 0
     every = pa.array(np.arange(CHUNK))
+    singles = [pa.schema([field]) for field in schema]
     for ts, batch in _chunks(rows, schema):
         starts.append(int(ts[0]))
         last = int(ts[-1])
         tuples += ts.shape[0]
         yield from writer.page(ts.astype("<i8", copy=False), squeeze=True)
-        for column, field in zip(batch.columns, schema, strict=True):
-            # Taken, so that no byte depends on what it was cut from: neither neighbours nor what lies under a null.
-            single = pa.RecordBatch.from_arrays([column.take(every[: len(column)])], schema=pa.schema([field]))
-            yield from writer.page(packed_batch(single), squeeze=True)
+        for column, single in zip(batch.columns, singles, strict=True):
+            page = pa.RecordBatch.from_arrays([_alone(column, every)], schema=single)
+            yield from writer.page(packed_batch(page), squeeze=True)
     params = {"first": first, "tuples": tuples, "until": last, "schema": schema_to_json(schema)}
     yield writer.finish(KIND, params, {"starts": np.array(starts, np.int64)})
+
+
+def _alone(column: pa.Array, every: pa.Array) -> pa.Array:
+    """The column such that no byte of its message depends on what it was cut from: neighbours, what is under a null."""
+    if len(column) == CHUNK and not column.null_count and pa.types.is_primitive(column.type):
+        return column  # whole words, all of them values
+    return column.take(every[: len(column)])
 
 
 def _chunks(rows: Iterable[tuple[Array, pa.RecordBatch]], schema: pa.Schema) -> Iterator[tuple[Array, pa.RecordBatch]]:
