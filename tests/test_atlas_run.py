@@ -19,8 +19,11 @@ from experiments.atlas.edge import load_experiment
 from experiments.atlas.page import render
 from experiments.atlas.report import atlas_of, csv_of
 from experiments.atlas.runner import KEPT, Kept, run_points
+from experiments.atlas.shelf import CATALOGUE
+from experiments.atlas.verdicts import Spread
 from experiments.cli import main
 from experiments.progress import Progress
+from nile.streams.synthetic import SyntheticRetail
 
 SEVERAL = GOOD.replace("tuples = 300\n", 'tuples = 300\nwindow = 0.1\n\n[panels]\ncosts = ["engine", "memory"]\n')
 
@@ -100,6 +103,43 @@ def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
 def test_the_list_has_a_line_an_experiment_with_its_claim() -> None:
     lines = CliRunner().invoke(main, ["experiment", "list"]).output.splitlines()
     assert any(re.fullmatch(r"promising-9a +Insertion costs more .*", line) for line in lines)
+
+
+def test_real_data_are_measured_where_they_are_named_and_missed_where_not(tmp_path: Path) -> None:
+    sales = tmp_path / "sales.parquet"
+    SyntheticRetail(seed=3, tuples=1_000, items=40, vstores=2).write_parquet(sales)
+    both = GOOD.replace(
+        "[options]", '[panels]\ndata = ["synthetic", "real"]\n\n[real]\nwindow = 3600.0\n\n[options]', 1
+    )
+    file = written(tmp_path, both)
+    command = ["experiment", "run", str(file), "--quick", "--jobs", "1", "--out", str(tmp_path / "o")]
+    named = ["--data", str(sales), "--left", "vstore = 0", "--right", "vstore = 1"]
+    done = CliRunner().invoke(main, [*command, *named])
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "o" / "atlas.json").read_text())
+    assert [panel["panel"]["data"] for panel in told["experiments"][0]["panels"]] == ["synthetic", "real"]
+    assert told["data"]["name"] == "sales.parquet"
+    assert "--data" in (tmp_path / "o" / "atlas.html").read_text()
+    one = load_experiment(file)
+    kept = Kept(tmp_path / "p", resume=False)
+    points = run_points([one], None, kept, Progress(quiet=True), quick=True, jobs=1)
+    kept.close()
+    without = atlas_of([one], points, kept.records, None, quick=True, command="", again=[])
+    assert without["experiments"][0]["missing"] == [{"data": "real"}]
+    assert "Not measured, for want of data: real data" in render({**without, "environment": {}})
+
+
+def test_of_seeds_the_mean_counts_and_of_runs_the_median() -> None:
+    assert Spread.of([1.0, 2.0, 6.0], by_clock=False) == Spread(3.0, 1.0, 6.0, 3)
+    assert Spread.of([1.0, 2.0, 6.0], by_clock=True) == Spread(2.0, 1.0, 6.0, 3)
+    assert Spread.of([], by_clock=True) is None
+
+
+def test_times_are_taken_as_often_in_a_quick_run(tmp_path: Path) -> None:
+    feed = load_experiment(CATALOGUE / "nile-feed.toml")
+    assert len(feed.seeds_of(True)) == len(feed.seeds_of(False)) >= 5
+    quick = load_experiment(written(tmp_path, GOOD))
+    assert (len(quick.seeds_of(True)), len(quick.seeds_of(False))) == (3, 5)
 
 
 # --- the page ---------------------------------------------------------------------------------------------

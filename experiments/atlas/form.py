@@ -102,7 +102,7 @@ class Experiment:
         return self.axis.quick if quick else self.axis.values
 
     def seeds_of(self, quick: bool) -> range:
-        """The seeds of a run."""
+        """The seeds of a run.  A quick run takes fewer, but of times, whose median counts, as many."""
         return range(min(LEAST_SEEDS, self.seeds) if quick and not self.kind.by_clock else self.seeds)
 
     def options(self, panel: Panel, method: Method, x: Any, *, quick: bool) -> Options:
