@@ -226,23 +226,19 @@ def verified(lake: Path) -> int:
     return len(stream.batches)
 
 
-def killed(folder: Path, count: int, seed: int, *, longest: float, early: float) -> Kills:
-    """Kills of an ingest; in the end the lake has the bytes of one that was never killed."""
-    lived = folder / "lived"
-    for each in (folder, lived):
-        (each / "tmp").mkdir(parents=True)
+def command(where: Path) -> list[str | os.PathLike[str]]:
+    """The child on a folder of its own."""
+    (where / "tmp").mkdir(parents=True, exist_ok=True)
+    return ["env", f"TMPDIR={where / 'tmp'}", sys.executable, ROOT / "tests/spark_ingest_child.py", where]
 
-    def command(where: Path) -> list[str | os.PathLike[str]]:
-        return ["env", f"TMPDIR={where / 'tmp'}", sys.executable, ROOT / "tests/spark_ingest_child.py", where]
+
+def killed(folder: Path, count: int, seed: int, *, longest: float, early: float) -> Kills:
+    """Kills of an ingest."""
 
     def verify(_: int) -> int:
         return verified(folder / "lake")
 
-    done = kill_over_and_over(command(folder), verify, count, seed, longest=longest, early=early, kill=kill_all_of_it)
-    for where in (folder, lived):
-        subprocess.run([*command(where), str(done.steps + 1)], check=True, cwd=ROOT, capture_output=True)
-    assert files_of(folder / "lake") == files_of(lived / "lake")
-    return done
+    return kill_over_and_over(command(folder), verify, count, seed, longest=longest, early=early, kill=kill_all_of_it)
 
 
 @pytest.fixture
@@ -265,6 +261,10 @@ def test_an_ingest_killed_twice_has_lost_and_doubled_nothing(tmp_path: Path) -> 
 def test_an_ingest_killed_twenty_five_times_has_lost_and_doubled_nothing(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
+    """In the end the lake has the bytes of one that was never killed."""
     done = killed(tmp_path / "one", 25, 2, longest=20.0, early=0.1)
     record_property("kills", str(done))
     assert done.counted >= 25
+    for where in (tmp_path / "one", tmp_path / "two"):
+        subprocess.run([*command(where), str(done.steps + 1)], check=True, cwd=ROOT, capture_output=True)
+    assert files_of(tmp_path / "one" / "lake") == files_of(tmp_path / "two" / "lake")

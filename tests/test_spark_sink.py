@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -243,6 +244,55 @@ def test_a_sink_that_does_not_look_at_epochs_is_found_by_the_same_crashes(tmp_pa
         wrong += differences(found, seen(twin(given))) != []
         assert crashes
     assert wrong >= 2
+
+
+@pytest.mark.spark
+def test_rows_have_one_order_to_the_sign_of_zero_and_text_goes_by_the_instant_it_says(
+    epochs: SparkSession, tmp_path: Path
+) -> None:
+    at = ["9", "10", None, "1970-01-01 00:00:09.5", "10", "9", "100", "noon"] * 3
+    table = pa.table({"at": at, "x": [0.0, -0.0, float("nan"), None, 0.0, -0.0, 1.5, 2.5] * 3, "n": [0, 1, 1] * 8})
+    frame = epochs.createDataFrame(table)
+    found = []
+    for seed in range(2):
+        sink = stream_sink(frame, tmp_path / str(seed), stream="s", time="at", lateness=None, order=["n"])
+        with sink:
+            sink(epochs.createDataFrame(shuffled(table, seed)).repartition(2), 0)
+            rows = sink.db.sql("SELECT * FROM s").fetchall()
+            found.append((repr(rows), sink.db.quarantine("s").to_pydict()))
+            assert [row[0] for row in rows] == ["9"] * 6 + ["1970-01-01 00:00:09.5"] * 3 + ["10"] * 6 + ["100"] * 3
+            assert [row[2] for row in rows[:6]] == sorted(row[2] for row in rows[:6])
+            assert (sink.accounting.tuples_in, sink.accounting.rejected) == (24, 6)
+    assert found[0] == found[1]
+    assert "-0.0" in found[0][0]
+
+
+def test_queries_beside_a_stream_that_fills_see_a_prefix_of_it(tmp_path: Path) -> None:
+    with nile.connect(tmp_path / "store", checkpoint=None, memory="16MB") as db:
+        prepared(db)
+        stop = threading.Event()
+
+        def fill() -> None:
+            for begin in range(0, 100_000, 500):
+                if stop.is_set():
+                    return
+                n = pa.array(range(begin, begin + 500))
+                db.push("sales", {"at": n.cast(pa.float64()), "item": ["cup"] * 500, "n": n}, offset=begin)
+                if begin % 2000 == 0:
+                    db.checkpoint()
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        try:
+            lengths = [0]
+            while len(lengths) < 20 or lengths[-1] < 5_000:
+                found = db.sql("SELECT n FROM sales").to_arrow().column("n").to_pylist()
+                assert found == list(range(len(found)))
+                lengths.append(len(found))
+        finally:
+            stop.set()
+            thread.join()
+        assert lengths == sorted(lengths)
 
 
 @pytest.mark.spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -42,7 +43,10 @@ follow each other do: of a long stream each row is rewritten two or three times,
 
 
 class RowStore:
-    """Files hold rows 0..durable-1; memory those from `hot_from` on, at most `durable`, so the two may overlap."""
+    """Files hold rows 0..durable-1; memory those from `hot_from` on, at most `durable`, so the two may overlap.
+
+    One thread writes; others may read meanwhile: `parts` is a picture of one moment, and what it names never changes.
+    """
 
     def __init__(self, schema: pa.Schema, largest: int) -> None:
         self.schema = schema
@@ -53,6 +57,7 @@ class RowStore:
         self._hot: list[HotRows] = []
         self._tail = Tail(schema, 0)
         self._ahead: Future[StoredFile] | None = None
+        self._moving = threading.Lock()
 
     @property
     def durable(self) -> int:
@@ -71,15 +76,17 @@ class RowStore:
 
     def append(self, ts: Array, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
-        self._tail.append(ts, batch)
-        self.tuples += ts.shape[0]
+        with self._moving:
+            self._tail.append(ts, batch)
+            self.tuples += ts.shape[0]
         self.last_ts = int(ts[-1])
 
     def roll(self) -> None:
         """What is in memory so far changes no more: later rows begin a new part."""
-        if self._tail.tuples:
-            self._hot.append(self._tail.whole())
-            self._tail = Tail(self.schema, self.tuples)
+        with self._moving:
+            if self._tail.tuples:
+                self._hot.append(self._tail.whole())
+                self._tail = Tail(self.schema, self.tuples)
 
     def write_ahead(self, directory: StoreDirectory) -> None:
         """Begin to write what was rolled and no file has, if it is much, while rows go on coming.
@@ -112,11 +119,13 @@ class RowStore:
 
     def parts(self) -> list[tuple[Rows, int, int]]:
         """Parts in order, each with the ordinals begin..end - 1 to read there; several may have a row, one is asked."""
-        hot: list[Rows] = [*self._hot, *self._tail.parts()]
-        start = hot[0].first if hot else self.tuples
+        with self._moving:
+            hot: list[Rows] = [*self._hot, *self._tail.parts()]
+            start = hot[0].first if hot else self.tuples
+            files = list(self.files)
         found: list[tuple[Rows, int, int]] = []
         reached = 0
-        for file in self.files:
+        for file in files:
             if reached < min(file.end, start):
                 found.append((file, reached, min(file.end, start)))
                 reached = found[-1][2]
@@ -162,11 +171,12 @@ class RowStore:
     def cool(self, directory: StoreDirectory, rows: ColdRows) -> None:
         """These rows, the oldest that were not in the lake, are there now."""
         self._take_written(directory)
-        self._hot = [part for part in self._hot if part.end > rows.end]
         gone = [file for file in self.files if isinstance(file, StoredRows) and file.end <= rows.end]
         cold: list[StoredRows | ColdRows] = [file for file in self.files if isinstance(file, ColdRows)]
         rest = [file for file in self.files if isinstance(file, StoredRows) and file.end > rows.end]
-        self.files = [*cold, rows, *rest]
+        with self._moving:
+            self._hot = [part for part in self._hot if part.end > rows.end]
+            self.files = [*cold, rows, *rest]
         forget(directory, [file.file for file in gone])
 
     def release(self) -> None:
