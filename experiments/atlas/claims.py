@@ -65,6 +65,8 @@ def _trial(
             return Trial(subject, opponent, False, x, None, other)
         if theirs is None or other is not None:
             rows.append((x, figure, other or 0.0))
+    if rows and theirs is not None and claim.predicate in _MORE and not any(row[1] or row[2] for row in rows):
+        return Trial(subject, opponent, False, *rows[0])  # nothing against nothing shows nothing
     broken = PREDICATES[claim.predicate](claim, rows) if rows else None
     return Trial(subject, opponent, True) if broken is None else Trial(subject, opponent, False, *broken)
 
@@ -85,19 +87,21 @@ def _below(claim: Claim, rows: Rows) -> Broken:
 
 
 def _grows(claim: Claim, rows: Rows) -> Broken:
-    """From each x to the next the subject's figure is at least (1 + margin) times as large."""
-    return next(
-        ((x, after, before) for (_, before, _), (x, after, _) in pairwise(rows) if after < before * (1 + claim.margin)),
-        None,
-    )
+    """From each x to the next, and from the first to the last, the subject's figure is (1 + margin) times as large."""
+    steps = [*pairwise(rows), (rows[0], rows[-1])]
+    for (_, before, _), (x, after, _) in steps:
+        if after < before * (1.0 + claim.margin):
+            return x, after, before
+    return (*rows[-1][:2], rows[0][1]) if rows[-1][1] == 0.0 else None  # nothing grew
 
 
 def _falls(claim: Claim, rows: Rows) -> Broken:
-    """From each x to the next the subject's figure is at least (1 + margin) times as small."""
-    return next(
-        ((x, after, before) for (_, before, _), (x, after, _) in pairwise(rows) if before < after * (1 + claim.margin)),
-        None,
-    )
+    """From each x to the next, and from the first to the last, the subject's figure is (1 + margin) times as small."""
+    steps = [*pairwise(rows), (rows[0], rows[-1])]
+    for (_, before, _), (x, after, _) in steps:
+        if before < after * (1.0 + claim.margin):
+            return x, after, before
+    return None
 
 
 def _ratio(claim: Claim, rows: Rows) -> Broken:
@@ -118,10 +122,10 @@ def _within(claim: Claim, rows: Rows) -> Broken:
 
 
 def _crosses(claim: Claim, rows: Rows) -> Broken:
-    """At the first x the subject has less than the opponent, at the last one more, each by the margin."""
+    """At the first x the subject has no more than the opponent, at the last one more, each by the margin."""
     if rows[0][2] < rows[0][1] * (1.0 + claim.margin):
         return rows[0]
-    return rows[-1] if rows[-1][1] < rows[-1][2] * (1.0 + claim.margin) else None
+    return rows[-1] if rows[-1][1] <= rows[-1][2] * (1.0 + claim.margin) else None
 
 
 PREDICATES: dict[str, Callable[[Claim, Rows], Broken]] = {
@@ -149,3 +153,4 @@ NEEDS = {
 """Fields of a claim that a predicate cannot do without."""
 
 _ALONG = ("grows", "falls", "crosses")
+_MORE = ("above", "order", "ratio", "crosses")
