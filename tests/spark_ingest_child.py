@@ -37,7 +37,6 @@ def main() -> None:
     (folder / "in").mkdir(exist_ok=True)
     session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
     session_module.spark_session("ingest", cores=1)
-    say("ready")
     try:
         there = len(LakeStream.open(folder / "lake", "sales").batches)
     except SourceMissing:
