@@ -23,7 +23,7 @@ from nile.spark.build_plan import Wanted, counting, first_works
 from nile.spark.build_target import Target, target_of
 from nile.spark.build_tasks import COUNTS, DETAILS, DONE, TOLD, Done, Job, Run, Work, detail_of
 from nile.spark.failure import needed_packages, spark_failures
-from nile.spark.machine import core_count
+from nile.spark.masters import task_slots
 from nile.spark.progress import Listener, job
 from nile.spark.session import query_settings, spark_session
 from pyramid.disk.attempts import Attempt
@@ -103,7 +103,7 @@ def build(
         return [done_of(row["done"]) for row in sorted(rows, key=lambda row: row["number"])]
 
     with query_settings(session):
-        return build_with(run, opened, store, summaries=summaries, index=index)
+        return build_with(run, opened, store, summaries=summaries, index=index, slots=task_slots(session))
 
 
 def build_with(
@@ -113,12 +113,13 @@ def build_with(
     *,
     summaries: Sequence[str] = (),
     index: Sequence[str] = (),
+    slots: int = 1,
 ) -> Built:
-    """`build`, with the works done by `run`."""
+    """`build`, with the works done by `run`, so many at a time."""
     with StoreDirectory.open(store) as directory:
         target = target_of(directory, lake, summaries, index)
         try:
-            return _Building(run, lake, target).finish()
+            return _Building(run, lake, target, slots).finish()
         finally:
             directory.discard()
             directory.sweep_attempts()
@@ -127,8 +128,8 @@ def build_with(
 class _Building:
     """One build of one stream."""
 
-    def __init__(self, run: Runner, lake: LakeStream, target: Target) -> None:
-        self._run, self._lake, self._target = run, lake, target
+    def __init__(self, run: Runner, lake: LakeStream, target: Target, slots: int) -> None:
+        self._run, self._lake, self._target, self._slots = run, lake, target, slots
         self._wanted: Wanted = target.wanted(lake.tuples)
         self._job = Job(
             str(lake.path.absolute()),
@@ -186,7 +187,7 @@ class _Building:
                         slices, values, counts = detail
                         take_slices(manager, Slices(*slices))
                         take_keys(manager, values, counts, where=f"column '{column}'")
-        works = counting(self._lake.parts, news, 2 * core_count())
+        works = counting(self._lake.parts, news, 2 * self._slots)
         if not works:
             return
         for work, all_done in zip(works, self._run("counting", self._job, works), strict=True):
