@@ -146,14 +146,18 @@ class Database:
         where: str | None = None,
         keep: str | float | timedelta | None = None,
         event_id: str | None = None,
+        idle: str | float | timedelta | None = None,
     ) -> None:
         """Make a live stream known as `name`: it has no source, you `push` to it.
 
         keep: how much event time later queries can still read; None: all of it.  event_id: the column that tells
-        events apart: what comes again within the lateness, with its id and time, is rejected.  Others as in `register`.
+        events apart: what comes again within the lateness, with its id and time, is rejected.  idle: how long
+        it may be silent before its time moves on without it: as fast as the clock, and at least with the streams that
+        stand in a query with it; what then comes too late counts as late.  Both need a lateness.  Others as in
+        `register`.
         Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
         """
-        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id)
+        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle)
 
     def push(self, name: str, data: Any, *, offset: Any = None) -> int:
         """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).
@@ -206,17 +210,21 @@ class Database:
         *,
         name: str | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
+        unread: int | None = None,
+        when_full: str = "wait",
         **options: Any,
     ) -> StandingQuery:
         """A standing query over live streams; it sees what is pushed from now on.
 
         callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
         subscription.  name: with one, a store keeps the query and its state, and asking for it again (also by another
-        process, later) goes on with it.  options: emit, scheduling, algorithm.
-        Raises SqlError, NotYet, ConfigError.
+        process, later) goes on with it.  unread: how many rows may wait for the reader (None: any number; a push
+        may add its own beyond it); when_full: then pushes to its streams "wait" for the reader, who is another thread,
+        or "refuse" with Overloaded, having taken nothing, or the oldest rows are "drop"ped and counted (`dropped`).
+        options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
         """
         query = read_query(text, self._names, params)
-        return self._live.subscribe(query, Options.of(options), callback, name=name)
+        return self._live.subscribe(query, Options.of(options), callback, name=name, unread=unread, when_full=when_full)
 
     def subscription(self, name: str) -> StandingQuery:
         """A standing query that has a name.  Raises UnknownStream."""

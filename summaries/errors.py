@@ -135,6 +135,10 @@ class SumOverflow(NileError, OverflowError):
     """An exact sum of whole numbers that 64 bits cannot hold."""
 
 
+class Overloaded(NileError, BlockingIOError):
+    """Outputs of a standing query wait unread up to their limit: nothing was taken, push the same again later."""
+
+
 class CostWarning(UserWarning):
     """An answer that cost, or would cost, more than plain exact execution.  A warning, not an error."""
 

@@ -31,7 +31,9 @@ _MOST_OFFSET = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StreamDefinition:
-    """A live stream.  lateness, keep: ns or None; where: the text of its condition; event_id: a column."""
+    """A live stream.  lateness, keep: ns or None; where: the text of its condition; event_id: a column;
+    idle: ns of silence after which its time moves on, or None.
+    """
 
     schema: pa.Schema
     time: str
@@ -39,6 +41,7 @@ class StreamDefinition:
     where: str | None = None
     keep: int | None = None
     event_id: str | None = None
+    idle: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -49,6 +52,7 @@ class StreamDefinition:
             "where": self.where,
             "keep": self.keep,
             **({} if self.event_id is None else {"event_id": self.event_id}),
+            **({} if self.idle is None else {"idle": self.idle}),
         }
 
     @classmethod
@@ -61,6 +65,7 @@ class StreamDefinition:
             None if value.get("where") is None else text(value, "where", where),
             integer(value, "keep", where),
             None if value.get("event_id") is None else text(value, "event_id", where),
+            integer(value, "idle", where),
         )
 
 

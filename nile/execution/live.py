@@ -12,6 +12,7 @@ from nile.durable.definitions import QueryDefinition, StreamDefinition, checked_
 from nile.durations import parse_duration
 from nile.execution.approximate import is_approximate
 from nile.execution.choice import choose
+from nile.execution.idle import Idleness
 from nile.execution.live_approximate import ApproximateSubscription
 from nile.execution.live_summaries import LiveSummaries
 from nile.execution.options import Options
@@ -57,6 +58,7 @@ class Live:
         self.offsets: dict[str, Any] = {}
         self.queries: dict[str, tuple[QueryDefinition, StandingQuery]] = {}
         self.summaries = LiveSummaries()
+        self.idleness = Idleness()
         if keeper is not None:
             keeper.restore(self, names)
 
@@ -75,6 +77,7 @@ class Live:
         where: str | None,
         keep: Any,
         event_id: str | None = None,
+        idle: Any = None,
     ) -> None:
         """Make a live stream known.  See `nile.engine.Database.stream`."""
         try:
@@ -92,7 +95,12 @@ class Live:
             where,
             None if keep is None else parse_duration(keep, where=f"{place}, keep"),
             event_id,
+            None if idle is None else parse_duration(idle, where=f"{place}, idle"),
         )
+        if idle is not None and lateness is None:
+            raise ConfigError(
+                f"{place}, idle: needed a lateness, since what comes after a silence may be late; got none; declare one"
+            )
         with self._lock:
             if self._keeper is None:
                 self.adopt(name, definition, None)
@@ -120,6 +128,7 @@ class Live:
             where=None if definition.where is None else parse_condition(definition.where, where=f"{place}, where"),
             keep=definition.keep,
             event_id=definition.event_id,
+            idle=definition.idle,
             history=history,
         )
         self._names.register(name, made, time=definition.time, where=None, lateness=None)
@@ -127,6 +136,7 @@ class Live:
         self.definitions[name] = definition
         self.offsets.pop(name, None)
         made.listeners.append(self.summaries.arrived)
+        self.idleness.heard(made)
         return made
 
     def fill(
@@ -169,15 +179,41 @@ class Live:
         """Push rows; how many tuples' turn has come."""
         with self._lock:
             stream = self.get(name)
+            self._wait_for_readers(stream)
             if self._keeper is not None:
                 self._keeper.make_room(self, self._names)  # before anything is taken: a push that fails took nothing
             if offset is not None:
                 checked_offset(offset, f"stream '{name}'")
             done = stream.push(data, whole=offset is not None)
+            self.idleness.heard(stream)
+            self._move_on()
             if offset is not None:
                 self.offsets[name] = offset
             self._raise()
             return done
+
+    def tick(self) -> None:
+        """Move on streams that are silent, as a push to another does and a reader that asks."""
+        with self._lock:
+            self._move_on()
+
+    def _move_on(self) -> None:
+        streams = self.streams().values()
+        if any(each.idle is not None for each in streams):
+            moved = self.idleness.due(streams, [standing.streams for standing in self._standing])
+            for standing in self._standing if moved else ():
+                standing.progress()
+
+    def _wait_for_readers(self, stream: LiveStream) -> None:
+        """Before rows are taken: that no query with a limit has too much unread.  Waiting lets go of the lock.
+
+        Raises Overloaded for a query that refuses.
+        """
+        while full := [
+            standing for standing in self._standing if standing.full and stream in standing.streams.values()
+        ]:
+            for standing in full:
+                standing.wait_for_reader()
 
     def offset(self, name: str) -> Any:
         """How far the source of a stream has been read."""
@@ -243,11 +279,32 @@ class Live:
         *,
         name: str | None = None,
         state: Mapping[str, Any] | None = None,
+        unread: int | None = None,
+        when_full: str = "wait",
     ) -> StandingQuery:
         """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
 
-        state: what it held when it was kept.
+        state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
         """
+        with self._lock:
+            known = name in self.queries
+            made = self._subscribe(query, options, callback, name, state)
+            try:
+                made.bound(unread, when_full, self.tick)
+            except ConfigError:
+                if not known:
+                    made.close()
+                raise
+            return made
+
+    def _subscribe(
+        self,
+        query: Query,
+        options: Options,
+        callback: Callable[[Any], None] | None,
+        name: str | None,
+        state: Mapping[str, Any] | None,
+    ) -> StandingQuery:
         if is_approximate(query, options):
             return self._subscribe_approximate(query, options, callback, name, state)
         options.check_exact()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,7 @@ from nile.exact.held import MOST, Held, State
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
+from summaries.errors import ConfigError, Overloaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ class StandingQuery(ABC):
     """
 
     schema: pa.Schema
+    _may_drop = True
 
     def __init__(self, lock: threading.RLock, callback: Callable[[pa.RecordBatch], None] | None) -> None:
         self._callback = callback
@@ -40,7 +42,11 @@ class StandingQuery(ABC):
         self._closed = False
         self._handed = 0
         self._streams: dict[str, LiveStream] = {}
+        self._unread_limit: int | None = None
+        self._when_full = "wait"
+        self._tick: Callable[[], None] = lambda: None
         self.outputs = 0
+        self.dropped = 0
 
     def __enter__(self) -> Self:
         return self
@@ -56,6 +62,56 @@ class StandingQuery(ABC):
         return self._closed
 
     @property
+    def streams(self) -> Mapping[str, LiveStream]:
+        """The live streams it reads, by name."""
+        return self._streams
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The streams that are silent (`idle`): what is told now is told without them."""
+        with self._lock:
+            return tuple(name for name, stream in self._streams.items() if stream.silent)
+
+    @property
+    def unread(self) -> int:
+        """Rows that wait to be read."""
+        return self.outputs - self._handed
+
+    @property
+    def full(self) -> bool:
+        """Whether pushes have to wait for its reader."""
+        limit = self._unread_limit
+        return limit is not None and self.unread >= limit and self._when_full != "drop" and not self._closed
+
+    def bound(self, unread: int | None, when_full: str, tick: Callable[[], None]) -> None:
+        """How many rows may wait, and what then; tick: called before reading, for streams that are silent.
+
+        Raises ConfigError.
+        """
+        choices = ("wait", "refuse", "drop")
+        if when_full not in choices or (unread is not None and (type(unread) is not int or unread < 1)):
+            raise ConfigError(
+                f"subscribe: needed unread=None or a number of rows, and when_full one of {', '.join(choices)}; got "
+                f"{unread!r} and {when_full!r}; leave them out for no limit"
+            )
+        if unread is not None and when_full == "drop" and not self._may_drop:
+            raise ConfigError(
+                "subscribe, when_full: needed 'wait' or 'refuse' for a query that emits changes, which mean nothing "
+                "with some of them gone; got 'drop'; or say emit='append'"
+            )
+        self._unread_limit, self._when_full, self._tick = unread, when_full, tick
+
+    def wait_for_reader(self) -> None:
+        """Wait until there is room for outputs.  Raises Overloaded where the query refuses."""
+        if self._when_full == "refuse":
+            raise Overloaded(
+                f"push: needed fewer than {self._unread_limit} rows unread of a standing query over "
+                f"{', '.join(self._streams)}; got {self.unread}; nothing was taken: read them, then push the same again"
+            )
+        while self.full:
+            self._changed.wait()
+
+    @property
     @abstractmethod
     def accounting(self) -> dict[str, Accounting]:
         """Of its streams: in = applied + late + shed + rejected."""
@@ -68,11 +124,13 @@ class StandingQuery(ABC):
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call.  Never waits."""
         with self._lock:
+            self._tick()
             return self._unread()
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
         """As `poll`, each batch after the ordinal of its first row."""
         with self._lock:
+            self._tick()
             first = self._handed
             found = self._unread()
             ends = list(accumulate((len(batch) for batch in found), initial=first))
@@ -91,8 +149,10 @@ class StandingQuery(ABC):
         """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
         while True:
             with self._changed:
+                self._tick()
                 if not self._found and not self._closed:
                     self._changed.wait(timeout)
+                    self._tick()
                 found = self._unread()
                 ends = self._closed or not found
             yield from found
@@ -183,6 +243,7 @@ class StandingQuery(ABC):
         found = list(self._found)
         self._found.clear()
         self._handed += sum(map(len, found))
+        self._changed.notify_all()
         return found
 
     def _hand_out(self, batch: pa.RecordBatch) -> None:
@@ -194,7 +255,20 @@ class StandingQuery(ABC):
             self._call(batch)
         else:
             self._found.append(batch)
+            if self._unread_limit is not None and self._when_full == "drop":
+                self._drop(self.unread - self._unread_limit)
             self._changed.notify_all()
+
+    def _drop(self, rows: int) -> None:
+        """Let the oldest outputs go."""
+        while rows > 0:
+            batch = self._found.popleft()
+            gone = min(rows, len(batch))
+            if gone < len(batch):
+                self._found.appendleft(batch.slice(gone))
+            self._handed += gone
+            self.dropped += gone
+            rows -= gone
 
     def _call(self, batch: Any) -> None:
         assert self._callback is not None

@@ -66,6 +66,7 @@ class Subscription(StandingQuery):
         super().__init__(lock, callback)
         self.query = query
         self.choice = choice
+        self._may_drop = choice.emit != "changes"
         self.schema = output_schema(query, choice.emit)
         plan = with_selections(query.plan)
         reading = Reading(home, plan)
@@ -119,6 +120,7 @@ class Subscription(StandingQuery):
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call; of emit 'snapshot' the state now.  Never waits."""
         with self._lock:
+            self._tick()
             if self.choice.emit == "snapshot" and not self._closed:
                 return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
             return self._unread()

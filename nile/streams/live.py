@@ -45,7 +45,8 @@ class LiveStream:
     schema: its columns; time: the event-time column; lateness: ns of disorder to repair, None: any disorder is an
     error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
     event_id: the column that tells events apart; what comes again within the lateness, with its id and time, is
-    rejected.  history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
+    rejected.  idle: ns without a push after which the stream is silent (`nile.execution.idle`).
+    history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
     Raises UnknownColumn, SourceError, ExpressionError, ConfigError.
     """
@@ -60,12 +61,15 @@ class LiveStream:
         where: Condition | None = None,
         keep: int | None = None,
         event_id: str | None = None,
+        idle: int | None = None,
         history: History | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
         self.time = time
         self.keep = keep
+        self.idle = idle
+        self.silent = False
         if event_id is not None:
             check_columns(schema, [event_id], where=f"stream '{name}', event_id")
         spec = StreamSpec(name, self, time, time, where, lateness, tuple(schema.names), event_id)
