@@ -14,7 +14,7 @@ from experiments.benchmarks.accuracy_streams import exponent_for
 from nile.streams.source import open_source
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError
-from summaries.hashing import KeyHasher
+from summaries.hashing import hash_keys
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ def _prepare(options: SketchOptions, seed: int, data: Data | None) -> _Counted:
     counted = column.value_counts()
     counts = counted.field("counts").to_numpy()
     order = np.argsort(-counts, kind="stable")
-    values = counted.field("values")
-    keys = values.to_numpy() if data is None else values
-    return _Counted(KeyHasher().words(keys)[order], counts[order])
+    return _Counted(hash_keys(counted.field("values"))[order], counts[order])
 
 
 def _measure(given: _Counted, options: SketchOptions, seed: int) -> Mapping[str, float | None]:
