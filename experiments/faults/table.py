@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from experiments.faults import collisions, counters, disorder, files, full_budget, inverse, times, values
+from experiments.faults import collisions, counters, disorder, files, full_budget, inverse, overload, times, values
 from experiments.faults.fault import Fault
 from summaries.errors import ConfigError
 
 __all__ = ["FAULTS", "chosen"]
 
-FAULTS = {
-    module.FAULT.name: module.FAULT
-    for module in (files, disorder, values, times, counters, collisions, full_budget, inverse)
-}
+_MODULES = (files, disorder, values, times, counters, collisions, full_budget, inverse)
+_LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
+
+FAULTS = {fault.name: fault for fault in (*(module.FAULT for module in _MODULES), *_LIVE)}
 
 
 def chosen(names: Iterable[str]) -> list[Fault]:
