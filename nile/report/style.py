@@ -122,6 +122,7 @@ tr > :first-child { text-align: left; padding-left: 0; }
 .matrix td.level { color: var(--ink); }
 .matrix td .spread-text { font-weight: 400; }
 .claim { margin: 20px 0 8px; }
+.claim .matrix td { white-space: normal; }
 .overview td { text-align: left; white-space: normal; }
 .overview td:nth-child(2) { min-width: 190px; }
 a { color: var(--link); }
