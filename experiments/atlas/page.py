@@ -78,9 +78,11 @@ def _reading() -> Markup:
         "opponents, drawn with dashes. The paper's own opponents are hash-drop (its SIMPLE-SHJ: a symmetric hash "
         "join that drops what it cannot finish), scan (which looks at every tuple of the window) and naive (its "
         "SIMPLE-Selection: every query is fed for itself); hash-backlog, predicate-index and shed-uniform, which "
-        "drops tuples at random, are harder to beat. Unless a figure says that it is a time, work is counted in "
-        "operations and priced by a fixed cost table (engine prices each operation with a whole engine around it, "
-        "memory prices the bare operation), so that the same run gives the same figures on every machine."
+        "drops tuples at random, are harder to beat. Of window joins and pipelines the paper's algorithms have its "
+        "names: nlw and bew evaluate backward, mw and few forward, hw is the hashed nlw; nta sends negative tuples, "
+        "tpa probes for the time, ita, the opponent, waits for input. Unless a figure says that it is a time, work "
+        "is counted in operations and priced by a fixed cost table (engine prices each operation with a whole engine "
+        "around it, memory prices the bare operation), so that the same run gives the same figures on every machine."
     )
     return element("section", element("h2", "How to read this"), element("p", told, class_="prose"))
 
@@ -121,9 +123,8 @@ def _tally(each: Table, author: str, *, printed: bool | None = None) -> str:
 
 
 def _is_printed(each: Table, subject: str) -> bool:
-    """Whether a subject is the paper's algorithm, over whatever structure."""
-    method = each["methods"].get(subject, {"options": {}})
-    return bool(method["options"].get("method") == "paper")
+    """Whether a subject is the paper's algorithm: no opponent, and not named after this system."""
+    return subject in each["methods"] and each["methods"][subject]["own"] and not subject.startswith("nile")
 
 
 # --- one experiment ---------------------------------------------------------------------------------------
