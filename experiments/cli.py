@@ -11,7 +11,7 @@ import click
 from experiments.atlas.command import experiment
 from experiments.build_command import build_command
 from experiments.doctor_command import doctor
-from experiments.faults.command import faults
+from experiments.faults.command import faults, soak
 from experiments.ingest_command import ingest_command
 from experiments.store_command import store
 from nile import __version__
@@ -119,6 +119,7 @@ def bench() -> None:
 
 
 bench.add_command(faults)
+bench.add_command(soak)
 
 
 @bench.command("run")

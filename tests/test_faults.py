@@ -12,6 +12,7 @@ from experiments.cli import main
 from experiments.faults.fault import Fault, Wrong
 from experiments.faults.scoreboard import as_dict, scoreboard, text
 from experiments.faults.scoring import CONTROLS, attempted, controlled
+from experiments.faults.soak import Soak, soak, write_soak
 from experiments.faults.table import FAULTS, chosen
 from summaries.errors import ConfigError
 
@@ -64,3 +65,12 @@ def test_a_misspelt_fault_is_told_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="did you mean 'disorder'"):
         chosen(["disorders"])
     assert chosen([]) == list(FAULTS.values())
+
+
+def test_a_short_soak_reads_all_outputs_and_draws_its_curve(tmp_path: Path) -> None:
+    report = soak(Soak(minutes=0.02, rate=20_000, queries=4))
+    assert report.tuples >= 1_000
+    assert report.curve[0][1] > 0
+    write_soak(report, tmp_path)
+    assert json.loads((tmp_path / "soak.json").read_text())["tuples"] == report.tuples
+    assert "<svg" in (tmp_path / "soak.html").read_text()

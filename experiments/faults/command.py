@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from experiments.faults.fault import Fault
     from experiments.faults.scoring import Score
 
-__all__ = ["faults"]
+__all__ = ["faults", "soak"]
 
 
 @click.command("faults")
@@ -41,4 +41,24 @@ def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | Non
         out.mkdir(parents=True, exist_ok=True)
         (out / "faults.json").write_text(json.dumps(as_dict(scores, full=full), indent=1) + "\n", encoding="utf-8")
     if not all(score.good for score in scores.values()):
+        sys.exit(1)
+
+
+@click.command("soak")
+@click.option("--minutes", type=click.FloatRange(0.05), default=60.0, show_default=True, help="How long.")
+@click.option("--rate", type=click.IntRange(1_000), default=200_000, show_default=True, help="Tuples a second.")
+@click.option("--queries", type=click.IntRange(1), default=100, show_default=True, help="Standing queries.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Also write soak.json and soak.html into this folder.")
+def soak(minutes: float, rate: int, queries: int, seed: int, out: Path | None) -> None:
+    """Standing queries for an hour: whether memory or descriptors grow."""
+    from experiments.faults.soak import Soak, write_soak  # the command line starts without them
+    from experiments.faults.soak import soak as run
+
+    report = run(Soak(minutes, rate, queries, seed), lambda line: click.echo(line, err=True))
+    click.echo(report.text())
+    if out is not None:
+        write_soak(report, out)
+        click.echo(f"Written: {out / 'soak.html'}")
+    if not report.good:
         sys.exit(1)
