@@ -125,16 +125,19 @@ bench.add_command(soak)
 @bench.command("run")
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write bench.json into this folder.")
-@click.option("--rows", type=click.IntRange(10_000), help="Of `history` and `build`: how many rows to make.")
-@click.option("--data", type=click.Path(path_type=Path, exists=True), help="Of `history`: a folder made before.")
+@click.option("--rows", type=click.IntRange(10_000), help="Of `history`, `build`, `scan`: how many rows to make.")
+@click.option(
+    "--data", type=click.Path(path_type=Path, exists=True), help="Of `history`, `scan`: a folder made before."
+)
 def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
     """Run benchmarks by NAMES, or list them."""
     from experiments.benchmarks.command import list_benchmarks, run_benchmarks
 
     if rows is not None or data is not None:
-        from experiments.benchmarks.history import ask_for
+        from experiments.benchmarks import history, scan
 
-        ask_for(rows=rows, data=data)
+        for each in (history, scan):
+            each.ask_for(rows=rows, data=data)
     if rows is not None:
         from experiments.benchmarks.build import ask_for as build_rows
 

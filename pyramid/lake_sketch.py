@@ -20,18 +20,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.sketch import LEVELS, ROWS, Counting, cells_for
+from pyramid.history.sketch import LEVELS, ROWS, Counting, IndexSketch, cells_for
 from pyramid.lake_part import TS, Part, PartFile
 from summaries.envelope import pack, unpack
 from summaries.errors import EnvelopeError
 from summaries.hashing import KeyTable
+from summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    from pyramid import lake_kernels as kernels
     from pyramid.lake import LakeStream
+else:
+    kernels = lazy("pyramid.lake_kernels")
 
 __all__ = [
     "LANES",
     "PartSketch",
+    "asked_products",
     "groups_in",
     "keep_sketch",
     "kept_sketch",
@@ -47,6 +52,8 @@ LANES = 64
 MOST_CELLS = 1 << 12
 """Counters a row and lane at most: 786 KB a file."""
 SKETCHES = "_sketches"
+LENGTHS = np.int64(1) << np.arange(20, 50)
+"""Intervals, ns, in which tuples are counted: from a millisecond to six days."""
 _SHIFT = np.uint64(64 - 6)
 _KIND = "lake sketch"
 _COUNTS = LEVELS.astype(np.float64)
@@ -57,12 +64,14 @@ class PartSketch:
     """Of one file, by one key.
 
     codes: uint8 [LANES, ROWS, cells], counters of `pyramid.history.sketch`, of keys that are not null.  rows: int64
-    [LANES], exact, null keys (which hash to 0) in lane 0.  since, until: int64 [groups], event times of each row
+    [LANES], exact, null keys (which hash to 0) in lane 0.  peaks: int64 [LANES, len(LENGTHS)], the most tuples of a
+    lane in any closed interval of that length.  since, until: int64 [groups], event times of each row
     group, ns, ends inside.  columns: of the file.  sizes: int64 [groups, columns], bytes, of each column chunk.
     """
 
     codes: Array
     rows: Array
+    peaks: Array
     since: Array
     until: Array
     columns: tuple[str, ...]
@@ -71,7 +80,7 @@ class PartSketch:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(sum(each.nbytes for each in (self.codes, self.rows, self.since, self.until, self.sizes)))
+        return int(sum(each.nbytes for each in (self.codes, self.rows, self.peaks, self.since, self.until, self.sizes)))
 
     def counts(self, cells: int) -> Array:
         """The counters of every lane, float64 [LANES, ROWS, cells], added up to `cells` a row (at most as made)."""
@@ -80,9 +89,14 @@ class PartSketch:
             made = made[:, :, 0::2] + made[:, :, 1::2]
         return made
 
+    def within(self, length: int | None) -> Array:
+        """The most tuples of each lane in any closed interval of this length (ns; None: any): int64 [LANES]."""
+        at = len(LENGTHS) if length is None else int(np.searchsorted(LENGTHS, length))
+        return self.rows if at == len(LENGTHS) else self.peaks[:, at]
+
     def packed(self, part: Part, key: str) -> bytes:
         """As bytes with a checksum, of this very file."""
-        arrays = {name: getattr(self, name) for name in ("codes", "rows", "since", "until", "sizes")}
+        arrays = {name: getattr(self, name) for name in ("codes", "rows", "peaks", "since", "until", "sizes")}
         return pack(_KIND, {"footer": part.footer_digest, "key": key, "columns": list(self.columns)}, arrays)
 
     @classmethod
@@ -100,6 +114,7 @@ class PartSketch:
         return cls(
             codes,
             envelope.array("rows", "<i8", (LANES,)),
+            envelope.array("peaks", "<i8", (LANES, len(LENGTHS))),
             envelope.array("since", "<i8", (groups,)),
             envelope.array("until", "<i8", (groups,)),
             names,
@@ -108,7 +123,7 @@ class PartSketch:
 
 
 def sketch_part(file: PartFile, key: str) -> PartSketch:
-    """What is to be known of a file.  Reads its times and the column `key`; about 10 million rows a second.
+    """What is to be known of a file.  Reads its times and the column `key`; about 2 million rows a second.
 
     Raises StoreCorrupt, KeyError, KeyTypeError.
     """
@@ -129,11 +144,17 @@ def sketch_part(file: PartFile, key: str) -> PartSketch:
             counting.add(hashes[mine], counts[mine])
             codes[lane] = counting.sketch().codes
     ts = read.column(TS).to_numpy()
+    lane_of_row = lane_of(encoded.hashes)
+    rows = np.bincount(lane_of_row, minlength=LANES).astype(np.int64)
+    peaks = np.zeros((LANES, len(LENGTHS)), np.int64)
+    by_lane = np.lexsort((ts, lane_of_row))
+    kernels.peaks(ts[by_lane], np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)]), LENGTHS, peaks)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(file.part.group_rows)[:-1]])
     groups = range(len(file.part.group_rows))
     return PartSketch(
         codes,
-        np.bincount(lane_of(encoded.hashes), minlength=LANES).astype(np.int64),
+        rows,
+        peaks,
         np.minimum.reduceat(ts, starts),
         np.maximum.reduceat(ts, starts),
         file.columns,
@@ -145,6 +166,22 @@ def lane_of(hashes: Array) -> Array:
     """The lane of each key, of its hash: int64 [n]."""
     lanes: Array = (hashes >> _SHIFT).astype(np.int64)
     return lanes
+
+
+def asked_products(sketches: Sequence[PartSketch], hashes: Array) -> tuple[Array, Array]:
+    """(about how many, at most how many) combinations of tuples of some keys there are in each lane: float64 [LANES].
+
+    sketches: one a side; hashes: uint64 [k], of different keys.
+    """
+    lanes = lane_of(hashes)
+    few, most = np.ones(len(hashes)), np.ones(len(hashes))
+    for sketch in sketches:
+        for lane in np.unique(lanes).tolist():
+            mine = lanes == lane
+            estimate, upper = IndexSketch(sketch.codes[lane]).bounds(hashes[mine])
+            few[mine] *= estimate
+            most[mine] *= upper
+    return np.bincount(lanes, few, LANES), np.bincount(lanes, most, LANES)
 
 
 def products(left: PartSketch, right: PartSketch) -> tuple[Array, Array]:

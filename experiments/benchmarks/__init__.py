@@ -12,6 +12,7 @@ from experiments.benchmarks import (
     promise,
     ranges,
     scale,
+    scan,
     share,
     sketch,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "ranges",
     "run",
     "scale",
+    "scan",
     "share",
     "sketch",
 ]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["ProgressiveRows", "figures_text"]
+__all__ = ["ProgressiveRows", "figures_text", "values_of"]
 
 
 class ProgressiveRows:
@@ -94,7 +94,7 @@ class ProgressiveRows:
             self._way = "tuple by tuple in a random order"
             return rows_at_random(begin, end, self.figures, self._seed)
         for part in self._condition:
-            asked = _values_of(part, self._stream.alias)
+            asked = values_of(part, self._stream.alias)
             if asked is not None and asked[0] in history.indexed:
                 column, values = asked
                 kind = history.schema.field(column).type
@@ -172,7 +172,7 @@ def figures_text(figures: HistoryFigures, coverage: float) -> list[str]:
     ]
 
 
-def _values_of(node: Node, alias: str) -> tuple[str, list[Any]] | None:
+def values_of(node: Node, alias: str) -> tuple[str, list[Any]] | None:
     """(column, values) of a condition that a column has one of some values."""
     item: Node
     choices: tuple[Node, ...]

@@ -17,13 +17,15 @@ from nile.execution.options import Options
 from nile.execution.progress_output import Found
 from nile.execution.result import Result
 from nile.execution.values import schema_of
+from nile.spark.scan_groups import Totals
 from nile.spark.scan_partitions import LakeSide, partitions_of
 from nile.spark.scan_query import Database, ScanQuery, scan_query
 from nile.spark.scan_ranking import Ranking, ranked
 from nile.spark.scan_run import Waves
 from nile.spark.scan_sketches import sketches_of
 from nile.spark.session import spark_session
-from nile.sql.plan import Query
+from nile.sql.plan import Filter, Project, Query
+from nile.sql.tree import Column
 from nile.streams.accounting import Accounting
 from preferences.budget import BudgetReport
 from summaries.estimate import Estimate
@@ -80,6 +82,7 @@ class ScanRun:
         self.replaces = query.group is not None
         self.answer = self
         self._found = Found(query.task.shape, schema if query.group is None else None)
+        self._partials: list[tuple[int, pa.RecordBatch]] = []
         self._ranking: Ranking | None = None
         self._sketched = 0
         self._waves: Waves | None = None
@@ -99,7 +102,7 @@ class ScanRun:
             sketches = sketches_of(stream, parts, spark)
             self._sketched += sum(each.nbytes for each in sketches.values())
             sides.append(LakeSide(stream, parts, sketches, side.columns, side.since, side.until))
-        return partitions_of(tuple(sides), task.window, cap=task.cap)
+        return partitions_of(tuple(sides), task.window, cap=task.cap, asked=self.query.asked)
 
     def steps(self) -> Iterator[None]:
         """The waves; each is the work of some tasks."""
@@ -107,8 +110,11 @@ class ScanRun:
         waves = Waves(spark_session(), self.ranking, query.task, query.budget, query.most)
         self._waves = waves
         for rows in waves.run():
-            for _, batch in rows:
-                self._found.add(batch)
+            for place, batch in rows:
+                if query.group is None:
+                    self._found.add(batch)
+                else:
+                    self._partials.append((place, batch))
             yield None
             if self._found.is_full:
                 return
@@ -138,10 +144,21 @@ class ScanRun:
         """New rows; of aggregates the one row as it is now."""
         if self.query.group is None:
             return self._found.take()
-        count = round(float(self._counted.value)) if self.query.kind == "weighted" else int(float(self._counted.low))
+        return [self._found.made(self._counted_row() if self.query.task.counts else self._totals.row_batch())]
+
+    @property
+    def _totals(self) -> Totals:
+        assert self.query.group is not None
+        read = 0 if self._waves is None else self._waves.read
+        return Totals(self.query.group, self._partials, self.ranking.weights(read))
+
+    def _counted_row(self) -> pa.RecordBatch:
+        """count(*), where tasks did nothing but count."""
+        assert self.query.group is not None
+        told = self._counted
+        count = round(float(told.value)) if self.query.kind == "weighted" else int(float(told.low))
         fields = schema_of(self.query.group.fields)
-        row = pa.RecordBatch.from_arrays([pa.array([count], kind) for kind in fields.types], schema=fields)
-        return [self._found.made(row)]
+        return pa.RecordBatch.from_arrays([pa.array([count], kind) for kind in fields.types], schema=fields)
 
     @property
     def has_news(self) -> bool:
@@ -169,15 +186,27 @@ class ScanRun:
 
     @property
     def estimate(self) -> Estimate:
-        """How many outputs the full answer has; under asc and desc certain bounds and an expectation between them."""
+        """How many outputs the full answer has (of aggregates: go into it).
+
+        Under asc and desc low and high are certain, and the value is an expectation between them.
+        """
         return self._found.limited(self._counted) if self.query.group is None else self._counted
 
     @property
     def estimates(self) -> Mapping[str, Sequence[Estimate]]:
-        """Of count(*), by column."""
-        if self.query.group is None:
+        """Of aggregates that stand for themselves, by column, one a group; none after a HAVING."""
+        group, above = self.query.group, self.query.task.shape.above
+        if group is None or any(isinstance(step, Filter) for step in above):
             return {}
-        return {name: [self._counted] for name in self.schema.names}
+        if self.query.task.counts:
+            made = {each.name: [self._counted] for each in group.aggregates}
+        else:
+            made = self._totals.estimates(self.query.confidence)
+        for step in above[::-1]:
+            assert isinstance(step, Project)
+            plain = {item.name: item.node.name for item in step.items if isinstance(item.node, Column)}
+            made = {name: made[own] for name, own in plain.items() if own in made}
+        return made
 
     @property
     def accounting(self) -> dict[str, Accounting]:
@@ -222,12 +251,13 @@ class ScanRun:
     def explain(self) -> list[str]:
         """How it runs, what the ranking is expected to gain, and what was done so far."""
         query, ranking = self.query, self.ranking
-        one, other = (f"{s.stream.name} as {s.stream.alias}" for s in query.task.sides)
+        named = " and ".join(f"{s.stream.name} as {s.stream.alias}" for s in query.task.sides)
+        what = f"{'join' if len(query.task.sides) == 2 else 'selection'} of {named}"
         first = {
             "weighted": "partitions drawn at random by their expected outputs",
             "asc": f"partitions with the most expected outputs of keys of at most {query.task.cap} tuples a byte first",
         }.get(query.kind, "partitions with the most expected outputs a byte first")
-        lines = [f"scan of the lake by Spark: join of {one} and {other}: {first}", *ranking.explain()]
+        lines = [f"scan of the lake by Spark: {what}: {first}", *ranking.explain()]
         if query.budget is not None:
             lines.append(f"  budget: {query.budget}")
         waves = self._waves

@@ -8,15 +8,17 @@ groups that two partitions share, and both read, stay few.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pyramid.lake import LakeStream
 from pyramid.lake_part import BUCKET, Part
-from pyramid.lake_sketch import LANES, PartSketch, groups_in, products, rare_products
+from pyramid.lake_sketch import LANES, PartSketch, asked_products, groups_in, products, rare_products
 
 __all__ = ["Cell", "LakeSide", "Partition", "Work", "partitions_of"]
 
@@ -87,10 +89,13 @@ class Partition:
     upper: float
 
 
-def partitions_of(sides: tuple[LakeSide, ...], window: int | None, *, cap: int | None = None) -> Iterator[Partition]:
-    """All partitions of a join of two sides, oldest first.
+def partitions_of(
+    sides: tuple[LakeSide, ...], window: int | None, *, cap: int | None = None, asked: Array | None = None
+) -> Iterator[Partition]:
+    """All partitions of a join of two sides or a selection of one, oldest first.
 
-    window: ns, None: no window.  cap: expect only pairs of keys with at most so many tuples in a window.
+    window: ns, None: no window; 0 for one side.  cap: expect only pairs of keys with at most so many tuples in a
+    window.  asked: hashes of the keys that are asked for, None: all.
     Cost: for every two files that can meet one product of sketches, half a millisecond.
     """
     step = max(1, *(LANES >> side.stream.layout.bits for side in sides))
@@ -100,7 +105,7 @@ def partitions_of(sides: tuple[LakeSide, ...], window: int | None, *, cap: int |
         met = [_met(side, least, end) for side in sides]
         if not all(met):
             continue
-        expected, upper = _promised(sides, met, window, begin, end, cap)
+        expected, upper = _promised(sides, met, window, (begin, end), cap, asked)
         for first, last in _lanes(sides, met, begin, end, step):
             cells = tuple(
                 tuple(_cells(side, parts, first, last, least, end)) for side, parts in zip(sides, met, strict=True)
@@ -148,26 +153,46 @@ def _promised(
     sides: Sequence[LakeSide],
     met: Sequence[Sequence[Part]],
     window: int | None,
-    begin: int | None,
-    end: int | None,
+    block: tuple[int | None, int | None],
     cap: int | None,
+    asked: Array | None,
 ) -> tuple[Array, Array]:
     """(expected, at most) outputs of a block in each lane."""
     expected, upper = np.zeros(LANES), np.zeros(LANES)
-    left, right = sides
-    for one in met[0]:
-        for other in met[1]:
-            a, b = left.times(one), right.times(other)
-            if not _can_meet(a, b, window, begin, end):
+    begin, end = block
+    for parts in product(*met):
+        sketches = [side.sketches[part.name] for side, part in zip(sides, parts, strict=True)]
+        times = [side.times(part) for side, part in zip(sides, parts, strict=True)]
+        share = math.prod(_asked(part, each) for part, each in zip(parts, times, strict=True))
+        if len(times) == 2:
+            if not _can_meet(times[0], times[1], window, begin, end):
                 continue
-            few, most = products(left.sketches[one.name], right.sketches[other.name])
-            share = _share(a, b, window, begin, end) * _asked(one, a) * _asked(other, b)
-            if cap is not None:
-                within = 1.0 if window is None else min(1.0, window / max(1, one.until - one.since))
-                few = rare_products(left.sketches[one.name], right.sketches[other.name], cap, within)
-            expected += np.minimum(few * share, most)
-            upper += most
+            share *= _share(times[0], times[1], window, begin, end)
+        if asked is not None:
+            few, most = asked_products(sketches, asked)
+        elif len(sketches) == 1:
+            few = most = sketches[0].rows.astype(np.float64)
+        else:
+            few, most = products(sketches[0], sketches[1])
+        if cap is not None:
+            within = 1.0 if window is None else min(1.0, window / max(1, parts[0].until - parts[0].since))
+            few = rare_products(sketches[0], sketches[1], cap, within)
+        if len(times) == 2 and window is not None:
+            most = np.minimum(most, _reachable(sketches, times, window))
+        expected += np.minimum(few * share, most)
+        upper += most
     return expected, upper
+
+
+def _reachable(sketches: Sequence[PartSketch], times: Sequence[tuple[int, int]], window: int) -> Array:
+    """At most so many pairs are inside the window, by how many tuples of a lane come at once: float64 [LANES]."""
+    bounds = []
+    for at in (0, 1):
+        mine, theirs = times[at], times[1 - at]
+        near = min(mine[1], theirs[1] + window) - max(mine[0], theirs[0] - window)  # where matches can be
+        bounds.append(sketches[at].within(near) * sketches[1 - at].within(2 * window).astype(np.float64))
+    most: Array = np.minimum(bounds[0], bounds[1])
+    return most
 
 
 def _asked(part: Part, times: tuple[int, int]) -> float:

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from nile.execution.approximate_join import check_terms, stream_of, window_of
 from nile.execution.options import Options
 from nile.execution.physical import equalities, one_key
 from nile.execution.progress_input import bounded, own_columns
+from nile.execution.progress_rows import values_of
 from nile.execution.scope import Shape, shape_of
 from nile.execution.values import all_of
-from nile.spark.scan_task import JoinTask, TaskSide
+from nile.spark.scan_groups import FUNCTIONS
+from nile.spark.scan_task import ScanTask, TaskSide
 from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
+from nile.sql.tree import conjuncts
 from nile.streams.lake import LakeSource
 from preferences.budget import Budget
 from pyramid.lake import LakeStream
 from pyramid.lake_part import TS
 from summaries.errors import BudgetError, ConfigError, NotYet
-from summaries.hashing import key_family
+from summaries.hashing import hash_keys, key_family
+from summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from nile.execution.registry import Registered
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
 
 __all__ = ["Database", "ScanQuery", "scan_query"]
+
+Array = np.ndarray[Any, Any]
 
 DEFAULT_CAP = 4
 _DOES = (
     "engine='spark' answers joins of two streams of a lake on the column both are clustered by, with one WINDOW or "
-    "none, and count(*) of them WITH PREFERENCE"
+    "none, selections of one stream, and count, sum, avg, min and max of both"
 )
 _UNUSED = (
     "algorithm", "scheduling", "windows", "output", "method", "guide", "costs", "replay", "replay_mean", "speed", "by"
@@ -54,12 +68,29 @@ class ScanQuery:
     kind: str
     fade: float
     streams: tuple[LakeStream, ...]
-    task: JoinTask
+    task: ScanTask
     budget: Budget | None
     limit: tuple[int, int | None] | None
     group: Group | None
     seed: int
     confidence: float
+
+    @property
+    def asked(self) -> Array | None:
+        """Hashes of the keys that the conditions ask for, uint64; None: they do not say, or all."""
+        found: pa.Array | None = None
+        for side in self.task.sides:
+            kind = side.schema.field(side.key).type
+            for part in conjuncts(side.where):
+                said = values_of(part, side.stream.alias)
+                if said is None or said[0] != side.key:
+                    continue
+                try:
+                    values = pa.array(said[1], kind)
+                except (pa.ArrowInvalid, pa.ArrowTypeError):
+                    continue  # values that the column cannot have; reading shows it
+                found = values if found is None else found.filter(pc.is_in(found, values.cast(found.type)))
+        return None if found is None else hash_keys(found.unique())
 
     @property
     def most(self) -> int | None:
@@ -82,40 +113,18 @@ def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
     except NotYet as error:
         raise _not_yet(str(error).split("got ")[-1].split(",")[0]) from None
     limit = _limit(shape, kind)
-    join = shape.core
-    if not isinstance(join, Join) or len(join.inputs) != 2:
-        raise _not_yet("a selection of one stream" if isinstance(join, Stream) else "a join of more streams")
     if shape.group is not None:
-        _check_group(shape.group, kind)
-    streams = tuple(stream_of(each) for each in join.inputs)
-    window = window_of(join, streams)
-    on, rest = one_key(join)
-    if on is None:
-        raise _not_yet("a join without equal keys")
-    if query.preference is not None:
-        check_terms(query, join, on)
-    sides, lakes = [], []
-    for stream, name in zip(streams, on, strict=True):
-        side, lake = _side(database, stream, name.removeprefix(f"{stream.alias}."))
-        sides.append(side)
-        lakes.append(lake)
-    left, right = (key_family(side.schema.field(side.key).type, where=f"{side.stream.alias}.{side.key}")
-                   for side in sides)  # fmt: skip
-    if left != right:
-        raise ConfigError(
-            f"engine='spark': needed keys of one kind; got {left} and {right}, whose hashes differ; ingest one stream "
-            "with the type of the other"
-        )
-    residual = all_of(*equalities(join, rest), join.condition, shape.where)
-    cap = None
+        _check_group(shape.group, query)
+    if isinstance(shape.core, Join):
+        task, lakes = _join(database, query, shape.core, shape)
+    else:
+        task, lakes = _selection(database, shape.core, shape, kind)
     if kind == "asc":
-        cap = DEFAULT_CAP if options.outlier_cap is None else options.outlier_cap
-    selects = residual is not None or shape.group is None
-    task = JoinTask((sides[0], sides[1]), window, cap, residual, shape, not selects, None, ())
+        task = replace(task, cap=DEFAULT_CAP if options.outlier_cap is None else options.outlier_cap)
     return ScanQuery(
         kind,
         1.0 if query.preference is None else query.preference.fade,
-        tuple(lakes),
+        lakes,
         task,
         budget,
         limit,
@@ -125,7 +134,46 @@ def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
     )
 
 
-def _side(database: Database, stream: Stream, key: str) -> tuple[TaskSide, LakeStream]:
+def _join(database: Database, query: Query, join: Join, shape: Shape) -> tuple[ScanTask, tuple[LakeStream, ...]]:
+    if len(join.inputs) != 2:
+        raise _not_yet(f"a join of {len(join.inputs)} streams")
+    streams = tuple(stream_of(each) for each in join.inputs)
+    window = window_of(join, streams)
+    on, rest = one_key(join)
+    if on is None:
+        raise _not_yet("a join without equal keys")
+    if query.preference is not None:
+        check_terms(query, join, on)
+    sides, lakes = zip(*(_side(database, stream, name) for stream, name in zip(streams, on, strict=True)), strict=True)
+    left, right = (key_family(s.schema.field(s.key).type, where=f"{s.stream.alias}.{s.key}") for s in sides)
+    if left != right:
+        raise ConfigError(
+            f"engine='spark': needed keys of one kind; got {left} and {right}, whose hashes differ; ingest one stream "
+            "with the type of the other"
+        )
+    residual = all_of(*equalities(join, rest), join.condition, shape.where)
+    group = shape.group
+    counts = (
+        residual is None
+        and group is not None
+        and not group.by
+        and all(each.function == "count" and each.argument is None for each in group.aggregates)
+        and (query.preference is None or query.preference.kind != "asc")
+    )
+    return ScanTask(sides, window, None, residual, shape, counts, None, ()), lakes
+
+
+def _selection(database: Database, stream: Stream, shape: Shape, kind: str) -> tuple[ScanTask, tuple[LakeStream, ...]]:
+    if stream.window is not None:
+        raise _not_yet("a selection in a WINDOW")
+    if kind == "asc":
+        raise _not_yet("a selection WITH PREFERENCE asc")
+    side, lake = _side(database, stream, None)
+    return ScanTask((side,), 0, None, shape.where, shape, False, None, ()), (lake,)
+
+
+def _side(database: Database, stream: Stream, on: str | None) -> tuple[TaskSide, LakeStream]:
+    """A stream; on: the column of the plan that it is joined by, None: no join."""
     held = database.stream(stream.name)
     source: Any = held.source
     if not isinstance(source, LakeSource):
@@ -139,8 +187,9 @@ def _side(database: Database, stream: Stream, key: str) -> tuple[TaskSide, LakeS
             f"engine='spark': needed '{stream.name}' in the order of its lake, by '{layout.time}'; got time="
             f"{held.time!r}, lateness={held.lateness!r}; register it without both"
         )
-    if key != layout.key:
-        raise _not_yet(f"a join on {stream.alias}.{key}, while '{stream.name}' is clustered by '{layout.key}'")
+    key = layout.key
+    if on is not None and on != f"{stream.alias}.{key}":
+        raise _not_yet(f"a join on {on}, while '{stream.name}' is clustered by '{layout.key}'")
     since, until, where = bounded(stream, layout.schema.field(layout.time).type)
     registered = () if held.where is None else held.where.columns
     columns = tuple(dict.fromkeys((TS, key, *own_columns(stream), *registered)))
@@ -199,9 +248,9 @@ def _limit(shape: Shape, kind: str) -> tuple[int, int | None] | None:
     return (limits[0].offset, limits[0].count) if limits else None
 
 
-def _check_group(group: Group, kind: str) -> None:
-    if not kind:
-        raise _not_yet("aggregates without a preference")
-    counts = all(each.function == "count" and each.argument is None for each in group.aggregates)
-    if group.by or not counts:
-        raise _not_yet("GROUP BY, or other aggregates than count(*)")
+def _check_group(group: Group, query: Query) -> None:
+    if query.windowed and query.preference is None:
+        raise _not_yet("aggregates of what a WINDOW holds at its end, for want of a preference")
+    for each in group.aggregates:
+        if each.function not in FUNCTIONS or each.distinct:
+            raise _not_yet(f"{each.function}{' of DISTINCT values' if each.distinct else ''}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from nile.spark.failure import spark_failures
 from nile.spark.masters import task_slots
-from nile.spark.scan_task import WAVE_ROWS, JoinTask
+from nile.spark.scan_task import WAVE_ROWS, ScanTask
 from preferences.budget import Budget
 from summaries.lazy import lazy
 
@@ -40,7 +40,7 @@ class Waves:
     partitions answer for.  elapsed: seconds until the last wave ended.
     """
 
-    def __init__(self, spark: SparkSession, ranking: Ranking, task: JoinTask, budget: Budget | None, most: int | None):
+    def __init__(self, spark: SparkSession, ranking: Ranking, task: ScanTask, budget: Budget | None, most: int | None):
         """most: outputs that are wanted at most, None: all."""
         self.ranking = ranking
         self.outputs: list[int] = []

@@ -6,7 +6,7 @@ before they are parsed), and gives Arrow streams as bytes: no row is pickled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ from nile.execution.progress_input import renamed
 from nile.execution.progress_output import Found
 from nile.execution.scope import Shape
 from nile.execution.values import filtered
+from nile.spark.scan_groups import added, partial
 from nile.spark.scan_partitions import Cell, Work
 from nile.sql.evaluate import evaluate_mask
 from nile.sql.plan import Stream
@@ -35,7 +36,7 @@ else:
     kernels = lazy("nile.spark.scan_kernels")
     history_kernels = lazy("pyramid.history.history_kernels")
 
-__all__ = ["WAVE_ROWS", "JoinTask", "TaskSide"]
+__all__ = ["WAVE_ROWS", "ScanTask", "TaskSide"]
 
 Array = np.ndarray[Any, Any]
 
@@ -82,15 +83,42 @@ class _Keyed(NamedTuple):
     ts: Array
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTask:
-    """The pairs of some partitions.
+class _Matches(NamedTuple):
+    """Of every left tuple the places [begin, end) of its matches; rows: the right tuple at each place.
 
-    works: of the wave.  window: ns or None; cap: under asc, else None.  residual: what else must be true of a pair.
-    counts: only how many pairs there are is asked.  room: pairs a partition gives at most, None: all.
+    counts: under asc, of the tuples of both sides, `in_window`.
     """
 
-    sides: tuple[TaskSide, TaskSide]
+    begin: Array
+    end: Array
+    rows: Array
+    counts: tuple[Array, ...]
+
+    @property
+    def size(self) -> int:
+        """How many pairs there are."""
+        return int((self.end - self.begin).sum())
+
+    def chunks(self) -> Iterator[tuple[Array, Array]]:
+        """(left tuple, place) of every pair, by left tuple, CHUNK at a time."""
+        upto = np.cumsum(self.end - self.begin)
+        total = int(upto[-1]) if len(upto) else 0
+        for first in range(0, total, CHUNK):
+            number = np.arange(first, min(total, first + CHUNK))
+            row = np.searchsorted(upto, number, side="right")
+            yield row, self.end[row] - (upto[row] - number)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """The pairs, or of one side the rows, of some partitions.
+
+    works: of the wave.  window: ns or None (0 of one side); cap: under asc, else None.  residual: what else must
+    be true of a pair or row.  counts: only how many pairs there are is asked.  room: rows a partition gives at most,
+    None: all.
+    """
+
+    sides: tuple[TaskSide, ...]
     window: int | None
     cap: int | None
     residual: Node | None
@@ -107,14 +135,37 @@ class JoinTask:
 
     def _partition(self, place: int) -> Iterator[pa.RecordBatch]:
         work = self.works[place]
-        left, right = (self._read(side, cells, work) for side, cells in zip(self.sides, work.cells, strict=True))
-        floor = -(1 << 63) if work.begin is None else work.begin
-        own = (left.own, right.own)
-        for batch, size in self._found(left, right, floor):
+        read = [self._read(side, cells, work) for side, cells in zip(self.sides, work.cells, strict=True)]
+        own = [*(each.own for each in read), 0][:2]
+        group = self.shape.group
+        found: Iterable[tuple[pa.RecordBatch | None, int]]
+        if self.counts:
+            found = [(None, self._matches(read[0], read[1], work.begin).size)]
+        elif group is not None:
+            chunks = [chunk for chunk in self._chunks(read, work.begin) if chunk.num_rows]
+            found = []
+            whole = added(group, (partial(group, chunk) for chunk in chunks))
+            if whole is not None:
+                found = [(whole.combine_chunks().to_batches()[0], sum(chunk.num_rows for chunk in chunks))]
+        else:
+            found = self._rows(read, work.begin)
+        for batch, size in found:
             yield _row(place, size, own, batch)
-            own = (0, 0)
+            own = [0, 0]
         if any(own):
             yield _row(place, 0, own, None)
+
+    def _rows(self, read: Sequence[_Read], begin: int | None) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Batches of what the query selects, and how many rows each has."""
+        made, room = Found(self.shape), self.room
+        for chunk in self._chunks(read, begin):
+            out = made.made(chunk).slice(0, room)
+            if out.num_rows:
+                yield out, out.num_rows
+            if room is not None:
+                room -= out.num_rows
+                if room == 0:
+                    return
 
     def _read(self, side: TaskSide, cells: Sequence[Cell], work: Work) -> _Read:
         """The tuples of a side that take part."""
@@ -147,49 +198,42 @@ class JoinTask:
             plain, rows, ts = plain.filter(mask), rows.filter(mask), ts[mask.to_numpy(zero_copy_only=False)]
         return _Read(rows, plain.column(names.index(side.key)), ts, own)
 
-    def _found(self, left: _Read, right: _Read, floor: int) -> Iterator[tuple[pa.RecordBatch | None, int]]:
-        """Batches of what the query selects, and how many rows each has (or stands for)."""
+    def _chunks(self, read: Sequence[_Read], begin: int | None) -> Iterator[pa.RecordBatch]:
+        """Pairs (of one side, rows) that meet all conditions, CHUNK at a time, as the plan names their columns."""
+        if len(read) == 1:
+            for at in range(0, read[0].rows.num_rows, CHUNK):
+                yield self._kept(read[0].rows.slice(at, CHUNK))
+            return
+        left, right = read
+        found = self._matches(left, right, begin)
+        for row, place in found.chunks():
+            match = found.rows[place]
+            if self.cap is not None:
+                later = right.ts[match] >= left.ts[row]
+                keep = np.where(later, found.counts[1][match], found.counts[0][row]) <= self.cap
+                row, match = row[keep], match[keep]
+            taken = [each.rows.take(pa.array(at)) for each, at in ((left, row), (right, match))]
+            columns = [column for each in taken for column in each.columns]
+            names = [name for each in taken for name in each.schema.names]
+            yield self._kept(pa.RecordBatch.from_arrays(columns, names=names))
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self.residual is None else filtered(self.residual, batch)
+
+    def _matches(self, left: _Read, right: _Read, begin: int | None) -> _Matches:
         table = KeyTable()
         codes = [table.encode(each.key).codes for each in (left, right)]
         one, other = (_keyed(c, each.ts, table.known) for c, each in zip(codes, (left, right), strict=True))
         window = _ALL if self.window is None else self.window
-        begin, end = np.empty((2, len(codes[0])), np.int64)
-        counts: list[Array] = []
+        floor = -(1 << 63) if begin is None else begin
+        first, last = np.empty((2, len(codes[0])), np.int64)
         if self.cap is None:
-            kernels.matches(codes[0], left.ts, floor, window, other.starts, other.ts, begin, end)
-        else:
-            late = int(self.sides[0].stream.position > self.sides[1].stream.position)
-            counts = [_counted(one, other, window, late), _counted(other, one, window, 1 - late)]
-            kernels.rare_matches(
-                codes[0], left.ts, counts[0], self.cap, floor, window, other.starts, other.ts, begin, end
-            )
-        if self.counts and self.cap is None:
-            yield None, int((end - begin).sum())
-            return
-        made = Found(self.shape)
-        room = self.room
-        for row, place in _chunks(begin, end):
-            match = other.rows[place]
-            if self.cap is not None:
-                later = right.ts[match] >= left.ts[row]
-                keep = np.where(later, counts[1][match], counts[0][row]) <= self.cap
-                row, match = row[keep], match[keep]
-            batch = self._selected(left.rows, right.rows, row, match)
-            out = made.made(batch)
-            if room is not None:
-                out = out.slice(0, room)
-                room -= out.num_rows
-            if out.num_rows:
-                yield out, out.num_rows
-            if room == 0:
-                return
-
-    def _selected(self, left: pa.RecordBatch, right: pa.RecordBatch, row: Array, match: Array) -> pa.RecordBatch:
-        taken = [each.take(pa.array(at)) for each, at in ((left, row), (right, match))]
-        batch = pa.RecordBatch.from_arrays(
-            [column for each in taken for column in each.columns], names=[*left.schema.names, *right.schema.names]
-        )
-        return batch if self.residual is None else filtered(self.residual, batch)
+            kernels.matches(codes[0], left.ts, floor, window, other.starts, other.ts, first, last)
+            return _Matches(first, last, other.rows, ())
+        late = int(self.sides[0].stream.position > self.sides[1].stream.position)
+        counts = (_counted(one, other, window, late), _counted(other, one, window, 1 - late))
+        kernels.rare_matches(codes[0], left.ts, counts[0], self.cap, floor, window, other.starts, other.ts, first, last)
+        return _Matches(first, last, other.rows, counts)
 
 
 def _keyed(codes: Array, ts: Array, keys: int) -> _Keyed:
@@ -213,17 +257,7 @@ def _counted(own: _Keyed, other: _Keyed, window: int, late: int) -> Array:
     return counts
 
 
-def _chunks(begin: Array, end: Array) -> Iterator[tuple[Array, Array]]:
-    """(row, place) of every place in [begin[row], end[row]), in this order, CHUNK at a time."""
-    upto = np.cumsum(end - begin)
-    total = int(upto[-1]) if len(upto) else 0
-    for first in range(0, total, CHUNK):
-        number = np.arange(first, min(total, first + CHUNK))
-        row = np.searchsorted(upto, number, side="right")
-        yield row, end[row] - (upto[row] - number)
-
-
-def _row(place: int, outputs: int, own: tuple[int, int], batch: pa.RecordBatch | None) -> pa.RecordBatch:
+def _row(place: int, outputs: int, own: Sequence[int], batch: pa.RecordBatch | None) -> pa.RecordBatch:
     data = None
     if batch is not None:
         sink = pa.BufferOutputStream()

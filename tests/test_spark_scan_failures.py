@@ -1,0 +1,138 @@
+"""A scan of the lake when tasks fail, files are broken, and of lakes laid out otherwise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lakes import write_lake
+
+import nile
+from pyramid.lake import LakeStream
+from summaries.errors import StoreCorrupt
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+HOUR = 3_600 * 10**9
+TEXT = "SELECT A.item, A.at, B.at AS then FROM a A, b B WHERE A.item = B.item {} WINDOW 60"
+
+RETRIED = """
+import json, sys
+from pathlib import Path
+import nile
+from nile.spark import scan_query, scan_task
+from nile.spark.session import spark_session, stop_session
+
+class Failing(scan_task.ScanTask):
+    __slots__ = ()
+    def run(self, batches):
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                mark = Path(sys.argv[2]) / f"{len(self.works)}-{place}-{self.works[place].begin}"
+                if place % 2 == 0 and not mark.exists():
+                    mark.touch()
+                    raise RuntimeError("the first attempt of every other partition fails")
+                yield from self._partition(place)
+
+scan_query.ScanTask = Failing
+spark_session("retried", master="local[2,3]")
+db = nile.connect()
+for name in "ab":
+    db.register(name, Path(sys.argv[1]) / name)
+result = db.sql(sys.argv[3], engine="spark", budget=float(sys.argv[4]))
+rows = [list(map(str, row)) for row in result.fetchall()]
+print(json.dumps({"rows": rows, "read": result.answer._waves.read, "failed": len(list(Path(sys.argv[2]).iterdir()))}))
+stop_session()
+"""
+
+
+def make(root: Path, bits: tuple[int, int] = (12, 12), ranges: tuple[int, int] = (3_600, 3_600)) -> nile.Database:
+    db = nile.connect()
+    for at, name in enumerate("ab"):
+        rng = np.random.default_rng(at)
+        ts = np.sort(rng.integers(0, 8 * HOUR, 1_500))
+        text = np.array([f"item {k}" for k in rng.zipf(1.4, 1_500) % 200])
+        write_lake(root, name, ts, {"item": text}, bits=bits[at], range_s=ranges[at])
+        db.register(name, root / name)
+    return db
+
+
+def rows_of(db: nile.Database, preference: str = "", **options: object) -> list[tuple[object, ...]]:
+    return db.sql(TEXT.format(preference), **options).fetchall()
+
+
+def test_tasks_that_fail_and_are_retried_change_nothing(tmp_path: Path) -> None:
+    db = make(tmp_path)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    text = TEXT.format("WITH PREFERENCE desc A.item")
+    given = [sys.executable, "-c", RETRIED, str(tmp_path), str(marks), text, "0.5"]
+    done = subprocess.run(given, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    result = db.sql(text, engine="spark", budget=0.5)
+    assert told["failed"] > 0
+    assert told["rows"] == [list(map(str, row)) for row in result.fetchall()]
+    assert told["read"] == result.answer._waves.read
+
+
+def test_a_broken_file_is_named_and_what_came_before_stays(tmp_path: Path) -> None:
+    db = make(tmp_path)
+    whole = db.sql(TEXT.format("WITH PREFERENCE desc A.item"), engine="spark")
+    everything = whole.to_arrow()
+    last = whole.answer.ranking.order[-1].work.cells[0][0].part
+    file = LakeStream.open(tmp_path, "a").path / last.name
+    data = bytearray(file.read_bytes())
+    data[40] ^= 1
+    file.write_bytes(data)
+    partials = []
+    growing = db.sql(TEXT.format("WITH PREFERENCE desc A.item"), engine="spark").progress(every=0)
+    with pytest.raises(StoreCorrupt, match="part-"):
+        partials.extend(growing)
+    found = partials[-1].to_arrow()
+    assert found == everything.slice(0, found.num_rows)
+
+
+@pytest.mark.parametrize(("bits", "ranges"), [((12, 4), (3_600, 7_200)), ((3, 16), (86_400, 1_800))])
+def test_sides_may_be_laid_out_differently(tmp_path: Path, bits: tuple[int, int], ranges: tuple[int, int]) -> None:
+    db = make(tmp_path, bits, ranges)
+    assert sorted(rows_of(db, "WITH PREFERENCE desc A.item", engine="spark")) == sorted(rows_of(db))
+
+
+def test_a_stream_meets_itself(tmp_path: Path) -> None:
+    db = make(tmp_path)
+    text = "SELECT A.at, B.at AS then FROM a A, a B WHERE A.item = B.item AND A.at < B.at {} WINDOW 60"
+    mine = db.sql(text.format("WITH PREFERENCE desc A.item"), engine="spark").fetchall()
+    assert sorted(mine) == sorted(db.sql(text.format("")).fetchall())
+
+
+def test_bounds_in_time_leave_out_files(tmp_path: Path) -> None:
+    db = make(tmp_path)
+    text = (
+        "SELECT A.item, A.at, B.at AS then FROM a A, b B WHERE A.item = B.item "
+        "AND A.at >= TIMESTAMP '2020-09-13 16:00:00' AND B.at < TIMESTAMP '2020-09-13 19:30:00' {} WINDOW 60"
+    )
+    result = db.sql(text.format("WITH PREFERENCE desc A.item"), engine="spark")
+    exact = db.sql(text.format("")).fetchall()
+    assert exact
+    assert sorted(result.fetchall()) == sorted(exact)
+    parts = {cell.part.name for each in result.answer.ranking.order for cell in each.work.cells[0]}
+    assert len(parts) < len(LakeStream.open(tmp_path, "a").parts)
+
+
+def test_sketches_are_made_once_and_again_when_they_are_altered(tmp_path: Path) -> None:
+    db = make(tmp_path)
+    first = rows_of(db, "WITH PREFERENCE desc A.item", engine="spark")
+    kept = sorted((tmp_path / "a" / "_sketches").iterdir())
+    assert len(kept) == len(LakeStream.open(tmp_path, "a").parts)
+    before = [file.read_bytes() for file in kept]
+    stamps = [file.stat().st_mtime_ns for file in kept]
+    data = bytearray(before[0])
+    data[len(data) // 2] ^= 4
+    kept[0].write_bytes(data)
+    assert rows_of(db, "WITH PREFERENCE desc A.item", engine="spark") == first
+    assert [file.read_bytes() for file in kept] == before
+    assert [file.stat().st_mtime_ns for file in kept][1:] == stamps[1:]
