@@ -207,7 +207,7 @@ class FrequentItems(ExactCounter):
     def _restore(cls, envelope: Envelope) -> Self:
         counter = super()._restore(envelope)
         counter.capacity = envelope.integer("capacity", 1, 1 << 20)
-        counter.offset = envelope.integer("offset", 0, TOP)
+        counter.offset = envelope.integer("offset", 0, TOP**2)  # exact beyond int64, as the total is
         if counter.hashes.shape[0] > counter.capacity or counter.counts.min(initial=1) < 1:
             envelope.refuse("at most capacity keys with counts above 0", "others")
         return counter

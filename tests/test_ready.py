@@ -104,3 +104,11 @@ def test_shapes_and_bytes_that_make_no_sense_are_refused() -> None:
     broken = {"lg_k": 7, "total": 1, "saturated": False}
     with pytest.raises(EnvelopeError, match="registers"):
         HyperLogLog.from_bytes(pack("hll", broken, {"registers": np.full(128, 77, np.uint8)}))
+
+
+def test_an_offset_beyond_int64_comes_back_from_its_bytes() -> None:
+    summary = FrequentItems(capacity=1)
+    for _ in range(3):
+        summary.summarize(np.array([1, 2], np.uint64), np.array([2**63 - 1, 2**63 - 1]))
+    assert summary.offset > 2**63
+    assert FrequentItems.from_bytes(summary.to_bytes()).to_bytes() == summary.to_bytes()
