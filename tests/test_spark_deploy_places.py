@@ -86,6 +86,7 @@ def test_a_cluster_of_executors_without_nile_gets_its_code_and_listens_on_the_lo
     assert set(said["listening"]) <= LOOPBACK
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     any(find_spec(name.partition(".")[0]) is None for name in CONNECT_PACKAGES),
     reason="the packages of Spark Connect's client are not installed",

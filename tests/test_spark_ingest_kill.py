@@ -249,6 +249,7 @@ def java() -> None:
         pytest.skip(str(missing))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("java")
 def test_an_ingest_killed_twice_has_lost_and_doubled_nothing(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def kills(
     return done, twins.points
 
 
+@pytest.mark.long
 def test_a_driver_killed_twice_has_lost_and_doubled_nothing(tmp_path: Path) -> None:
     done, points = kills(tmp_path, 2, 1, queries=1, longest=4.0, early=0.0)
     assert done.counted >= 2

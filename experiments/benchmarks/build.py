@@ -32,7 +32,7 @@ __all__ = ["ask_for", "lake_of", "measure"]
 
 TITLE = "the store of a lake, built by tasks on two cores"
 ROWS, BRIEF_ROWS = 10_000_000, 1_000_000
-ROUNDS = 3
+ROUNDS = 5
 ONE_PROCESS_BAR, ARROW_BAR = 2.5, 4.0
 ITEMS, SKEW, GAP_NS = 20_000, 1.1, 50_000_000
 A_PART = 2_000_000  # as `ingest` writes them
