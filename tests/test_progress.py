@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import nile
 from nile.execution.progress import Partial
-from summaries.errors import ConfigError, MemoryRefused, NotYet
+from summaries.errors import ConfigError, MemoryRefused, NotYet, SumOverflow
 from summaries.estimate import Estimate
 
 PACES: list[Any] = [0, "1 ns", "2 ms", "10 s"]
@@ -163,8 +163,14 @@ AGGREGATES = [
     "SELECT item, sum(price) AS s FROM a GROUP BY item HAVING count(*) > 12 ORDER BY item DESC LIMIT 4",
     "SELECT count(*) AS n, sum(price) AS s, min(quantity) AS q FROM empty",
     "SELECT sum(quantity) / count(*) AS mean FROM a WHERE ts < TIMESTAMP '1970-01-01 00:20:00'",
-    "SELECT sum(seq * 4000000000000000) AS big FROM a",
 ]
+
+
+def test_a_sum_past_64_bits_is_refused_by_the_exact_answer_and_by_the_growing_one(db: nile.Database) -> None:
+    asked = db.sql("SELECT sum(seq * 4000000000000000) AS big FROM a")
+    for ask in (asked.to_arrow, lambda: list(asked.progress(every=0))[-1].to_arrow()):
+        with pytest.raises(SumOverflow, match="within 64 bits"):
+            ask()
 
 
 @pytest.mark.parametrize("text", AGGREGATES)

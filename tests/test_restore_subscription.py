@@ -203,6 +203,13 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     standing = db.subscribe("SELECT page, count(*) AS n FROM clicks GROUP BY page WINDOW 6")
     known = {"query", "choice", "schema", "_callback", "_lock", "_changed", "_errors", "_closed", "_leaves", "_streams",
              "_reading"}  # fmt: skip
+    known |= {
+        "_unread_limit",
+        "_when_full",
+        "_tick",
+        "_may_drop",
+        "dropped",
+    }  # of this process's reader, who says it again
     assert set(vars(standing)) == known | {"_found", "_handed", "outputs", "_pipeline"}
     assert undecided(standing._pipeline, ("nile.exact",)) == {}
 
@@ -212,10 +219,11 @@ def test_a_live_stream_decides_what_of_it_is_state() -> None:
     db.push("clicks", {"at": [1.0, 2.0, 20.0, None], "page": ["a", "b", "c", "d"], "price": [1.0, 1.0, 1.0, 1.0]})
     db.stream("sales", CLICKS, time="at")
     checked, repaired = (db._live.streams()[name] for name in ("sales", "clicks"))
-    given = {"name", "schema", "time", "keep", "history", "listeners", "closed"}
+    given = {"name", "schema", "time", "keep", "history", "listeners", "closed", "idle"}
+    given |= {"silent"}  # by the clock of this process
     assert set(vars(repaired)) == given | {"_manager", "_order", "_kept", "_pushed", "passed"}
     given = {"spec", "source", "key_type", "_columns"}
-    assert set(vars(repaired._manager)) == given | {"accounting", "_next_ordinal", "_rejected", "_late"}
+    assert set(vars(repaired._manager)) == given | {"accounting", "_next_ordinal", "_rejected", "_late", "distinct"}
     assert set(vars(checked._order)) == {"_stream", "_last", "_count"}
     # what has arrived is sorted in before anybody can ask
     assert set(vars(repaired._order)) == {"_lateness", "_rows", "_largest", "_sorted", "_arrived", "_arrived_count"}

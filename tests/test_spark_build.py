@@ -50,7 +50,7 @@ from summaries.errors import (
 
 
 @pytest.mark.usefixtures("small_files")
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(at, marks=pytest.mark.long) for at in range(12, 200))])
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(at, marks=pytest.mark.long) for at in range(6, 200))])
 def test_any_cut_order_and_retry_of_tasks_gives_the_store_of_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

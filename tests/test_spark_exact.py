@@ -226,6 +226,7 @@ def counted_by_duckdb(retail: Path, left: str, right: str, window: int) -> int:
     return int(duckdb.connect().execute(query).fetchall()[0][0])
 
 
+@pytest.mark.long  # the runner and the exact jobs are held to the same numbers
 def test_retail_has_the_known_numbers_of_pairs(spark: SparkSession, tmp_path: Path, retail: Path) -> None:
     second = 1_000_000_000
     for left, right, windows in (

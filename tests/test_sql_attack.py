@@ -79,7 +79,7 @@ def test_nothing_to_push_is_pushed() -> None:
     assert db.push("clicks", []) == db.push("clicks", {"at": [], "page": []}) == 0
 
 
-@pytest.mark.parametrize("moment", [1e300, -1e300, 10**400, 5e9, float("nan"), "soon", None, True])
+@pytest.mark.parametrize("moment", [1e300, -1e300, 10**400, 1e10, float("nan"), "soon", None, True])
 def test_a_moment_that_is_none_is_refused(moment: object) -> None:
     with pytest.raises(nile.ConfigError, match="advance: needed a moment"):
         nile.connect().advance(moment)

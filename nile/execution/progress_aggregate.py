@@ -20,7 +20,7 @@ from nile.operators.history_lookup import HistoryFigures
 from nile.operators.history_sums import DoubleSums, WholeSums
 from nile.sql.plan import AggregateItem, Filter, Query, Sort, Stream
 from nile.sql.tree import Column
-from summaries.errors import NotYet
+from summaries.errors import NotYet, SumOverflow
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
@@ -286,8 +286,10 @@ class _Running:
         totals = self._sums.totals()
         if isinstance(self._sums, WholeSums):
             whole = [*totals, *([0] * (groups - len(totals)))]
-            fits = np.array([-(2**63) <= total < 2**63 for total in whole], bool)
-            array = pa.array([t if ok else 0 for t, ok in zip(whole, fits, strict=True)], pa.int64(), mask=null | ~fits)
+            for total in whole:
+                if not -(2**63) <= total < 2**63:
+                    raise SumOverflow(f"sum: needed a total within 64 bits; got {total}; cast the column to double")
+            array = pa.array(whole, pa.int64(), mask=null)
             told = [Estimate.exact(float(total)) for total in whole]
         else:
             doubles = np.zeros(groups)
