@@ -209,7 +209,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
         "_tick",
         "_may_drop",
         "dropped",
-    }  # of this process's reader, who says it again
+    }  # the reader says it again
     assert set(vars(standing)) == known | {"_found", "_handed", "outputs", "_pipeline"}
     assert undecided(standing._pipeline, ("nile.exact",)) == {}
 
