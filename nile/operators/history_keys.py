@@ -12,9 +12,11 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyramid.history import history_kernels
     from pyramid.history.keys import KeyIndex
 else:
     pa = lazy("pyarrow")
+    history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["ProbeKeys"]
 
@@ -33,18 +35,17 @@ class ProbeKeys:
         """column: the tuples' keys [n]; ordinals: int64 [n], ascending.  O(n + k log k)."""
         self._table = KeyTable(hasher)
         codes = self._table.encode(column).codes
-        valid = codes >= 0
-        if not valid.all():
-            codes, ordinals = codes[valid], ordinals[valid]
         known = self._table.hashes()
         self._order = hash_order(known)
         rank = np.empty_like(self._order)
         rank[self._order] = np.arange(self._order.shape[0])
         self.hashes: Array = known[self._order]
-        place = rank[codes]
-        self.rows: Array = np.bincount(place, minlength=known.shape[0])
-        self.starts: Array = np.concatenate([[0], np.cumsum(self.rows)])
-        self.ordinals: Array = ordinals[np.argsort(place, kind="stable")]
+        self.starts: Array = np.zeros(known.shape[0] + 1, np.int64)
+        history_kernels.count_entries(codes, rank, self.starts)
+        self.rows: Array = np.diff(self.starts)
+        grouped = np.empty(int(self.starts[-1]), np.uint32)
+        history_kernels.rows_by_key(codes, rank, self.starts[:-1].copy(), grouped)
+        self.ordinals: Array = ordinals[grouped]
         self.values = self._table.values().take(pa.array(self._order)) if known.shape[0] else column.slice(0, 0)
         # Hashes of fixed width without a secret are a bijection of the key's bits: equal hashes are equal keys.
         family = self._table.family or key_family(column.type, where="key")
