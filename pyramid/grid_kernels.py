@@ -12,7 +12,6 @@ Source: promising tuples, sections 3.1 to 3.3.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,6 @@ from pyramid.arrays import (
     OFFSET,
     REFERENCE,
     SLICE_COUNT,
-    SPAN,
     START,
     TURNING,
     ZONE_COUNT,
@@ -48,20 +46,17 @@ from pyramid.arrays import (
 from pyramid.change_kernels import confidence_of, look
 from pyramid.granularity import turn
 from pyramid.spec import SLICE
-from summaries.kernels import U8, allocating_kernel, allocating_part, inlined, kernel, part
-from summaries.sketch_kernels import median
+from summaries.kernels import U8, allocating_kernel, inlined, kernel, part
 
 __all__ = [
     "TOLD",
     "add_keys",
     "advance",
     "advance_slices",
+    "cell_in",
     "cell_of",
     "count",
-    "density",
-    "density_class",
     "reach",
-    "root_estimate",
     "sketch_slices",
     "slice_end",
     "summarize",
@@ -71,8 +66,6 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer: an index that needs no test for being negative
 _MOST = 1 << 30  # tuples of a zone that the detector's int32 counters are exact for
-_QUARTERS = (2.0**-0.75, 2.0**-0.5, 2.0**-0.25)
-_TOP = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 @inlined
@@ -82,7 +75,7 @@ def elapsed(later: int, earlier: int) -> Word:
 
 
 @inlined
-def _cell(multipliers: Array, spec: Array, row: int, h: Word) -> Word:
+def cell_in(multipliers: Array, spec: Array, row: int, h: Word) -> Word:
     """`cell_of` with the arrays that it needs."""
     bucket = (h >> U8(1)) >> U8(spec[BUCKET_SHIFT])
     inner = (multipliers[row] * h) >> U8(spec[CELL_SHIFT])
@@ -92,7 +85,7 @@ def _cell(multipliers: Array, spec: Array, row: int, h: Word) -> Word:
 @inlined
 def cell_of(s: Side, row: int, h: Word) -> Word:
     """Where hash h lands in a row: its value bucket, then column and sign inside the bucket's cell."""
-    return _cell(s.multipliers, s.spec, row, h)
+    return cell_in(s.multipliers, s.spec, row, h)
 
 
 @inlined
@@ -372,55 +365,3 @@ def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: 
             nulls += code < 0
         for r in range(counters.shape[0]):
             counters[r, 0] -= nulls
-
-
-@allocating_part
-def _middle_of_rows(counters: Array, multipliers: Array, spec: Array, h: Word, rows: int) -> tuple[float, float]:
-    """`root_estimate` by several rows: the median of their estimates, the least of their bounds."""
-    work = np.empty(rows, np.float64)
-    least = _TOP
-    for r in range(rows):
-        cell = _cell(multipliers, spec, r, h)
-        own = counters[r, cell]
-        work[r] = np.float64(own - counters[r, cell ^ U8(1)])
-        least = min(least, own)
-    bound = np.float64(least)
-    return max(0.0, min(median(work, rows), bound)), bound
-
-
-@part
-def root_estimate(s: Side, g: int, h: Word, rows: int) -> tuple[float, float]:
-    """A key's (estimate, upper bound) over all of granularity g by the first `rows` rows: one read, of the root.
-
-    One row is enough to rank regions, and its bound is as certain as that of all.
-    """
-    root = s.gran[g, OFFSET]
-    if rows == 1:
-        cell = cell_of(s, 0, h)
-        own = s.counters[root, 0, cell]
-        value = np.float64(own - s.counters[root, 0, cell ^ U8(1)])
-        return max(0.0, min(value, np.float64(own))), np.float64(own)
-    return _middle_of_rows(s.counters[root], s.multipliers, s.spec, h, rows)
-
-
-@part
-def density(matches: float, length: int, s: Side) -> float:
-    """Matches per span of the finest granularity, of a region `length` ns long.
-
-    Lengths below a thousandth of that count as that: simultaneous tuples are no infinite density.
-    """
-    span = np.float64(s.gran[0, SPAN])
-    return np.float64(matches) * span / max(1e-3 * span, np.float64(length))
-
-
-@part
-def density_class(priority: float) -> int:
-    """floor(4 log2 priority) + 36, within 1..127; 0 for a priority of nothing.  Exact on every machine.
-
-    A quarter of an octave is finer than estimates are, and as fine as a fade factor of 0.8 needs.
-    """
-    if not priority > 0.0:
-        return 0
-    mantissa, exponent = math.frexp(priority)
-    quarter = int(mantissa >= _QUARTERS[0]) + int(mantissa >= _QUARTERS[1]) + int(mantissa >= _QUARTERS[2])
-    return max(1, min(127, 4 * (exponent + 8) + quarter))

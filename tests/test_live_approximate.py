@@ -181,7 +181,7 @@ def gone_on(db: nile.Database, standing: Any, query: str, **options: Any) -> Any
     made = ApproximateSubscription(
         names, read_query(query, names), Options.of(options), live.streams(), live._lock, None, state
     )
-    live._standing.append(made)
+    live.standing.add(made)
     assert packed("standing query", made.capture()) == raw
     return made
 

@@ -76,7 +76,7 @@ def revived(db: nile.Database, envelope: Any, text: str, how: dict[str, Any]) ->
     made = Subscription(
         db._live._names, like.query, like.choice, db._live.streams(), db._live._lock, None, content(envelope)
     )
-    db._live._standing.append(made)
+    db._live.standing.add(made)
     for stream in db._live.streams().values():
         if like._arrived in stream.listeners:
             stream.listeners.remove(like._arrived)

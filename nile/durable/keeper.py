@@ -139,8 +139,7 @@ class Keeper:
                     "text": statement_text(summary),
                     "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
                 }
-            for at, name in enumerate(live.subscriptions()):
-                definition, standing = live.queries[name]
+            for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
                 state["queries"][name] = {
                     "at": at,
                     **definition.as_json(),

@@ -17,6 +17,7 @@ from nile.execution.live_approximate import ApproximateSubscription
 from nile.execution.live_summaries import LiveSummaries
 from nile.execution.options import Options
 from nile.execution.registry import Registry
+from nile.execution.standing_queries import StandingQueries
 from nile.execution.standing_query import StandingQuery
 from nile.execution.subscription import Subscription
 from nile.sql.expressions import parse_condition
@@ -44,19 +45,17 @@ __all__ = ["Live"]
 class Live:
     """Pushes, advances and subscriptions, one at a time.  Callbacks run inside the lock: they must not wait.
 
-    definitions, offsets: of each stream, as it was made and how far its source has been read; queries: the standing
-    queries that have a name.
+    definitions, offsets: of each stream, as it was made and how far its source has been read; standing: its queries.
     """
 
     def __init__(self, names: Registry, keeper: Keeper | None = None) -> None:
         self._names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
-        self._standing: list[StandingQuery] = []
         self._lock = threading.RLock()
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
-        self.queries: dict[str, tuple[QueryDefinition, StandingQuery]] = {}
+        self.standing = StandingQueries()
         self.summaries = LiveSummaries()
         self.idleness = Idleness()
         if keeper is not None:
@@ -179,7 +178,7 @@ class Live:
         """Push rows; how many tuples' turn has come."""
         with self._lock:
             stream = self.get(name)
-            self._wait_for_readers(stream)
+            self.standing.wait_for_readers(stream)
             if self._keeper is not None:
                 self._keeper.make_room(self, self._names)  # before anything is taken: a push that fails took nothing
             if offset is not None:
@@ -189,7 +188,7 @@ class Live:
             self._move_on()
             if offset is not None:
                 self.offsets[name] = offset
-            self._raise()
+            self.standing.check()
             return done
 
     def tick(self) -> None:
@@ -199,21 +198,8 @@ class Live:
 
     def _move_on(self) -> None:
         streams = self.streams().values()
-        if any(each.idle is not None for each in streams):
-            moved = self.idleness.due(streams, [standing.streams for standing in self._standing])
-            for standing in self._standing if moved else ():
-                standing.progress()
-
-    def _wait_for_readers(self, stream: LiveStream) -> None:
-        """Before rows are taken: that no query with a limit has too much unread.  Waiting lets go of the lock.
-
-        Raises Overloaded for a query that refuses.
-        """
-        while full := [
-            standing for standing in self._standing if standing.full and stream in standing.streams.values()
-        ]:
-            for standing in full:
-                standing.wait_for_reader()
+        if any(each.idle is not None for each in streams) and self.idleness.due(streams, self.standing.over()):
+            self.standing.progress()
 
     def offset(self, name: str) -> Any:
         """How far the source of a stream has been read."""
@@ -250,15 +236,8 @@ class Live:
             streams = list(self._streams.values()) if name is None else [self.get(name)]
             for stream in streams:
                 stream.advance(now)
-            for standing in self._standing:
-                standing.progress()
-            self._raise()
-
-    def _raise(self) -> None:
-        """Raise what a standing query (or its callback) could not do, after all have had their tuples."""
-        faults = [fault for standing in self._standing if (fault := standing.fault()) is not None]
-        if faults:
-            raise faults[0]
+            self.standing.progress()
+            self.standing.check()
 
     def accounting(self, name: str) -> Accounting:
         """Where the tuples pushed to a stream went."""
@@ -287,7 +266,7 @@ class Live:
         state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
         """
         with self._lock:
-            known = name in self.queries
+            known = name in self.standing.named()
             made = self._subscribe(query, options, callback, name, state)
             try:
                 made.bound(unread, when_full, self.tick)
@@ -314,16 +293,12 @@ class Live:
         if options.emit is None and not query.windowed:
             flat = choose(query, replace(options, emit="append", scheduling=None, algorithm=None)).way
             options = replace(options, emit="append" if flat in ("pass", "join") else "changes")
-        with self._lock:
-            if name is not None and (held := self._named(name, definition)) is not None:
-                if callback is not None:
-                    held.attach(callback)
-                    self._raise()
-                return held
-            if name is not None and self._keeper is not None:
-                self._check_remembered(query, name)
-            made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback, state)
-            return self._kept(made, name, definition)
+        if (held := self.standing.asked_again(name, definition, callback)) is not None:
+            return held
+        if name is not None and self._keeper is not None:
+            self._check_remembered(query, name)
+        made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback, state)
+        return self._kept(made, name, definition)
 
     def _subscribe_approximate(
         self,
@@ -338,63 +313,33 @@ class Live:
             query = replace(query, budget=(options.budget.unit, options.budget.amount))
             options = replace(options, budget=None)
         definition = QueryDefinition(query_text(query), approximate=options.said())
-        with self._lock:
-            if name is not None:
-                for option, value in definition.approximate:
-                    if not isinstance(value, str | int | float):
-                        raise ConfigError(
-                            f"standing query {name!r}, {option}: needed text or a number, which a store can keep; got "
-                            f"{value!r}; write it as text"
-                        )
-                if (held := self._named(name, definition)) is not None:
-                    if callback is not None:
-                        held.attach(callback)
-                        self._raise()
-                    return held
-            made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback, state)
-            return self._kept(made, name, definition)
+        for option, value in definition.approximate if name is not None else ():
+            if not isinstance(value, str | int | float):
+                raise ConfigError(
+                    f"standing query {name!r}, {option}: needed text or a number, which a store can keep; got "
+                    f"{value!r}; write it as text"
+                )
+        if (held := self.standing.asked_again(name, definition, callback)) is not None:
+            return held
+        made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback, state)
+        return self._kept(made, name, definition)
 
     def _kept(self, made: StandingQuery, name: str | None, definition: QueryDefinition) -> StandingQuery:
         """A new standing query; one with a name is in the store before anyone hears of it."""
-        self._standing = [one for one in self._standing if not one.closed] + [made]
-        if name is not None:
-            self.queries[name] = (definition, made)
-            if self._keeper is not None:
-                self._keeper.remember(self, self._names)
+        self.standing.add(made, name, definition)
+        if name is not None and self._keeper is not None:
+            self._keeper.remember(self, self._names)
         return made
 
     def subscription(self, name: str) -> StandingQuery:
         """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
-            self._forget_closed()
-            if name not in self.queries:
-                known = ", ".join(self.queries) or "none"
-                raise UnknownStream(
-                    f"standing query {name!r}: needed one of those with a name ({known}); make it with "
-                    f"db.subscribe(text, name={name!r})"
-                )
-            return self.queries[name][1]
+            return self.standing.get(name)
 
     def subscriptions(self) -> tuple[str, ...]:
         """The names of standing queries."""
         with self._lock:
-            self._forget_closed()
-            return tuple(self.queries)
-
-    def _named(self, name: str, definition: QueryDefinition) -> StandingQuery | None:
-        self._forget_closed()
-        if name not in self.queries:
-            return None
-        known, held = self.queries[name]
-        if known != definition:
-            raise ConfigError(
-                f"standing query {name!r}: needed the query that has this name, {known.text!r}; got "
-                f"{definition.text!r} or other options; close that one, or take another name"
-            )
-        return held
-
-    def _forget_closed(self) -> None:
-        self.queries = {name: pair for name, pair in self.queries.items() if not pair[1].closed}
+            return tuple(self.standing.named())
 
     def _check_remembered(self, query: Query, name: str) -> None:
         """A store can only bring back a query whose other inputs it can open again."""
@@ -412,33 +357,26 @@ class Live:
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
         with self._lock:
-            faults: list[Exception] = []
             if self._keeper is not None:
-                self._detach(faults)
+                faults = self._detach(self._keeper)
+                self._keeper = None
             else:
                 for stream in self._streams.values():
                     stream.close()
-                for standing in self._standing:
-                    try:
-                        standing.close()
-                    except Exception as error:
-                        faults.append(error)
+                faults = self.standing.close()
             self._streams.clear()
-            self._standing.clear()
-            self.queries.clear()
             if faults:
                 raise faults[0]
 
-    def _detach(self, faults: list[Exception]) -> None:
-        assert self._keeper is not None
+    def _detach(self, keeper: Keeper) -> list[Exception]:
+        faults: list[Exception] = []
         try:
             if self._streams or self._names.entries:
-                self._keeper.remember(self, self._names)
+                keeper.remember(self, self._names)
         except NileError as error:
             faults.append(error)
         for stream in self._streams.values():
             stream.closed = True
-        for standing in self._standing:
-            standing.detach()
-        self._keeper.close()
-        self._keeper = None
+        self.standing.detach()
+        keeper.close()
+        return faults

@@ -44,8 +44,8 @@ from nile.operators.state import (
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
 from pyramid.arrays import COUNT, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, Side
-from pyramid.grid_kernels import density, density_class, root_estimate
 from pyramid.list_kernels import ordinal_at, rank_since
+from pyramid.region_kernels import density, density_class, root_estimate
 from summaries.hash_kernels import mix
 from summaries.kernels import inlined, part
 

@@ -131,8 +131,7 @@ def _there(live: Live, name: str, definition: StreamDefinition, lake: LakeStream
             f"{where}: needed {found.rows:,} rows that were built from this lake; got rows that were pushed by hand or "
             "come from another lake; build into another store"
         )
-    for standing in live.subscriptions():
-        query = live.queries[standing][0]
+    for standing, (query, _) in live.standing.named().items():
         if name in {leaf.name for leaf in leaves_of(read_query(query.text, live.names).plan)}:
             raise ConfigError(
                 f"{where}: needed a stream that no standing query follows, for a build tells it nothing; got "

@@ -18,7 +18,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
@@ -37,14 +36,12 @@ from pyramid.disk.manifest import (
     pack_generation,
     plain_state,
 )
-from pyramid.disk.opening import open_directory, sync_above, write_again, write_error
-from pyramid.disk.staging import StagedPath, Staging, pieces, telling
+from pyramid.disk.opening import open_directory, sync_above, write_again
+from pyramid.disk.staging import StagedPath, Staging, telling
 from summaries.envelope import Envelope, pack_parts
 from summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered
 
 __all__ = ["StoreDirectory"]
-
-_OF_THE_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG))
 
 
 class StoreDirectory:
@@ -185,33 +182,15 @@ class StoreDirectory:
         or by the next opening.  Cost: one BLAKE2b pass, a write and an fsync.  Raises StoreWriteError.
         """
         self.check_writable()
-        name, path = self._staging.new_name(self.epoch + 1, role)
-        digest = blake2b(digest_size=32)
-        length = 0
-        with self._staging.writing(path) as file:
-            for piece in pieces(parts):
-                digest.update(piece)
-                length += len(piece)
-                with telling("write", path):
-                    self._files.write(file, piece)
-        self._staging.name(path)
-        return self._staging.staged(StoredFile(name, role, length, digest.hexdigest()))
+        return self._staging.write(self.epoch + 1, role, parts)
 
     def stage_envelope(self, role: str, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Any]) -> StoredFile:
         """`stage` of `summaries.envelope.pack(kind, params, arrays)`, hashed once and without a copy of the arrays.
 
         The arrays must hold still meanwhile.  Raises EnvelopeError for what has no byte form, StoreWriteError.
         """
-        parts = pack_parts(kind, params, arrays)
         self.check_writable()
-        name, path = self._staging.new_name(self.epoch + 1, role)
-        with self._staging.writing(path) as file:
-            for piece in pieces(parts):
-                with telling("write", path):
-                    self._files.write(file, piece)
-        self._staging.name(path)
-        digest = bytes(parts[0][32:64]).hex()
-        return self._staging.staged(StoredFile(name, role, sum(len(part) for part in parts), digest, sealed=True))
+        return self._staging.write_envelope(self.epoch + 1, role, pack_parts(kind, params, arrays))
 
     @contextlib.contextmanager
     def stage_path(self, role: str, *, suffix: str = "", folder: str = "data") -> Iterator[StagedPath]:
@@ -221,31 +200,8 @@ class StoreDirectory:
         and one pass over the bytes.  Raises StoreWriteError, also for a full or failing disk met by the writer.
         """
         self.check_writable()
-        name, path = self._staging.new_name(self.epoch + 1, role, suffix, folder)
-        staged = StagedPath(Path(path + TMP))
-        digest = blake2b(digest_size=32)
-        length = 0
-        try:
-            try:
-                yield staged
-            except StoreError:
-                raise
-            except OSError as error:
-                if error.errno not in _OF_THE_DISK:
-                    raise
-                raise write_error("write", path, error) from error
-            if self._files.is_directory(path + TMP) is not False:
-                raise StoreError(f"{path}{TMP}: needed a file there; got none; write to the path given")
-            with telling("sync", path):
-                self._files.fsync_path(path + TMP)
-                for piece in self._files.chunks(path + TMP):
-                    digest.update(piece)
-                    length += len(piece)
-        except BaseException:
-            self._staging.remove(path + TMP)
-            raise
-        self._staging.name(path)
-        staged._file = self._staging.staged(StoredFile(name, role, length, digest.hexdigest()))
+        with self._staging.at_path(self.epoch + 1, role, suffix, folder) as staged:
+            yield staged
 
     def adopt(self, attempt: Attempt) -> StoredFile:
         """Take a file that another process wrote (`pyramid.disk.attempts`) among the staged ones.
@@ -260,10 +216,7 @@ class StoreDirectory:
             length = -1
         if length != attempt.length:
             self._corrupt(f"{attempt.path} {'is missing' if length < 0 else f'has {length} bytes'}")
-        name, path = self._staging.new_name(self.epoch + 1, attempt.role)
-        with telling("rename", path):
-            self._files.rename(attempt.path, path)
-        return self._staging.staged(StoredFile(name, attempt.role, attempt.length, attempt.digest))
+        return self._staging.adopt(self.epoch + 1, attempt)
 
     def sweep_attempts(self) -> None:
         """Remove what other processes wrote and nobody adopted: when all of them have ended."""

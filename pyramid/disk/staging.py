@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyramid.disk.files import CHUNK, Files, OpenFile
 from pyramid.disk.manifest import FOLDER, ROLE, SUFFIX, TMP, StoredFile
@@ -14,7 +17,12 @@ from pyramid.disk.opening import sync_or_remove, write_error
 from pyramid.disk.recovery import DATA
 from summaries.errors import StoreError
 
+if TYPE_CHECKING:
+    from pyramid.disk.attempts import Attempt
+
 __all__ = ["StagedPath", "Staging", "pieces", "telling"]
+
+_OF_THE_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG))
 
 
 class StagedPath:
@@ -80,6 +88,67 @@ class Staging:
                     self._files.make_directory(path)
                 sync_or_remove(self._files, path)
             self._ready.add(at)
+
+    def write(self, epoch: int, role: str, parts: bytes | memoryview | Iterable[bytes | memoryview]) -> StoredFile:
+        """A new file of these bytes.  See `StoreDirectory.stage`."""
+        name, path = self.new_name(epoch, role)
+        digest = blake2b(digest_size=32)
+        length = 0
+        with self.writing(path) as file:
+            for piece in pieces(parts):
+                digest.update(piece)
+                length += len(piece)
+                with telling("write", path):
+                    self._files.write(file, piece)
+        self.name(path)
+        return self.staged(StoredFile(name, role, length, digest.hexdigest()))
+
+    def write_envelope(self, epoch: int, role: str, parts: Sequence[Any]) -> StoredFile:
+        """A new file of an envelope's parts, whose header has their digest.  See `StoreDirectory.stage_envelope`."""
+        name, path = self.new_name(epoch, role)
+        with self.writing(path) as file:
+            for piece in pieces(parts):
+                with telling("write", path):
+                    self._files.write(file, piece)
+        self.name(path)
+        digest = bytes(parts[0][32:64]).hex()
+        return self.staged(StoredFile(name, role, sum(len(part) for part in parts), digest, sealed=True))
+
+    @contextlib.contextmanager
+    def at_path(self, epoch: int, role: str, suffix: str, folder: str) -> Iterator[StagedPath]:
+        """A new file that somebody else writes.  See `StoreDirectory.stage_path`."""
+        name, path = self.new_name(epoch, role, suffix, folder)
+        staged = StagedPath(Path(path + TMP))
+        digest = blake2b(digest_size=32)
+        length = 0
+        try:
+            try:
+                yield staged
+            except StoreError:
+                raise
+            except OSError as error:
+                if error.errno not in _OF_THE_DISK:
+                    raise
+                raise write_error("write", path, error) from error
+            if self._files.is_directory(path + TMP) is not False:
+                raise StoreError(f"{path}{TMP}: needed a file there; got none; write to the path given")
+            with telling("sync", path):
+                self._files.fsync_path(path + TMP)
+                for piece in self._files.chunks(path + TMP):
+                    digest.update(piece)
+                    length += len(piece)
+        except BaseException:
+            self.remove(path + TMP)
+            raise
+        self.name(path)
+        staged._file = self.staged(StoredFile(name, role, length, digest.hexdigest()))
+
+    def adopt(self, epoch: int, attempt: Attempt) -> StoredFile:
+        """A file that another process wrote whole, under a name of its own.  See `StoreDirectory.adopt`."""
+        name, path = self.new_name(epoch, attempt.role)
+        with telling("rename", path):
+            self._files.rename(attempt.path, path)
+        return self.staged(StoredFile(name, attempt.role, attempt.length, attempt.digest))
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[OpenFile]:
