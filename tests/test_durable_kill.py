@@ -55,9 +55,11 @@ def test_an_engine_killed_a_few_times_has_lost_and_doubled_nothing(path: Path) -
 
 
 @pytest.mark.long
-def test_an_engine_killed_five_hundred_times_has_lost_and_doubled_nothing(path: Path) -> None:
-    done = kills(path, 500, 2, 0.1)
-    assert done.counted >= 500
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_an_engine_killed_five_hundred_times_has_lost_and_doubled_nothing(path: Path, seed: int) -> None:
+    """Ten stores, each killed fifty times: one alone can be run again."""
+    done = kills(path, 50, seed, 0.1)
+    assert done.counted >= 50
 
 
 def test_offsets_committed_apart_from_the_rows_are_found(path: Path) -> None:

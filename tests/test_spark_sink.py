@@ -59,6 +59,15 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table).repartition(3)
 
 
+def files_in_turn(spark: SparkSession, source: Path, files: int, rows: int) -> DataFrame:
+    """A streaming frame over files of sales, one file an epoch."""
+    source.mkdir()
+    for number in range(files):
+        pq.write_table(sales(number * rows, number * rows + rows), source / f"{number}.parquet")
+    stream = spark.readStream.schema(frame_of(spark, sales(0, 1)).schema)
+    return stream.option("maxFilesPerTrigger", 1).parquet(str(source))
+
+
 def pushed(sink: StreamSink) -> int:
     """Rows that came, those that wait for their turn too."""
     return sink.db._live.get(sink.stream).pushed
@@ -94,12 +103,7 @@ def test_the_place_after_every_other_place_is_told_or_refused() -> None:
 
 @pytest.mark.spark
 def test_what_a_query_brings_is_what_the_same_rows_pushed_in_order_are(spark: SparkSession, tmp_path: Path) -> None:
-    source = tmp_path / "in"
-    source.mkdir()
-    for number in range(4):
-        pq.write_table(sales(number * 100, number * 100 + 100), source / f"{number}.parquet")
-    stream = spark.readStream.schema(frame_of(spark, sales(0, 1)).schema)
-    frame = stream.option("maxFilesPerTrigger", 1).parquet(str(source))
+    frame = files_in_turn(spark, tmp_path / "in", 4, 100)
 
     def run() -> None:
         writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "progress"))
@@ -109,7 +113,7 @@ def test_what_a_query_brings_is_what_the_same_rows_pushed_in_order_are(spark: Sp
         run()
         assert sink.accounting.late > 0
         assert sink.accounting.rejected
-    pq.write_table(sales(400, 500), source / "4.parquet")
+    pq.write_table(sales(400, 500), tmp_path / "in" / "4.parquet")
     with opened(spark, tmp_path / "store") as sink:
         run()
         assert sink.place is not None
@@ -123,12 +127,7 @@ def test_a_crash_between_the_store_and_sparks_own_log_counts_nothing_twice(
     spark: SparkSession, tmp_path: Path, careless: bool
 ) -> None:
     """The control, a sink that does not look at epochs, counts the last epoch twice."""
-    source = tmp_path / "in"
-    source.mkdir()
-    for number in range(3):
-        pq.write_table(sales(number * 50, number * 50 + 50), source / f"{number}.parquet")
-    stream = spark.readStream.schema(frame_of(spark, sales(0, 1)).schema)
-    frame = stream.option("maxFilesPerTrigger", 1).parquet(str(source))
+    frame = files_in_turn(spark, tmp_path / "in", 3, 50)
     met = []
     for crash in (1, None):
         with opened(spark, tmp_path / "store") as sink:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, generator
+from experiments.faults.fault import Fault, expect, feed, generator
 from nile.engine import Database
 from summaries.catalogue import make_summary, read_summary
 from summaries.countsketch import CountSketch
@@ -58,12 +58,7 @@ def _summary(rng: np.random.Generator) -> None:
         weights = np.array([max(1, min(TOP, (1 << power) - int(d))) for d in rng.integers(0, 4, n)], np.int64)
         if summary.linear and rng.random() < 0.2:
             weights = -weights
-        if rng.random() < 0.5:
-            summary.summarize(keys, weights)
-        else:
-            other = summary.empty()
-            other.summarize(keys, weights)
-            summary.add(other)
+        feed(summary, keys, weights, rng)
         for key, weight in zip(keys.tolist(), weights.tolist(), strict=True):
             true[key] += weight
     _check(summary, true)

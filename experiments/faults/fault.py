@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Fault", "Wrong", "expect", "generator"]
+from summaries.summary import Summary
+
+__all__ = ["Fault", "Wrong", "expect", "feed", "generator"]
+
+Array = np.ndarray[Any, Any]
 
 
 class Wrong(AssertionError):
@@ -42,3 +46,13 @@ def expect(holds: Any, told: str) -> None:
 def generator(name: str, seed: int) -> np.random.Generator:
     """The random numbers of one attempt: of no other fault or seed."""
     return np.random.Generator(np.random.PCG64([seed, *name.encode()]))
+
+
+def feed(summary: Summary, keys: Array, weights: Array, rng: np.random.Generator) -> None:
+    """Put tuples in by one of the two ways there are: as they are, or by adding a summary of them."""
+    if rng.random() < 0.5:
+        summary.summarize(keys, weights)
+    else:
+        other = summary.empty()
+        other.summarize(keys, weights)
+        summary.add(other)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, generator
+from experiments.faults.fault import Fault, expect, feed, generator
 from summaries.catalogue import CATALOGUE, make_summary
 from summaries.summary import Summary
 
@@ -39,12 +39,7 @@ def _check(seed: int, take_out: Callable[[Summary, Array, Array, np.random.Gener
     before = summary.to_bytes()
     for _ in range(int(rng.integers(1, 4))):
         keys, weights = _batch(rng, 1, 400)
-        if rng.random() < 0.5:
-            summary.summarize(keys, weights)
-        else:
-            other = summary.empty()
-            other.summarize(keys, weights)
-            summary.add(other)
+        feed(summary, keys, weights, rng)
         take_out(summary, keys, weights, rng)
     expect(summary.to_bytes() == before, f"{summary.describe()} is not what it was before tuples came and went")
 
