@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 import platform
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +22,8 @@ from nile.operators.timing import insert_time, run_time, wall_figures
 from nile.report.heatmap import HeatMap
 from nile.report.html import render
 from nile.report.markup import Markup
-from nile.report.metrics import Obtained, score
+from nile.report.records import finite, join_record
+from nile.report.saving import save_texts, to_json
 from nile.spark.machine import core_count, memory_bytes
 from preferences.fade import Fade
 from pyramid.manager import SummaryManager
@@ -127,14 +125,9 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
 
 def write_report(report: dict[str, Any], out: Path, pictures: Sequence[Markup] = ()) -> tuple[Path, Path]:
     """Write report.json and report.html into a folder (made if it is not there), each whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=1, allow_nan=False) + "\n"
-    paths = (out / "report.json", out / "report.html")
-    for path, content in zip(paths, (text, render(report, pictures)), strict=True):
-        partial = path.with_suffix(path.suffix + ".partial")
-        partial.write_text(content, encoding="utf-8")
-        shutil.move(partial, path)
-    return paths
+    json_path, html_path = out / "report.json", out / "report.html"
+    save_texts({json_path: to_json(report), html_path: render(report, pictures)})
+    return json_path, html_path
 
 
 def plan_of(config: RunConfig, case: Case) -> JoinPlan:
@@ -192,8 +185,13 @@ class _Bench:
         """The record of a case, and what it took on this machine."""
         plan = plan_of(self._config, case)
         answer = Answer(workload.joined, plan, key="key", batch_rows=self._config.batch_rows, speed=self._config.speed)
-        record = _record(self._config, case, workload, answer)
-        return record, {name: _json_number(value) for name, value in self._measure(case, plan, answer).items()}
+        record = {
+            **join_record(answer, workload.exact),
+            "budget": case.budget,
+            "speed": self._config.speed if answer.budget.unit == "share" else None,
+            "dataset": dataset_of(self._config),
+        }
+        return record, finite(self._measure(case, plan, answer))
 
     def _measure(self, case: Case, plan: JoinPlan, answer: Answer) -> dict[str, float | None]:
         key = (replace(case, budget=0.0), plan.is_exact)
@@ -228,62 +226,6 @@ def _cpu_budget(config: RunConfig, plan: JoinPlan, answer: Answer) -> float | No
     return _SECOND * budget.amount / (arrivals if budget.unit == "seconds" else 1)
 
 
-def _record(config: RunConfig, case: Case, workload: Workload, answer: Answer) -> dict[str, Any]:
-    pairs = answer.pairs()
-    figures, budget = answer.figures, answer.budget
-    accounting = answer.accounting
-    told = score(
-        workload.exact,
-        Obtained(pairs.left, pairs.right, pairs.weight),
-        window=config.window,
-        outlier_cap=config.outlier_cap,
-    )
-    total = accounting["left"] + accounting["right"]
-    spec = answer.plan.spec
-    record: dict[str, Any] = {
-        "method": case.method,
-        "guide": case.guide,
-        "structure": case.structure,
-        "preference": case.preference,
-        "budget": case.budget,
-        "budget_unit": budget.unit,
-        "seed": case.seed,
-        "output": config.output,
-        "costs": case.costs,
-        "exact_pairs": len(workload.exact),
-        **told.record(),
-        "records": figures.outputs,
-        "coverage": answer.coverage,
-        "budget_spent": budget.spent,
-        "fraction_spent": budget.fraction,
-        "reproducible": budget.reproducible,
-        "insert_cost": figures.t_ins,
-        "hit_cost": figures.t_hit,
-        "interarrival_cost": figures.interarrival,
-        "outputs_per_input": _per(figures.outputs, total.tuples_in),
-        "outputs_per_input_predicted": figures.predicted_outputs_per_input,
-        "unspent": figures.unspent,
-        "not_taken": figures.not_taken,
-        "regions_per_tuple": _per(figures.regions, figures.admitted),
-        "zones": figures.zones if case.structure else None,
-        "zones_changed": figures.changes if case.structure else None,
-        "sketch_rows": None if case.structure in (None, "T1") else spec.rows,
-        "tuples_in": total.tuples_in,
-        "tuples_shed": total.shed,
-        "window_s": None if config.window is None else config.window / _SECOND,
-        "outlier_cap": config.outlier_cap,
-        "replay": config.replay,
-        "replay_mean_s": config.replay_mean / _SECOND if config.replay == "exponential" else None,
-        "bursts": None if config.bursts is None else asdict(config.bursts),
-        "speed": config.speed if budget.unit == "share" else None,
-        "forgetting": config.forgetting,
-        "fade": config.fade,
-        "accounting": {side: told_of.as_dict() for side, told_of in accounting.items()},
-        "dataset": dataset_of(config),
-    }
-    return {name: _json_number(value) for name, value in record.items()}
-
-
 def dataset_of(config: RunConfig) -> dict[str, str]:
     """What was joined, by name: no path, so that a report is the same wherever the data lies."""
     return {
@@ -315,12 +257,3 @@ def _source_name(stream: StreamConfig) -> str:
     if isinstance(source, SyntheticData):
         return f"synthetic retail, seed {source.seed}, {source.tuples:,} tuples, {source.items:,} items"
     return source.name
-
-
-def _per(total: float, count: int) -> float | None:
-    return total / count if count else None
-
-
-def _json_number(value: Any) -> Any:
-    """JSON has no NaN and no infinity: a figure that does not exist is null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

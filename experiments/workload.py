@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from experiments.config import RunConfig, StreamConfig, SyntheticData
 from experiments.progress import Progress
 from nile.joining import Joinable, Loaded, load_stream, retimed
 from nile.report.metrics import ExactPairs
+from nile.report.truth import write_prepared
 from nile.sql.expressions import parse_condition
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager, StreamSpec
@@ -20,22 +19,15 @@ from nile.streams.synthetic import SyntheticRetail
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from nile.spark import exact as spark_exact
     from nile.spark import prepare as spark_prepare
     from nile.spark import session as spark_session
 else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
     spark_exact = lazy("nile.spark.exact")
     spark_prepare = lazy("nile.spark.prepare")
     spark_session = lazy("nile.spark.session")
 
 __all__ = ["Workload", "Workshop"]
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +113,7 @@ class Workshop:
             left, right = retimed((left, right), self.config.pace, seed)
             folders = (self.folder / f"left-{seed}", self.folder / f"right-{seed}")
             for stream, folder in zip((left, right), folders, strict=True):
-                _write_prepared(stream, folder)
+                write_prepared(stream, folder)
         with self.progress.stage("exact answer", total=1):
             answer = spark_exact.exact_join(
                 self._spark, folders[0], folders[1], self.config.window, self.folder / f"exact-{seed}",
@@ -133,12 +125,3 @@ class Workshop:
             joined = Joinable(left, right, self.config.window)
             self.progress.step(f"{joined.keys.known:,} keys")
         return Workload(joined, exact)
-
-
-def _write_prepared(stream: Loaded, folder: Path) -> None:
-    """A stream in the layout of a prepared one, for Spark's exact join to read."""
-    folder.mkdir()
-    ordinals = pa.array(np.arange(len(stream), dtype=np.int64))
-    table = pa.table({"ordinal": ordinals, "ts": pa.array(stream.ts), "key": stream.key})
-    pq.write_table(table, folder / "part-00000.parquet")
-    (folder / "_SUCCESS").touch()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.aggregate_join import JoinAggregateAnswer, aggregate_of_pairs
+from nile.durations import format_duration
 from nile.joining import Joinable
 from nile.operators.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.key_levels import pair_sample
@@ -17,16 +20,21 @@ from nile.operators.metered import MeteredRun
 from nile.operators.plan import JoinPlan
 from nile.streams.accounting import Accounting
 from nile.tabular import Members, Tabular, refuse_beyond_memory
-from preferences.budget import BudgetReport
+from preferences.budget import Budget, BudgetReport
 from preferences.clock import exact_costs
 from pyramid.manager import Memory
+from summaries.errors import ConfigError
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nile.report.accuracy import joins
+    from nile.report.accuracy.report import AccuracyReport
 else:
     pa = lazy("pyarrow")
+    joins = lazy("nile.report.accuracy.joins")
 
 __all__ = ["Answer"]
 
@@ -60,6 +68,7 @@ class Answer(Tabular):
         self.plan = plan
         self._joined = joined
         self._key = key
+        self._speed = speed
         self._metered: MeteredRun | None = None
         if standing is not None:
             self._join, self._running = standing
@@ -145,6 +154,54 @@ class Answer(Tabular):
     def key_sample(self) -> KeySample:
         """The sample of keys that the pairs of a weighted answer are, in the order of `members()`."""
         return pair_sample(self._join, [self._join.expand(part) for part in self.outputs()])
+
+    def again(self, budget: Budget | float | None = None, **changes: Any) -> Answer:
+        """The same query over the streams as they were read, under another budget (None: its own) or a changed plan.
+
+        changes: fields of the plan, such as seed, method, preference; a seed is that of the summary too.
+        """
+        plan = self.plan
+        if budget is not None:
+            changes["budget"] = budget if isinstance(budget, Budget) else Budget(budget)
+        if "seed" in changes:
+            changes["spec"] = replace(changes.get("spec", plan.spec), seed=changes["seed"])
+        return Answer(self._joined, replace(plan, **changes), key=self._key, speed=self._speed)
+
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        budgets: Iterable[float] | None = None,
+        seeds: int | None = None,
+        against: Sequence[str] | str | None = None,
+        engine: str = "local",
+    ) -> AccuracyReport:
+        """How good this answer is, against the exact one: recall by budget, histograms, outliers, intervals, advice.
+
+        Runs the query again over the streams it has read: for each of `budgets` (fractions of the exact work) and
+        `seeds` (how many), and by each opponent in `against` ("exact" alone, or None: hash-drop).  engine: what
+        computes the exact answer, "local" or "spark".  path: where to write it (`AccuracyReport.save`).
+        Raises ConfigError for an answer that is exact, BudgetError, MemoryRefused.
+        """
+        if self.plan.is_exact:
+            raise ConfigError(
+                f"report: needed an answer under a budget, which can fall short; got the whole answer "
+                f"(budget {self.plan.budget}); run the query with a preference and a budget, such as run(0.1)"
+            )
+        asked = joins.join_asked(self.plan, budgets, seeds, against, engine)
+        told = joins.join_accuracy(self, asked, self._words())
+        if path is not None:
+            told.save(path)
+        return told
+
+    def _words(self) -> str:
+        """The query in a line."""
+        plan, (left, right) = self.plan, self._joined.streams
+        window = "the whole stream" if plan.window is None else format_duration(plan.window)
+        return (
+            f"join of {left.name} and {right.name} on {self._key} within {window}, {plan.preference} first, by "
+            f"{plan.method}, budget {plan.budget}"
+        )
 
     @property
     def joined(self) -> Joinable:

@@ -135,12 +135,28 @@ class PyramidIndex:
         zone = side.zone
         if self.granularity == 1 and zone[ZONE_COUNT] and side.node[root, LAST] >= since and (root, 1.0) not in cover:
             share = _inside(int(zone[ZONE_FIRST]), int(side.node[root, LAST]), since)
-            own, other = (
-                self._own(root, at) - self._own(root + 1, at) - self._own(root + 2, at) for at in (cells, cells ^ 1)
-            )
+            own, other = (self._open(at) for at in (cells, cells ^ 1))
             rows += share * (own - other)
             bound += own.min(axis=0)
         return rows, bound
+
+    def in_zone(self, zone: Zone, hashes: Array) -> Array:
+        """Tuples of each key (uint64 [n]) in one of `zones()`: float64 [n].
+
+        The median over sketch rows, cut to what the zone certainly has at most.  One read of a sketch a key.
+        """
+        cells = self.cells(hashes)
+        own, other = (self._open(at) if zone.slot < 0 else self._own(zone.slot, at) for at in (cells, cells ^ 1))
+        estimate: Array = np.clip(np.median(own - other, axis=0), 0.0, own.min(axis=0))
+        return estimate
+
+    def _open(self, cells: Array) -> Array:
+        """The counters of the open zone, which has no slot: G1's root minus its closed zones.  int64 [rows, n]."""
+        root = self.slot(1)
+        held = self._own(root, cells)
+        for node in self.children(1):
+            held = held - self._own(self.slot(node), cells)
+        return held
 
     def _own(self, slot: int, cells: Array) -> Array:
         """A slot's counters at cells [n, rows]: int64 [rows, n]."""

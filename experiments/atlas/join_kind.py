@@ -18,12 +18,13 @@ from pydantic import Field, model_validator
 
 import nile
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
-from experiments.benchmarks.accuracy_joins import exact_pairs, run
+from experiments.benchmarks.accuracy_joins import run
 from experiments.benchmarks.accuracy_streams import streams
 from nile.joining import Joinable, Loaded, retimed
 from nile.operators.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
 from nile.report.metrics import ExactPairs, Obtained, score
 from nile.report.runs import FIGURES
+from nile.report.truth import exact_pairs
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.fade import Fade

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from experiments.atlas.page import render
 from experiments.atlas.points import Point, Record, code_version
 from experiments.atlas.verdicts import PanelResult, Spread, Verdict, results_of
 from experiments.runner import environment_of
+from nile.report.saving import save_texts, to_json
 
 __all__ = ["atlas_of", "csv_of", "write_atlas"]
 
@@ -57,12 +57,8 @@ def atlas_of(
 
 def write_atlas(atlas: Atlas, out: Path) -> Path:
     """Write atlas.json, atlas.csv and atlas.html into a folder, each whole or not at all; the page's path."""
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(atlas, indent=1, allow_nan=False) + "\n"
-    for name, content in (("atlas.json", text), ("atlas.csv", csv_of(atlas)), ("atlas.html", render(atlas))):
-        partial = out / f"{name}.partial"
-        partial.write_text(content, encoding="utf-8", newline="")
-        shutil.move(partial, out / name)
+    texts = {"atlas.json": to_json(atlas), "atlas.csv": csv_of(atlas), "atlas.html": render(atlas)}
+    save_texts({out / name: text for name, text in texts.items()})
     return out / "atlas.html"
 
 

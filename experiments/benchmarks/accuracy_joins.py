@@ -21,13 +21,14 @@ from nile.joining import Joinable
 from nile.operators.join import Outputs, PromisingJoin
 from nile.operators.plan import JoinPlan, default_spec
 from nile.query import JoinQuery
-from nile.report.metrics import ExactPairs, Obtained, score
+from nile.report.metrics import Obtained, score
+from nile.report.truth import completing, exact_pairs
 from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
 from preferences.fade import Fade
 from summaries.costs import ENGINE, MEMORY, CostTable
 
-__all__ = ["exact_pairs", "plan_of", "rows", "run"]
+__all__ = ["plan_of", "rows", "run"]
 
 _DENSE, _MIDDLE, _SPARSE = 0.067, 0.005, 0.0005
 _TABLES = (ENGINE, MEMORY)
@@ -60,29 +61,6 @@ def run(plan: JoinPlan, joined: Joinable) -> tuple[PromisingJoin, Outputs]:
         right=np.concatenate([part.right for part in parts or none]),
         weight=np.concatenate([part.weight for part in parts or none]),
     )
-
-
-def exact_pairs(joined: Joinable) -> ExactPairs:
-    """The exact answer as scoring wants it."""
-    parts = list(joined.exact.pairs())
-    left = np.concatenate([part[0] for part in parts])
-    right = np.concatenate([part[1] for part in parts])
-    codes = joined.exact.left_code[left]
-    keyed = np.concatenate([joined.exact.left_code, joined.exact.right_code])
-    return ExactPairs(
-        left,
-        right,
-        np.unique(codes, return_inverse=True)[1].astype(np.int32),
-        np.abs(joined.left.ts[left] - joined.right.ts[right]),
-        joined.standing[_later(joined, left, right)].astype(np.int32),
-        np.bincount(keyed[keyed >= 0])[codes],
-    )
-
-
-def _later(joined: Joinable, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The arrival that completed each pair."""
-    later: np.ndarray = np.maximum(np.flatnonzero(joined.order == 0)[left], np.flatnonzero(joined.order == 1)[right])
-    return later
 
 
 def rows(seeds: Sequence[int], *, tuples: int = 4 * WINDOW_TUPLES, unbiased: int = 500) -> list[Measure]:
@@ -222,7 +200,7 @@ def _outliers(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
                 for seed, one in enumerate(given):
                     joined = one.joined
                     _, out = run(plan_of(one, fraction, costs, seed=seed, preference="asc", guide=guide), joined)
-                    rare = joined.standing[_later(joined, out.left, out.right)] <= _CAP
+                    rare = joined.standing[completing(joined, out.left, out.right)] <= _CAP
                     precise.append(rare.mean() if rare.size else 1.0)
                     complete.append(rare.sum() / joined.matches[joined.standing <= _CAP].sum())
                 binds = guide == "directory"

@@ -6,6 +6,7 @@ shows what the guide can and cannot tell apart: inside one rectangle every tuple
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from nile.report.wording import grouped_digits
 from pyramid.manager import SummaryManager
 from pyramid.zone import Zone
 
-__all__ = ["HeatMap", "heat_map"]
+__all__ = ["HeatMap", "cell_picture", "heat_map", "moment", "per_second"]
 
 Array = np.ndarray[Any, Any]
 _WIDTH, _PLOT, _LEFT, _TOP = 1000, 240, 64, 34
@@ -50,38 +51,13 @@ class HeatMap:
         """The picture, in the ink of the page around it."""
         if not self.zones:
             return element("p", "No zones: the summary is empty, or its structure is T1.", class_="note")
-        begin, end = self.zones[0].first, max(zone.last for zone in self.zones)
-        scale = _WIDTH / max(1, end - begin)
-        buckets = self.tuples.shape[1]
-        height = _PLOT / buckets
-        lengths = [max(zone.length, 1) / _SECOND for zone in self.zones]
-        density = self.tuples / np.array(lengths)[:, None]
-        shades = _shades(density)
-        parts: list[Markup] = []
-        for i, zone in enumerate(self.zones):
-            x = _LEFT + (zone.first - begin) * scale
-            width = max(1.0, (zone.last - zone.first) * scale)
-            for bucket in range(buckets):
-                count = int(self.tuples[i, bucket])
-                if count:
-                    told = f"G{zone.granularity}, bucket {bucket}: {grouped_digits(count)} tuples"
-                    parts.append(
-                        element(
-                            "rect", element("title", told), x=f"{x:.1f}", y=f"{_TOP + bucket * height:.1f}",
-                            width=f"{width:.1f}", height=f"{height:.1f}", fill="currentColor",
-                            fill_opacity=f"{shades[i, bucket]:.2f}",
-                        )
-                    )  # fmt: skip
-            parts.append(_border(x, zone, i == 0 or self.zones[i - 1].granularity != zone.granularity))
-        parts.append(_text(_LEFT - 8, _TOP + 12, "bucket 0", "end"))
-        parts.append(_text(_LEFT - 8, _TOP + _PLOT, f"{buckets - 1}", "end"))
-        parts.append(_text(_LEFT, _TOP + _PLOT + 20, _when(begin), "start"))
-        parts.append(_text(_LEFT + _WIDTH, _TOP + _PLOT + 20, _when(end), "end"))
-        size = f"0 0 {_LEFT + _WIDTH + 8} {_TOP + _PLOT + 30}"
-        label = f"{self.title}: {len(self.zones)} zones of {buckets} value buckets, darker is denser"
-        return element(
-            "svg", *parts, viewBox=size, role="img", aria_label=label, xmlns="http://www.w3.org/2000/svg", class_="heat"
-        )
+        label = f"{self.title}: {len(self.zones)} zones of {self.tuples.shape[1]} value buckets, darker is denser"
+
+        def told(i: int, bucket: int) -> str:
+            count = grouped_digits(int(self.tuples[i, bucket]))
+            return f"G{self.zones[i].granularity}, bucket {bucket}: {count} tuples"
+
+        return cell_picture(self.zones, self.tuples, told, label=label)
 
     def figure(self) -> Markup:
         """The picture with a sentence and its table, for a page."""
@@ -109,8 +85,8 @@ class HeatMap:
             element(
                 "tr",
                 element("th", f"G{zone.granularity}", scope="row"),
-                element("td", _when(zone.first)),
-                element("td", _when(zone.last)),
+                element("td", moment(zone.first)),
+                element("td", moment(zone.last)),
                 element("td", grouped_digits(zone.summarised)),
             )
             for zone in self.zones
@@ -122,6 +98,48 @@ class HeatMap:
 def heat_map(summary: SummaryManager, title: str = "Summary") -> str:
     """A summary's heat map as a standalone SVG (black ink)."""
     return str(HeatMap.of(summary, title).svg())
+
+
+def cell_picture(
+    zones: Sequence[Zone], amount: Array, told: Callable[[int, int], str], *, label: str, class_: str | None = None
+) -> Markup:
+    """Value buckets down, time across: the more of `amount` [zones, buckets] a second of its zone, the darker a cell.
+
+    A cell of 0 is left blank.  told: what is said of the cell (zone, bucket).  class_: of the cells.
+    """
+    begin, end = zones[0].first, max(zone.last for zone in zones)
+    scale = _WIDTH / max(1, end - begin)
+    buckets = amount.shape[1]
+    height = _PLOT / buckets
+    shades = _shades(per_second(zones, amount))
+    parts: list[Markup] = []
+    for i, zone in enumerate(zones):
+        x = _LEFT + (zone.first - begin) * scale
+        width = max(1.0, (zone.last - zone.first) * scale)
+        parts += [
+            element(
+                "rect", element("title", told(i, bucket)), x=f"{x:.1f}", y=f"{_TOP + bucket * height:.1f}",
+                width=f"{width:.1f}", height=f"{height:.1f}", fill="currentColor",
+                fill_opacity=f"{shades[i, bucket]:.2f}", class_=class_,
+            )
+            for bucket in np.flatnonzero(amount[i]).tolist()
+        ]  # fmt: skip
+        parts.append(_border(x, zone, i == 0 or zones[i - 1].granularity != zone.granularity))
+    parts.append(_text(_LEFT - 8, _TOP + 12, "bucket 0", "end"))
+    parts.append(_text(_LEFT - 8, _TOP + _PLOT, f"{buckets - 1}", "end"))
+    parts.append(_text(_LEFT, _TOP + _PLOT + 20, moment(begin), "start"))
+    parts.append(_text(_LEFT + _WIDTH, _TOP + _PLOT + 20, moment(end), "end"))
+    size = f"0 0 {_LEFT + _WIDTH + 8} {_TOP + _PLOT + 30}"
+    return element(
+        "svg", *parts, viewBox=size, role="img", aria_label=label, xmlns="http://www.w3.org/2000/svg", class_="heat"
+    )
+
+
+def per_second(zones: Sequence[Zone], amount: Array) -> Array:
+    """An amount of each cell [zones, buckets] over the length of its zone in seconds."""
+    lengths = [max(zone.length, 1) / _SECOND for zone in zones]
+    share: Array = amount / np.array(lengths)[:, None]
+    return share
 
 
 def _shades(density: Array) -> Array:
@@ -147,7 +165,8 @@ def _text(x: float, y: float, words: str, anchor: str) -> Markup:
     )  # fmt: skip
 
 
-def _when(ns: int) -> str:
+def moment(ns: int) -> str:
+    """A time as a person reads it, to the minute."""
     try:
         return datetime.fromtimestamp(ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, OSError, ValueError):

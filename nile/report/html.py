@@ -6,28 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nile.report import prose
-from nile.report.appendix import appendix, column, plain
+from nile.report.appendix import appendix, plain
 from nile.report.budgets import UNITS
-from nile.report.cells import value_cell
 from nile.report.document import document
-from nile.report.markup import Markup, element, joined
+from nile.report.duels import verdict_section
+from nile.report.markup import Markup, element
 from nile.report.measures import measures, with_measured
-from nile.report.runs import FIGURES, Curve, Figure, Runs, grouped, number
+from nile.report.questions import preference_section
+from nile.report.runs import Runs, grouped
 from nile.report.structures import figure_9
-from nile.report.svg import chart, ideal_swatch, swatch
-from nile.report.verdict import Comparison, Outcome, duels
-from nile.report.wording import grouped_digits, span, tick, times
+from nile.report.wording import grouped_digits, span, tick
 
 __all__ = ["render"]
-
-FIRST = {
-    "desc": ("recall", "mean_age_s"),
-    "weighted": ("hist_mse_key", "hist_mse_age"),
-    "asc": ("outlier_recall", "outlier_precision"),
-}
-"""The figures a preference is about; the others of FIGURES fold away below them."""
-
-SIGNS = {Outcome.AHEAD: "▲", Outcome.LEVEL: "=", Outcome.BEHIND: "▼", Outcome.ABSENT: "–"}
 
 
 def render(report: Mapping[str, Any], pictures: Sequence[Markup] = ()) -> str:
@@ -145,143 +135,9 @@ def _settings(groups: Sequence[Runs]) -> Iterator[Markup]:
         done = element("section", element("h2", heading), element("div", *parts, class_="story"))
         yield from (done, head) if not told else (head, done if parts else Markup())
         told = story
-        yield _verdict(runs)
-        yield from (_preference(runs, name) for name in runs.preferences)
+        yield verdict_section(runs)
+        yield from (preference_section(runs, name) for name in runs.preferences)
         yield measures(runs)
-
-
-def _verdict(runs: Runs) -> Markup:
-    told = prose.verdicts(runs)
-    if not told or runs.champion is None:
-        return Markup()
-    blocks = []
-    for each in told:
-        opponent = "" if not each.rival.is_nile else " (the same engine, guided by exact key counts)"
-        blocks.append(
-            element(
-                "div",
-                element("h3", f"{runs.champion.name} against {each.rival.name}{opponent}"),
-                element("p", each.tally, class_="reading"),
-                _matrix(runs, each),
-                element(
-                    "div",
-                    _bullets("Ahead", "ahead", each.pays),
-                    _bullets("Level or behind", "behind", each.does_not),
-                    class_="pair",
-                ),
-                class_="duel",
-            )
-        )
-    note = f"{prose.level_means(runs)} Numbers say how many times better. {prose.conditions(runs)}"
-    return element(
-        "section",
-        element("h2", "Where the summaries pay, and where they do not"),
-        *blocks,
-        element("p", note, class_="note"),
-    )
-
-
-def _bullets(title: str, kind: str, lines: Sequence[str]) -> Markup:
-    items = [element("li", line) for line in lines] or [element("li", "Nowhere.")]
-    return element("div", element("h4", title, class_=kind), element("ul", *items))
-
-
-def _matrix(runs: Runs, told: prose.Verdicts) -> Markup:
-    """Questions down, budgets across: who is ahead, and how many times better."""
-    head = element("tr", element("th", "", scope="col"), *(column(tick(budget)) for budget in runs.budgets))
-    rows = []
-    for held in duels(runs, told.rival):
-        name = joined(element("b", held.preference), " ", held.figure.title)
-        cells = [_cell(held.figure, one) for one in held.comparisons]
-        rows.append(element("tr", element("th", name, scope="row"), *cells))
-    table = element("table", element("thead", head), element("tbody", *rows), class_=f"matrix n{len(runs.budgets)}")
-    return element("div", table, class_="scroll")
-
-
-def _cell(figure: Figure, one: Comparison) -> Markup:
-    if one.outcome in (Outcome.LEVEL, Outcome.ABSENT):
-        words = "level" if one.outcome is Outcome.LEVEL else ""
-    elif one.mine is None:
-        words = "no output"
-    elif one.theirs is None:
-        words = "only output"
-    elif one.ratio:
-        words = f"{times(one.ratio)}×"
-    elif figure.unit == "distance":
-        words = "exact" if one.outcome is Outcome.AHEAD else "not exact"
-    else:
-        words = "from none" if one.outcome is Outcome.AHEAD else "none"
-    return element("td", f"{SIGNS[one.outcome]} {words}".strip(), class_=one.outcome.value)
-
-
-def _preference(runs: Runs, preference: str) -> Markup:
-    title, meaning = prose.PREFERENCES.get(preference, (_raised(preference), ""))
-    cap = runs.of("outlier_cap")
-    if preference == "asc" and cap is not None:
-        meaning += (
-            f" A key is rare while both streams together have at most {cap} tuples of it in the window, at the "
-            "moment the pair is complete. The paper's own definition folds away below."
-        )
-    first = [FIGURES[key] for key in FIRST.get(preference, ("recall",))]
-    rest = [figure for figure in FIGURES.values() if figure not in first]
-    more = element(
-        "details",
-        element("summary", f"The other figures under {preference}"),
-        element("div", *(_chart(runs, preference, figure) for figure in rest), class_="charts"),
-        class_="more",
-    )
-    return element(
-        "section",
-        element("h2", title, " ", element("code", preference)),
-        element("p", meaning, class_="prose"),
-        element("div", *(_chart(runs, preference, figure) for figure in first), class_="charts"),
-        more,
-        class_="question",
-    )
-
-
-def _chart(runs: Runs, preference: str, figure: Figure) -> Markup:
-    curves = runs.curves(preference, figure.key)
-    ideals = runs.curves(preference, figure.ideal) if figure.ideal else ()
-    said = prose.reading(runs, preference, figure)
-    legend = [element("li", swatch(curve.series), curve.series.name) for curve in curves]
-    if ideals:
-        legend.append(element("li", ideal_swatch(), "ideal: a uniform sample of as many pairs"))
-    reference = number(runs.records[0], "exact_mean_age_s") if figure.key == "mean_age_s" else None
-    drawing = Markup()
-    if runs.budgets and any(curve.points for curve in curves):
-        label = f"{figure.title} under {preference}. {said}"
-        drawing = joined(
-            element("ul", *legend, class_="legend"),
-            element("p", figure.axis, class_="axis"),
-            chart(figure, curves, ideals, runs.budgets, label=label, reference=reference),
-            element("p", f"budget: {UNITS[runs.unit]} (log scale)", class_="axis across"),
-        )
-    return element(
-        "figure",
-        element("figcaption", element("h3", figure.title), element("p", said, class_="reading")),
-        drawing,
-        element("p", prose.conditions(runs), class_="note"),
-        _numbers(runs, figure, curves, ideals),
-        class_="chart",
-    )
-
-
-def _numbers(runs: Runs, figure: Figure, curves: Sequence[Curve], ideals: Sequence[Curve]) -> Markup:
-    """The table of a chart: a row a budget, a column a series, the ideal in a column of its own."""
-    columns = [(curve.series.name, curve) for curve in curves]
-    columns += [(f"ideal for {curve.series.name}", curve) for curve in ideals]
-    head = element("tr", column("budget"), *(column(name) for name, _ in columns))
-    rows = [
-        element(
-            "tr",
-            element("th", tick(budget), scope="row"),
-            *(value_cell(figure, curve.at(budget), len(runs.seeds)) for _, curve in columns),
-        )
-        for budget in runs.budgets
-    ]
-    table = element("table", element("thead", head), element("tbody", *rows))
-    return element("details", element("summary", "Numbers"), element("div", table, class_="scroll"))
 
 
 def _raised(text: str) -> str:

@@ -25,7 +25,7 @@ else:
     pa = lazy("pyarrow")
     pq = lazy("pyarrow.parquet")
 
-__all__ = ["BINS", "RARE_SHARE", "ExactPairs", "Obtained", "Score", "score"]
+__all__ = ["BINS", "RARE_SHARE", "ExactPairs", "Histogram", "Obtained", "Score", "histograms", "score"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -256,10 +256,7 @@ def score(exact: ExactPairs, obtained: Obtained, *, window: int | None, outlier_
         raise ConfigError(f"window: needed a positive number of ns or None, got {window}")
     if outlier_cap < 1:
         raise ConfigError(f"outlier_cap: needed a whole number >= 1, got {outlier_cap}")
-    rows = exact.rows_of(obtained.left, obtained.right)
-    true_at = np.flatnonzero(rows >= 0)
-    hits, first = np.unique(rows[true_at], return_index=True)
-    weights = obtained.weight[true_at[first]]
+    hits, weights = _hits(exact, obtained)
     total, pairs, outputs = len(exact), len(hits), len(obtained)
     key_bins, age_bins = exact.key_bins, exact.age_bins(window)
     rare, rare_paper = exact.outliers(outlier_cap), exact.paper_outliers
@@ -269,8 +266,8 @@ def score(exact: ExactPairs, obtained: Obtained, *, window: int | None, outlier_
         pairs=pairs,
         recall=_ratio(pairs, total),
         false_pairs=outputs - pairs,
-        hist_mse_key=_hist_mse(key_bins, hits, weights),
-        hist_mse_age=_hist_mse(age_bins, hits, weights),
+        hist_mse_key=Histogram.of(key_bins, hits, weights).mse,
+        hist_mse_age=Histogram.of(age_bins, hits, weights).mse,
         hist_mse_key_ideal=_ideal(key_bins, pairs),
         hist_mse_age_ideal=_ideal(age_bins, pairs),
         outliers=int(rare.sum()),
@@ -284,15 +281,41 @@ def score(exact: ExactPairs, obtained: Obtained, *, window: int | None, outlier_
     )
 
 
-def _hist_mse(bins: Ints, hits: Ints, weights: Floats) -> float | None:
-    """Sum over the bins of the squared difference of the two normalised histograms."""
-    if not len(hits):
-        return None
-    counts = np.bincount(bins, minlength=BINS).tolist()
-    sums = _weight_sums(bins[hits], weights)
-    whole = math.fsum(weights.tolist())
-    apart = [got / whole - count / len(bins) for got, count in zip(sums, counts, strict=True)]
-    return math.fsum(gap * gap for gap in apart)
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """exact: how many there are in each of BINS bins; obtained: the sum of the weights of those found there."""
+
+    exact: tuple[int, ...]
+    obtained: tuple[float, ...]
+
+    @classmethod
+    def of(cls, bins: Ints, hits: Ints, weights: Floats) -> Histogram:
+        """bins: of everything, int64 [N]; hits: which of it was found, int64 [n]; weights: float64 [n]."""
+        counts = np.bincount(bins, minlength=BINS).tolist()
+        return cls(tuple(counts), tuple(_weight_sums(bins[hits], weights)))
+
+    @property
+    def mse(self) -> float | None:
+        """Sum over the bins of the squared difference of the two normalised histograms; None where one is empty."""
+        whole, total = math.fsum(self.obtained), sum(self.exact)
+        if not whole or not total:
+            return None
+        gaps = [got / whole - count / total for got, count in zip(self.obtained, self.exact, strict=True)]
+        return math.fsum(gap * gap for gap in gaps)
+
+
+def histograms(exact: ExactPairs, obtained: Obtained, *, window: int | None) -> tuple[Histogram, Histogram]:
+    """By key and by age, as `score` compares them.  Raises SourceError."""
+    hits, weights = _hits(exact, obtained)
+    return Histogram.of(exact.key_bins, hits, weights), Histogram.of(exact.age_bins(window), hits, weights)
+
+
+def _hits(exact: ExactPairs, obtained: Obtained) -> tuple[Ints, Floats]:
+    """The distinct rows of the exact answer that were obtained, and the weight of the first output of each."""
+    rows = exact.rows_of(obtained.left, obtained.right)
+    true_at = np.flatnonzero(rows >= 0)
+    hits, first = np.unique(rows[true_at], return_index=True)
+    return hits, obtained.weight[true_at[first]]
 
 
 def _weight_sums(bins: Ints, weights: Floats) -> list[float]:

@@ -216,8 +216,12 @@ def _course(series: Series, figure: Figure, points: Sequence[Point]) -> str:
         "hist_mse_age": "{name} lies {one} from the exact histogram of ages {at}",
         "outlier_precision": "Of what {name} puts out, {one} are outliers {at}",
         "outlier_precision_paper": "Of what {name} puts out, {one} are outliers by the paper's definition {at}",
+        "outlier_recall": "{name} finds {one} of the outliers {at}",
+        "error_median": "Half of the numbers of {name} are off by {one} or less {at}",
+        "error_greatest": "The worst number of {name} is off by {one} {at}",
+        "numbers_missing": "{name} misses {one} of the numbers {at}",
         "outlier_recall_paper": "{name} finds {one} of the outliers by the paper's definition {at}",
-    }.get(figure.key, "{name} finds {one} of the outliers {at}")
+    }[figure.key]
     told = frame.format(name=series.name, one=one, at=f"at a budget of {asked(first.budget)}")
     return f"{told}, {other} at {asked(last.budget)}" if len(points) > 1 else told
 

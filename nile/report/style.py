@@ -143,6 +143,12 @@ a { color: var(--link); }
 .wide { width: 55%; min-width: 90px; padding-right: 0; }
 .bar { display: block; }
 .bar rect { fill: var(--s0); }
+.was { fill: var(--soft); opacity: 0.35; }
+.got { fill: var(--s0); }
+.told { stroke-width: 2; }
+line.miss, path.miss { stroke: var(--bad); stroke-width: 2; }
+.heat .wrong { fill: var(--bad); }
+.listed { columns: 2 340px; padding-left: 18px; font-size: 14px; overflow-wrap: anywhere; }
 @media (max-width: 560px) {
   main { padding: 0 16px 48px; }
   header { padding-top: 36px; }

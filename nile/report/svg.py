@@ -15,7 +15,7 @@ from nile.report.markup import Markup, element, joined
 from nile.report.runs import Curve, Figure, Point, Series
 from nile.report.wording import asked, shown, tick
 
-__all__ = ["bar", "chart", "ideal_swatch", "swatch"]
+__all__ = ["HEIGHT", "INSET", "Axis", "bar", "chart", "grid", "ideal_swatch", "linear_axis", "swatch"]
 
 HEIGHT = 232
 """Pixels of the plot area."""
@@ -67,9 +67,9 @@ def chart(
     values = [value for point in drawn for value in (point.low, point.mean, point.high)]
     if reference is not None:
         values.append(reference)
-    axis = _log_axis(values) if figure.unit == "distance" else _linear_axis(values, figure.unit)
+    axis = _log_axis(values) if figure.unit == "distance" else linear_axis(values, figure.unit)
     across = _across(budgets, scale)
-    parts = [_grid(axis), _ticks(budgets, across)]
+    parts = [grid(axis), _ticks(budgets, across)]
     if reference is not None:
         y = axis.place(reference)
         parts.append(element("line", x1="0", x2="100%", y1=_px(y), y2=_px(y), class_="reference"))
@@ -113,7 +113,8 @@ def _across(budgets: Sequence[float], scale: str) -> Callable[[float], float]:
     return lambda budget: INSET + (100 - 2 * INSET) * (of(budget) - low) / (high - low)
 
 
-def _linear_axis(values: Sequence[float], unit: str) -> Axis:
+def linear_axis(values: Sequence[float], unit: str) -> Axis:
+    """From 0 to the greatest value, in round steps."""
     greatest = max(values, default=0.0) or 1.0
     step = 0.2 if unit == "share" and greatest > 0.8 else _round_step(greatest / 4, unit)
     count = max(1, math.ceil(greatest / step - 1e-9))
@@ -159,7 +160,8 @@ TINY = 1e-12
 """At and below this a distance is nothing but rounding, and drawn as zero."""
 
 
-def _grid(axis: Axis) -> Markup:
+def grid(axis: Axis) -> Markup:
+    """Lines across a plot at the ticks of its axis, each with its value."""
     lines = []
     for value, name in axis.ticks:
         y = _px(axis.place(value))

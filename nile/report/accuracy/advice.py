@@ -1,0 +1,216 @@
+"""What the figures of a report say to do.  Every sentence is computed from them; none is said without its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nile.report.runs import FIGURES, Figure, Point, Runs, Series
+from nile.report.verdict import Duel, Outcome, duel
+from nile.report.wording import Amount, asked, grouped_digits, listing, percent, times
+
+if TYPE_CHECKING:
+    from nile.report.accuracy.report import AccuracyReport
+
+__all__ = ["ENOUGH", "TOO_WRONG", "advice"]
+
+ENOUGH = 0.9
+"""The share of the output that a budget is named for."""
+
+TOO_WRONG = 0.1
+"""A sketch that misjudges more than this share of its tuples is too small."""
+
+FAITHFUL = 2.0
+"""A sample within this many times the ideal distance of a uniform one is called faithful."""
+
+EVEN = 0.25
+"""Keys have no skew to speak of when the heaviest tenth has less than this share of the exact answer."""
+
+_ABOUT = {"desc": "recall", "weighted": "hist_mse_key", "asc": "outlier_recall"}
+_WHAT = {"recall": "the output", "outlier_recall": "the outliers"}
+
+
+def advice(report: AccuracyReport) -> Iterator[str]:
+    """The sentences, those about the answer's soundness first."""
+    yield from _sound(report)
+    if not report.exact:
+        yield "The exact answer is empty, so there is nothing to find: check the window and the conditions."
+        return
+    yield from _reach(report)
+    yield from _gain(report)
+    yield from _sketch(report)
+    yield from _outliers(report)
+    yield from _intervals(report)
+    yield from report.warnings
+
+
+def _sound(report: AccuracyReport) -> Iterator[str]:
+    false = sum(int(run.get("false_pairs") or 0) for run in report.runs)
+    if false:
+        yield (
+            f"{grouped_digits(false)} outputs were repeats or not in the exact answer: a fault of the engine; do not "
+            "trust the other figures."
+        )
+    kept = report.looked_at.get("coverage")
+    if kept is not None and kept < 1.0:
+        yield (
+            f"Only {percent(kept)} of the windows was still held, the rest was forgotten: leave forgetting out, or let "
+            "the granularities span the window."
+        )
+
+
+def _reach(report: AccuracyReport) -> Iterator[str]:
+    """Which budget is enough for what the preference is about."""
+    runs, preference = report.curves, report.preference
+    champion = runs.champion
+    if champion is None:
+        return
+    if report.groups is not None:
+        yield from report.groups.advice(runs, champion)
+        return
+    if preference == "weighted":
+        yield from _faithful(runs, champion)
+        return
+    figure = FIGURES[_ABOUT.get(preference, "recall")]
+    points = runs.curve(champion, preference, figure.key).points
+    what = _WHAT[figure.key]
+    if points:
+        yield _reached(preference, what, points)
+
+
+def _reached(preference: str, what: str, points: Sequence[Point]) -> str:
+    at = next((i for i, point in enumerate(points) if point.mean >= ENOUGH), None)
+    if at is None:
+        best = max(points, key=lambda point: point.mean)
+        return (
+            f"{preference} reaches at most {percent(best.mean)} of {what}, at {asked(best.budget)}: for "
+            f"{percent(ENOUGH)} allow a larger budget."
+        )
+    point = points[at]
+    if at == 0:
+        return f"{preference} reaches {percent(point.mean)} of {what} at {asked(point.budget)}, the least budget tried."
+    before = points[at - 1]
+    share = (ENOUGH - before.mean) / (point.mean - before.mean)
+    between = before.budget + share * (point.budget - before.budget)
+    return (
+        f"{preference} reaches {percent(ENOUGH)} of {what} at a budget of about {percent(between)}: "
+        f"{percent(before.mean)} at {asked(before.budget)}, {percent(point.mean)} at {asked(point.budget)}."
+    )
+
+
+def _faithful(runs: Runs, champion: Series) -> Iterator[str]:
+    mine = runs.curve(champion, "weighted", "hist_mse_key")
+    ideal = runs.curve(champion, "weighted", "hist_mse_key_ideal")
+    ratios = [(p.budget, p.mean / best.mean) for p in mine.points if (best := ideal.at(p.budget)) and best.mean > 0]
+    if not ratios:
+        return
+    close = [budget for budget, _ in ratios if all(ratio <= FAITHFUL for at, ratio in ratios if at >= budget)]
+    budget, ratio = ratios[0]
+    if close:
+        yield (
+            f"weighted is a faithful sample from {asked(close[0])} on: by key at most {times(FAITHFUL)} times as far "
+            "from the exact histogram as a uniform sample of as many pairs would be on average."
+        )
+    else:
+        yield (
+            f"weighted is never within {times(FAITHFUL)} times of a uniform sample's distance by key; at "
+            f"{asked(budget)} it is {times(ratio)} times as far: pairs of one key are drawn together, so allow more "
+            "budget, or look at ages instead."
+        )
+
+
+def _gain(report: AccuracyReport) -> Iterator[str]:
+    """Whether promise gains anything over each opponent."""
+    runs, preference = report.curves, report.preference
+    champion, key = runs.champion, _ABOUT.get(preference)
+    if champion is None or key is None:
+        return
+    for rival in runs.opponents:
+        held = duel(runs, preference, FIGURES[key], champion, rival)
+        below = [one for one in held.comparisons if one.budget < 1.0 and one.outcome is not Outcome.ABSENT]
+        if not below:
+            continue
+        ahead = [one for one in below if one.outcome is Outcome.AHEAD]
+        if ahead:
+            yield _pays(held, FIGURES[key], len(ahead), len(below))
+        else:
+            yield f"Promise gains nothing over {rival.name} at any budget below 100 %{_why_even(report)}."
+
+
+def _pays(held: Duel, figure: Figure, ahead: int, below: int) -> str:
+    ratios = [ratio for ratio in held.ratios(Outcome.AHEAD) if ratio]
+    by = f", up to {times(max(ratios))} times better" if ratios else ""
+    return (
+        f"Promise pays against {held.theirs.name}: ahead in {figure.short} at {ahead} of {below} budgets below "
+        f"100 %{by}."
+    )
+
+
+def _why_even(report: AccuracyReport) -> str:
+    if report.skew is None:
+        return ""
+    told = f": the tenth of keys with most of the output has {percent(report.skew)} of it"
+    if report.preference == "desc" and report.skew < EVEN:
+        return f"{told}, so the data has no skew to use; say WITH PREFERENCE weighted for a faithful sample"
+    return told
+
+
+def _sketch(report: AccuracyReport) -> Iterator[str]:
+    wrong = [(one.stream, share) for one in report.cells if (share := one.share) is not None and share > TOO_WRONG]
+    if not wrong:
+        return
+    named = listing([f"{percent(share)} of the count of {stream}" for stream, share in wrong])
+    if report.looked_at.get("guide") != "countsketch":
+        yield (
+            f"A count sketch of this size would be off by {named}; the guide of this query is "
+            f"{report.looked_at.get('guide') or 'none'}, which does not ask it."
+        )
+        return
+    columns = report.cells[0].spec.columns
+    told = f"The sketch is small: with columns={columns} its estimates are off by {named}"
+    if report.wider:
+        best, share = report.wider[-1]
+        yield f"{told}; with columns={best} they would be off by {percent(share)}."
+    else:
+        yield f"{told}; give the summary more columns."
+
+
+def _outliers(report: AccuracyReport) -> Iterator[str]:
+    found = report.outliers
+    if found is None:
+        return
+    if report.preference == "asc" and not found.total and found.rarest is not None:
+        yield (
+            f"No pair is an outlier with outlier_cap={found.cap}: the rarest key of a pair has "
+            f"{grouped_digits(found.rarest)} tuples in its window; say outlier_cap={found.rarest}."
+        )
+    if not found.missed:
+        return
+    if report.preference == "asc":
+        yield (
+            f"{grouped_digits(found.missed)} of {grouped_digits(found.total)} outliers were missed at "
+            f"{_looked(report)}: the heavier keys stood before them; allow more budget."
+        )
+    elif report.asc_finds is not None:
+        more = report.asc_finds > found.found
+        yield (
+            f"{report.preference} finds {grouped_digits(found.found)} of {grouped_digits(found.total)} outliers at "
+            f"{_looked(report)}, WITH PREFERENCE asc {grouped_digits(report.asc_finds)}"
+            f"{': say asc if they matter' if more else ''}."
+        )
+
+
+def _intervals(report: AccuracyReport) -> Iterator[str]:
+    low = [one for one in report.coverage if one.is_low]
+    if low:
+        nominal = low[0].nominal
+        kind = "Bounds that should be certain" if nominal == 1.0 else f"Intervals with a nominal {percent(nominal)}"
+        yield (
+            f"{kind} held the truth only in {listing([one.words() for one in low])}, fewer than chance allows: do not "
+            "rely on them there."
+        )
+
+
+def _looked(report: AccuracyReport) -> str:
+    unit = str(report.looked_at.get("budget_unit") or "fraction")
+    return asked(Amount.of(float(report.looked_at["budget"]), unit))

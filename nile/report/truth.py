@@ -1,0 +1,108 @@
+"""The exact answer of a join of two loaded streams, as scoring wants it: computed here, or by Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.joining import Joinable, Loaded
+from nile.report.metrics import ExactPairs
+from nile.spark.machine import memory_bytes
+from summaries.errors import MemoryRefused
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from nile.spark import exact as spark_exact
+    from nile.spark import session as spark_session
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+    pq = lazy("pyarrow.parquet")
+    spark_exact = lazy("nile.spark.exact")
+    spark_session = lazy("nile.spark.session")
+
+__all__ = ["completing", "exact_pairs", "exact_pairs_by_spark", "write_prepared"]
+
+Array = np.ndarray[Any, Any]
+_PAIR_BYTES = 200
+"""What a pair takes while answers are scored: its columns, its bins, and the look-up index."""
+
+
+def exact_pairs(joined: Joinable) -> ExactPairs:
+    """Every pair, by the chain join of `nile.exact`, which encodes keys for itself.
+
+    Key ranks are in the order of the keys' values.  Raises MemoryRefused beyond half of the machine's memory.
+    """
+    _refuse_beyond_memory(joined.pairs)
+    parts = list(joined.exact.pairs())
+    none = np.zeros(0, np.int64)
+    left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
+    codes = joined.exact.left_code[left]
+    keyed = np.concatenate([joined.exact.left_code, joined.exact.right_code])
+    return ExactPairs(
+        left,
+        right,
+        _ranks(joined.left, left, codes),
+        np.abs(joined.left.ts[left] - joined.right.ts[right]),
+        joined.standing[completing(joined, left, right)],
+        np.bincount(keyed[keyed >= 0], minlength=1)[codes],
+    )
+
+
+def completing(joined: Joinable, left: Array, right: Array) -> Array:
+    """The arrival that completes each pair, the later of its tuples in total order: int64 [pairs]."""
+    arrival = [np.flatnonzero(joined.order == side) for side in (0, 1)]
+    later: Array = np.maximum(arrival[0][left], arrival[1][right])
+    return later
+
+
+def exact_pairs_by_spark(joined: Joinable) -> ExactPairs:
+    """The same by Apache Spark, from the streams as they were loaded, written to a folder that is removed again.
+
+    Raises MemoryRefused, JavaMissing, SparkFailed, ConfigError.
+    """
+    _refuse_beyond_memory(joined.pairs)
+    with TemporaryDirectory(prefix="nile-report-") as name:
+        folders = (Path(name) / "left", Path(name) / "right")
+        for stream, folder in zip(joined.streams, folders, strict=True):
+            write_prepared(stream, folder)
+        session = spark_session.spark_session()
+        answer = spark_exact.exact_join(session, folders[0], folders[1], joined.window, Path(name) / "exact")
+        return ExactPairs.read(answer.path)
+
+
+def write_prepared(stream: Loaded, folder: Path) -> None:
+    """A stream in the layout of a prepared one, for Spark's exact join to read.  folder: made here."""
+    folder.mkdir()
+    ordinals = pa.array(np.arange(len(stream), dtype=np.int64))
+    table = pa.table({"ordinal": ordinals, "ts": pa.array(stream.ts), "key": stream.key})
+    pq.write_table(table, folder / "part-00000.parquet")
+    (folder / "_SUCCESS").touch()
+
+
+def _ranks(stream: Loaded, ordinals: Array, codes: Array) -> Array:
+    """The place of each pair's key among the sorted distinct keys of the answer: int64 [pairs]."""
+    distinct, first, of = np.unique(codes, return_index=True, return_inverse=True)
+    if not distinct.shape[0]:
+        return of
+    values = stream.key.take(pa.array(ordinals[first]))
+    place = np.empty(distinct.shape[0], np.int64)
+    place[pc.sort_indices(values).to_numpy()] = np.arange(distinct.shape[0])
+    return place[of]
+
+
+def _refuse_beyond_memory(pairs: int) -> None:
+    needed, held = pairs * _PAIR_BYTES, memory_bytes()
+    if 2 * needed > held:
+        raise MemoryRefused(
+            f"report: needed all {pairs:,} pairs of the exact answer in memory, about {needed / 2**30:.1f} GiB; got a "
+            f"machine of {held / 2**30:.1f} GiB, of which a report may take half; name a shorter WINDOW, or a WHERE "
+            "that leaves fewer tuples"
+        )
