@@ -17,6 +17,8 @@ from nile.execution.result import Result
 from nile.spark import scan_partitions as partitions
 from nile.spark.scan import ScanRun
 from nile.spark.scan_ranking import ranked
+from pyramid.lake import LakeStream
+from summaries.errors import StoreCorrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -261,6 +263,20 @@ def test_the_bounds_hold_and_what_they_rule_out_is_never_read(tmp_path: Path) ->
         assert found <= each.upper
     exact = db.sql("SELECT A.at FROM a A, b B WHERE A.item = B.item WINDOW 60").to_arrow().num_rows
     assert run._waves.found == exact
+    files = {tmp_path / name / part.name for name in ("a", "b") for part in LakeStream.open(tmp_path, name).parts}
+    asked = {
+        side.path / cell.part.name
+        for each in run.ranking.order
+        for side, cells in zip(run.query.task.sides, each.work.cells, strict=True)
+        for cell in cells
+    }
+    assert len(files) > 2 * len(asked) > 0
+    for file in files - asked:
+        file.write_bytes(b"broken")
+    assert db.sql(COUNT.format("desc"), engine="spark").fetchall() == [(exact,)]
+    min(asked).write_bytes(b"broken")  # the control: a file that is read
+    with pytest.raises(StoreCorrupt, match=min(asked).name):
+        db.sql(COUNT.format("desc"), engine="spark").fetchall()
 
 
 def test_explain_ranks_without_reading(db: nile.Database) -> None:
