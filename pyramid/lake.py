@@ -25,7 +25,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyramid.lake_layout import DAY, MANIFESTS, Layout, directory_of, part_path, range_name, streams_of
-from pyramid.lake_part import BUCKET, MAX_BITS, ORDINAL, TS, Part, PartFile, pack_parts, unpack_parts, write_part
+from pyramid.lake_part import (
+    BUCKET,
+    MAX_BITS,
+    ORDINAL,
+    TS,
+    Part,
+    PartFile,
+    pack_parts,
+    unpack_parts,
+    unwritten,
+    write_part,
+)
 from summaries.envelope import Envelope, pack, unpack
 from summaries.errors import (
     ConfigError,
@@ -34,7 +45,6 @@ from summaries.errors import (
     SourceMissing,
     StoreCorrupt,
     StoreLocked,
-    StoreWriteError,
 )
 from summaries.lazy import lazy
 
@@ -135,7 +145,7 @@ class LakeStream:
             for directory in (path.parent, path.parent.parent):
                 _sync_directory(directory)
         except OSError as error:
-            raise _unwritten(path, error) from None
+            raise unwritten(path, error) from None
         stream = cls(path, layout)
         stream._write_manifest()
         return stream
@@ -198,7 +208,11 @@ class LakeStream:
                 ) from None
             now = LakeStream.open(self.path.parent, self.layout.stream)
             now._sweep()
-            yield now
+            try:
+                yield now
+            except Exception:
+                now._clear_staging()  # a full disk needs the room now, not when the next writer comes
+                raise
         finally:
             os.close(lock)
 
@@ -232,7 +246,7 @@ class LakeStream:
             for directory in sorted(touched):
                 _sync_directory(directory)
         except OSError as error:
-            raise _unwritten(self.path, error) from None
+            raise unwritten(self.path, error) from None
         told = [{"name": one.name, "rows": one.rows, "bytes": one.bytes} for one in asides]
         after = _with(
             self,
@@ -302,7 +316,7 @@ class LakeStream:
             draft.replace(final)
             _sync_directory(self.path)
         except OSError as error:
-            raise _unwritten(final, error) from None
+            raise unwritten(final, error) from None
 
     def _sweep(self) -> None:
         """Removes files that this generation does not name."""
@@ -383,9 +397,3 @@ def _sync_directory(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _unwritten(path: Path, error: OSError) -> StoreWriteError:
-    return StoreWriteError(
-        f"{path}: needed to write a part of the lake; got: {error}; make room or mend the disk, then run it again"
-    )

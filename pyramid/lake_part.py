@@ -10,6 +10,7 @@ manifest, and checked before the bytes are parsed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ __all__ = [
     "buckets_of",
     "pack_parts",
     "unpack_parts",
+    "unwritten",
     "write_part",
 ]
 
@@ -179,9 +181,7 @@ def write_part(
             _sync(path)
         data = np.memmap(path, np.uint8, "r")
     except OSError as error:
-        raise StoreWriteError(
-            f"{path}: needed to write a part of the lake; got: {error}; make room or mend the disk, then run it again"
-        ) from None
+        raise unwritten(path, error) from None
     footer = _footer_length(data.data, str(path))
     metadata = pq.read_metadata(path)
     digests = [
@@ -359,6 +359,13 @@ def _digest(data: memoryview) -> str:
 
 def _digest64(data: memoryview) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def unwritten(path: Path, error: OSError, what: str = "a part of the lake") -> StoreWriteError:
+    """The error for a file of the lake that the file system does not take."""
+    limited = error.errno == errno.EFBIG
+    mend = "raise the size that a file may have (ulimit -f)" if limited else "make room or mend the disk"
+    return StoreWriteError(f"{path}: needed to write {what}; got: {error}; {mend}, then run it again")
 
 
 def _corrupt(path: Path, needed: str, came: str) -> NoReturn:

@@ -14,6 +14,7 @@ from summaries.errors import ConfigError, NileError, SourceError, SparkFailed
 
 _LONGEST = 300  # characters of a cause worth reading; Spark can quote a whole plan
 _FULL = ("No space left on device", "Disk quota exceeded")
+_LIMITED = "File too large"
 _LINK = re.compile(r"nile-links-[^/\s]*/([0-9]{6})")
 PACKAGES = {"pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}
 CONNECT_PACKAGES = {
@@ -52,6 +53,11 @@ def spark_failures(where: str, *, source: Path | None = None, files: Sequence[Pa
             raise SparkFailed(
                 f"{where}: Spark failed: the disk is full; make room where the output goes and in the directory of "
                 "temporary files (TMPDIR), then run it again"
+            ) from None
+        if _LIMITED in said:
+            raise SparkFailed(
+                f"{where}: Spark failed: a file would be larger than a process may write; raise the size that a file "
+                "may have (ulimit -f), then run it again"
             ) from None
         raise SparkFailed(f"{where}: Spark failed: {cause(error)}") from None
 

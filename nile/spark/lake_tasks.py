@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.lake_part import Part, pack_parts, unpack_parts, write_part
+from pyramid.lake_part import Part, pack_parts, unpack_parts, unwritten, write_part
 from summaries.envelope import pack, unpack
-from summaries.errors import StoreWriteError
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class AsideJob:
             if writer is not None:
                 writer.close()
         except OSError as error:
-            raise StoreWriteError(f"{file}: needed to write rejected rows; got: {error}; make room") from None
+            raise unwritten(file, error, "rejected rows") from None
         if rows:
             yield pa.record_batch({"file": [str(file)], "rows": pa.array([rows], pa.int64())})
 

@@ -71,6 +71,8 @@ def write_error(doing: str, path: str, error: OSError) -> StoreWriteError:
         remedy = "free some space and try again"
     elif error.errno == errno.EROFS:
         remedy = "the file system became read-only: look at the disk, remount it and try again"
+    elif error.errno == errno.EFBIG:
+        remedy = "raise the size that a file of this process may have (ulimit -f) and try again"
     else:
         remedy = "look at the disk and its messages, then try again"
     told = StoreWriteError(
