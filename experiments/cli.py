@@ -13,6 +13,7 @@ from experiments.build_command import build_command
 from experiments.doctor_command import doctor
 from experiments.faults.command import faults, soak
 from experiments.ingest_command import ingest_command
+from experiments.report_command import report_command
 from experiments.store_command import store
 from nile import __version__
 from summaries.errors import NileError
@@ -171,6 +172,7 @@ main.add_command(doctor)
 main.add_command(ingest_command)
 main.add_command(build_command)
 main.add_command(experiment)
+main.add_command(report_command)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from nile.aggregate_table import AggregateTable
 from nile.aggregating import Asked
@@ -11,9 +13,17 @@ from nile.operators.aggregate_figures import AggregateFigures
 from nile.operators.aggregate_numbers import Numbers, meet, numbers_of
 from nile.operators.aggregate_plan import AggregatePlan
 from nile.operators.aggregate_run import AggregateRun
+from nile.reporting import Wanted
 from nile.streams.accounting import Accounting
 from preferences.budget import BudgetReport
 from summaries.errors import CostWarning, ErrorTargetMissed
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.report.accuracy import aggregates
+    from nile.report.accuracy.report import AccuracyReport
+else:
+    aggregates = lazy("nile.report.accuracy.aggregates")
 
 __all__ = ["AggregateAnswer"]
 
@@ -40,11 +50,37 @@ class AggregateAnswer(AggregateTable):
         self.plan = plan
         self._asked = asked
         self._read = accounting
+        self._stream = stream
         self._run = AggregateRun(plan, asked.data)
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self._numbers = self._answer()
         self._take_notes()
+
+    def again(self, budget: float | None, *, seed: int | None = None, method: str | None = None) -> AggregateAnswer:
+        """The same aggregates of what was read, under a fraction of the exact work (None: all of it)."""
+        plan = self.plan
+        plan = replace(
+            plan, budget=budget, target=None, seed=plan.seed if seed is None else seed, method=method or plan.method
+        )
+        return AggregateAnswer(self._asked, plan, self._read, stream=self._stream, standing=self._standing)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`: against every tuple fed to every query."""
+        plan = self.plan
+        wanted.refuse_exact(plan.is_exact, plan.budget)
+        names = ", ".join(aggregate.text for aggregate in self._aggregates)
+        asked = {
+            "method": "nile", "guide": plan.method, "structure": None, "preference": "weighted", "seed": plan.seed,
+            "output": "numbers", "costs": plan.costs.name, "replay": "none",
+        }  # fmt: skip
+        return aggregates.aggregate_accuracy(
+            self, wanted, wanted.query or f"{names} over stream {self._stream}",
+            exact=self.again(None, method="naive"),
+            again=lambda budget, seed: self.again(budget, seed=seed),
+            asked_of=asked,
+            own=None if plan.is_exact else self.budget.fraction if plan.target is not None else plan.budget,
+        )  # fmt: skip
 
     def _answer(self) -> list[Numbers]:
         run, target, labels = self._run, self.plan.target, self._asked.labels

@@ -20,10 +20,13 @@ from nile.operators.aggregate_evidence import Evidence, no_cells
 from nile.operators.aggregate_input import AggregateInput, Measure
 from nile.operators.aggregate_weighted import WeightedOutputs, weighted_numbers
 from nile.operators.key_sample import KeySample
+from nile.report.records import asked_of
+from nile.reporting import Wanted
 from nile.sql.expressions import Value, parse_value
 from nile.streams.accounting import Accounting
 from nile.tabular import Members
 from preferences.budget import Budget, BudgetReport
+from preferences.clock import Pace
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 
@@ -33,8 +36,11 @@ if TYPE_CHECKING:
     from nile.answer import Answer
     from nile.multiway_answer import MultiwayAnswer
     from nile.query import JoinQuery
+    from nile.report.accuracy import aggregates as accuracy
+    from nile.report.accuracy.report import AccuracyReport
 else:
     pa = lazy("pyarrow")
+    accuracy = lazy("nile.report.accuracy.aggregates")
 
 __all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "aggregate_of_pairs", "join_aggregates"]
 
@@ -81,6 +87,7 @@ class JoinAggregateAnswer(AggregateTable):
         confidence: float = 0.95,
     ) -> None:
         self.answer = answer
+        self._of = (aggregates, by, aliases, confidence)
         found = answer.members()
         n = int(found.key.shape[0])
         batch = _member_columns(found, aliases, _columns(aggregates, by))
@@ -125,6 +132,25 @@ class JoinAggregateAnswer(AggregateTable):
         )
         if by:
             self.notes.append("groups of which no output was found are missing")
+
+    def again(self, answer: Answer | MultiwayAnswer) -> JoinAggregateAnswer:
+        """The same aggregates over another answer to the same join."""
+        aggregates, by, aliases, confidence = self._of
+        return JoinAggregateAnswer(answer, aggregates, by, aliases, confidence)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`: against the same aggregates over every output of the join."""
+        answer, plan = self.answer, self.answer.plan
+        wanted.refuse_exact(plan.is_exact, plan.budget)
+        spec = replace(plan.spec, forgetting=False)
+        whole = answer.again(1.0, preference="desc", method="nile", pace=Pace(), spec=spec)
+        return accuracy.aggregate_accuracy(
+            self, wanted, wanted.query or f"{', '.join(each.text for each in self._aggregates)} over {answer!r}",
+            exact=self.again(whole),
+            again=lambda budget, seed: self.again(answer.again(budget, seed=seed)),
+            asked_of=asked_of(plan),
+            own=None if plan.is_exact or plan.budget.fraction is None else plan.budget.fraction,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         names = ", ".join(aggregate.name for aggregate in self._aggregates)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from nile.aggregates import Aggregate
 from nile.operators.aggregate_estimates import Number
 from nile.operators.aggregate_numbers import Numbers
+from nile.reporting import Reporting
 from nile.tabular import Tabular
+from preferences.budget import BudgetReport
 from summaries.errors import ConfigError, UnknownColumn
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
@@ -24,7 +26,7 @@ else:
 __all__ = ["AggregateTable"]
 
 
-class AggregateTable(Tabular):
+class AggregateTable(Tabular, Reporting):
     """A row for every query (column `query`, when they are named) and group.
 
     For an aggregate `x`: its value `x`, the interval `x_low` and `x_high`, and `x_certified`, whether that interval
@@ -54,6 +56,25 @@ class AggregateTable(Tabular):
     @abstractmethod
     def _shown(self, q: int) -> list[int]:
         """The groups of query q that have a row."""
+
+    @property
+    @abstractmethod
+    def coverage(self) -> float:
+        """The share of the window, in time, that was still held."""
+
+    @property
+    @abstractmethod
+    def budget(self) -> BudgetReport:
+        """Asked and spent."""
+
+    def numbers(self) -> Iterator[tuple[str, tuple[Any, ...], str, Number]]:
+        """(query, group, aggregate, number), row by row."""
+        columns = [labels.to_pylist() for labels in self._by.values()]
+        for q, query in enumerate(self._names):
+            for g in self._shown(q):
+                group = tuple(column[g] for column in columns)
+                for a, aggregate in enumerate(self._aggregates):
+                    yield query, group, aggregate.name, self._numbers[q][a][g]
 
     @property
     def names(self) -> tuple[str, ...]:

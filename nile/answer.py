@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +16,12 @@ from nile.operators.key_levels import pair_sample
 from nile.operators.key_sample import KeySample
 from nile.operators.metered import MeteredRun
 from nile.operators.plan import JoinPlan
+from nile.reporting import Reporting, Wanted
 from nile.streams.accounting import Accounting
 from nile.tabular import Members, Tabular, refuse_beyond_memory
 from preferences.budget import Budget, BudgetReport
 from preferences.clock import exact_costs
 from pyramid.manager import Memory
-from summaries.errors import ConfigError
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
@@ -42,7 +40,7 @@ Array = np.ndarray[Any, Any]
 _PAIR_BYTES = 56
 
 
-class Answer(Tabular):
+class Answer(Tabular, Reporting):
     """A join's outputs, in the order the query prefers.  Nothing runs until the first row is asked for.
 
     Iterate `batches()` for Arrow record batches as they are found, or take all with `to_arrow`, `to_pandas`,
@@ -160,39 +158,13 @@ class Answer(Tabular):
 
         changes: fields of the plan, such as seed, method, preference; a seed is that of the summary too.
         """
-        plan = self.plan
-        if budget is not None:
-            changes["budget"] = budget if isinstance(budget, Budget) else Budget(budget)
-        if "seed" in changes:
-            changes["spec"] = replace(changes.get("spec", plan.spec), seed=changes["seed"])
-        return Answer(self._joined, replace(plan, **changes), key=self._key, speed=self._speed)
+        plan = self.plan.changed(budget, **changes)
+        return Answer(self._joined, plan, key=self._key, speed=self._speed)
 
-    def report(
-        self,
-        path: str | Path | None = None,
-        *,
-        budgets: Iterable[float] | None = None,
-        seeds: int | None = None,
-        against: Sequence[str] | str | None = None,
-        engine: str = "local",
-    ) -> AccuracyReport:
-        """How good this answer is, against the exact one: recall by budget, histograms, outliers, intervals, advice.
-
-        Runs the query again over the streams it has read: for each of `budgets` (fractions of the exact work) and
-        `seeds` (how many), and by each opponent in `against` ("exact" alone, or None: hash-drop).  engine: what
-        computes the exact answer, "local" or "spark".  path: where to write it (`AccuracyReport.save`).
-        Raises ConfigError for an answer that is exact, BudgetError, MemoryRefused.
-        """
-        if self.plan.is_exact:
-            raise ConfigError(
-                f"report: needed an answer under a budget, which can fall short; got the whole answer "
-                f"(budget {self.plan.budget}); run the query with a preference and a budget, such as run(0.1)"
-            )
-        asked = joins.join_asked(self.plan, budgets, seeds, against, engine)
-        told = joins.join_accuracy(self, asked, self._words())
-        if path is not None:
-            told.save(path)
-        return told
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`."""
+        wanted.refuse_exact(self.plan.is_exact, self.plan.budget)
+        return joins.join_accuracy(self, wanted, wanted.query or self._words())
 
     def _words(self) -> str:
         """The query in a line."""

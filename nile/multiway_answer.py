@@ -9,29 +9,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.aggregate_join import JoinAggregateAnswer, aggregate_of_outputs
+from nile.durations import format_duration
 from nile.multiway_joining import MultiwayJoinable
 from nile.operators.key_levels import combination_sample
 from nile.operators.key_sample import KeySample
 from nile.operators.multiway import Combinations, MultiwayFigures, MultiwayJoin, buys_everything
 from nile.operators.plan import JoinPlan
+from nile.reporting import Reporting, Wanted
 from nile.streams.accounting import Accounting
 from nile.tabular import Members, Tabular, refuse_beyond_memory
-from preferences.budget import BudgetReport
+from preferences.budget import Budget, BudgetReport
 from pyramid.manager import Memory
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nile.report.accuracy import combinations
+    from nile.report.accuracy.report import AccuracyReport
 else:
     pa = lazy("pyarrow")
+    combinations = lazy("nile.report.accuracy.combinations")
 
 __all__ = ["MultiwayAnswer"]
 
 Array = np.ndarray[Any, Any]
 
 
-class MultiwayAnswer(Tabular):
+class MultiwayAnswer(Tabular, Reporting):
     """The outputs of a join of n streams, in the order the query prefers.  Nothing runs until the first is asked for.
 
     Columns of combinations: `<name>_ordinal` of each stream (int64, places in the ordered streams as they were
@@ -120,6 +126,38 @@ class MultiwayAnswer(Tabular):
             whole = self._join.expand(part)
             assert whole.members is not None
             yield tuple(data.ordinal[whole.members[:, k]] for k in range(data.streams)), whole.weight
+
+    def completions(self) -> tuple[Array, Array]:
+        """(the arrival that completes each combination, int64 [o]; weights), records expanded.  Runs to the end."""
+        parts = [self._join.expand(part) for part in self.outputs()]
+        last = [part.members.max(axis=1) for part in parts if part.members is not None]
+        return (
+            np.concatenate([np.zeros(0, np.int64), *last]),
+            np.concatenate([np.zeros(0), *(part.weight for part in parts)]),
+        )
+
+    @property
+    def arrival_keys(self) -> Array:
+        """The code of each arrival's key, -1 for null."""
+        return self._join.data.key.astype(np.int64)
+
+    def again(self, budget: Budget | float | None = None, **changes: Any) -> MultiwayAnswer:
+        """The same query over the streams as they were read, under another budget (None: its own) or a changed plan."""
+        return MultiwayAnswer(self._joined, self.plan.changed(budget, **changes), names=self.names, key=self._key)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`."""
+        wanted.refuse_exact(self.plan.is_exact, self.plan.budget)
+        return combinations.combination_accuracy(self, wanted, wanted.query or self._words())
+
+    def _words(self) -> str:
+        """The query in a line."""
+        window = "the whole stream" if self.plan.window is None else format_duration(self.plan.window)
+        named = ", ".join(stream.name for stream in self._joined.streams)
+        return (
+            f"join of {named} on {self._key}, every two within {window}, {self.plan.preference} first, by "
+            f"{self.plan.method}, budget {self.plan.budget}"
+        )
 
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
         """Aggregates over what was found: over the key and what the condition or the aggregates carried.

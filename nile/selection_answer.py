@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +12,22 @@ import numpy as np
 from nile.operators.selection import StandingSelections
 from nile.operators.selection_data import SelectionFigures, Selections, index_costs
 from nile.operators.selection_plan import SelectionPlan
+from nile.reporting import Reporting, Wanted
 from nile.selecting import Selectable
 from nile.streams.accounting import Accounting
-from preferences.budget import BudgetReport
+from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nile.joining import Loaded
+    from nile.report.accuracy import selections
+    from nile.report.accuracy.report import AccuracyReport
 else:
     pa = lazy("pyarrow")
+    selections = lazy("nile.report.accuracy.selections")
 
 __all__ = ["AGGREGATES", "SelectionAnswer"]
 
@@ -39,7 +46,7 @@ _FUNCTIONS: dict[str, Callable[[Array], float]] = {
 AGGREGATES = tuple(sorted(_FUNCTIONS))
 
 
-class SelectionAnswer:
+class SelectionAnswer(Reporting):
     """The tuples that each standing selection found, in the order it found them.  Nothing runs until asked for.
 
     `batches()` gives all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns: query
@@ -62,6 +69,30 @@ class SelectionAnswer:
         state = "not complete" if self._by_query is None else "complete"
         names = len(self._selectable.names)
         return f"<SelectionAnswer {self.plan.method}, {names} selections: {rows} tuples so far, {state}>"
+
+    def again(self, budget: float, *, method: str | None = None) -> SelectionAnswer:
+        """The same selections of the stream as it was read, under a fraction of `naive`'s work."""
+        plan = replace(self.plan, budget=Budget(budget), method=method or self.plan.method)
+        return SelectionAnswer(self._selectable, plan)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`: against every tuple that satisfies a condition."""
+        wanted.refuse_exact(self.plan.is_exact, self.plan.budget)
+        data, plan = self._selectable, self.plan
+        told = (
+            f"{len(self.names)} selections of {data.loaded.name} on {data.on}, {plan.preference} first, by "
+            f"{plan.method}, budget {plan.budget or 'none'}"
+        )
+        return selections.selection_accuracy(self, wanted, wanted.query or told)
+
+    def truth(self) -> list[Array]:
+        """The tuples that satisfy each selection, evaluated one by one: ordinals, int64."""
+        return [np.flatnonzero(self._selectable.input.truth(q)) for q in range(len(self.names))]
+
+    @property
+    def loaded(self) -> Loaded:
+        """The stream behind the answer."""
+        return self._selectable.loaded
 
     @property
     def names(self) -> tuple[str, ...]:

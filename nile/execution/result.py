@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nile.execution.contiguous import contiguous
 from nile.execution.progress import Progress, Progressive
+from nile.reporting import Reporting, Wanted
 from nile.sql.plan import Query
+from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
 from nile.tabular import Tabular
 from preferences.budget import BudgetReport
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from nile.report.accuracy.report import AccuracyReport
 else:
     pa = lazy("pyarrow")
     pl = lazy("polars")
@@ -51,7 +56,7 @@ class Run(Protocol):
         """The rows, as they are found."""
 
 
-class Result(Tabular):
+class Result(Tabular, Reporting):
     """The rows of a statement.  Nothing runs before the first is asked for; showing a result never runs it.
 
     Iterate `batches()` (or the result itself) for Arrow record batches as they are found, or take all with
@@ -80,6 +85,7 @@ class Result(Tabular):
         message: str | None = None,
         explained: Callable[[Run | None], str] | None = None,
         progressing: Callable[[], Progressive] | None = None,
+        answering: Callable[[], Any] | None = None,
     ) -> None:
         self.query = query
         self.emit = emit
@@ -88,6 +94,7 @@ class Result(Tabular):
         self._schema = schema
         self._explained = explained
         self._progressing = progressing
+        self._answering = answering
         self._run: Run | None = None
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
@@ -219,6 +226,28 @@ class Result(Tabular):
         if self._progressing is None:
             raise ConfigError(f"progress: needed a SELECT; got a statement that is done: {self._state()}; ask a query")
         return Progress(self._progressing(), every)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`, of an approximate query; one without a budget is looked at near 10 %.
+
+        What stands above the operator (ORDER BY, LIMIT, expressions of SELECT) is left aside.
+        """
+        query = self.query
+        if query is None or not (query.preference or query.budget or query.error):
+            got = "an exact query" if query is not None else f"a statement without rows: {self._state()}"
+            raise ConfigError(
+                f"report: needed a query WITH PREFERENCE, BUDGET or ERROR, whose answer can fall short; got {got}; say "
+                "WITH PREFERENCE desc, weighted or asc, and perhaps BUDGET 10 %"
+            )
+        if self._answering is None:
+            raise NotYet(
+                "report: needed a query that runs in this process; got one that Spark scans; leave engine='spark' out "
+                "of the query, report(engine='spark') has Spark compute the exact answer"
+            )
+        ran = getattr(self._run, "answer", None)
+        answer = self._answering() if ran is None else ran
+        told: AccuracyReport = answer.measured(replace(wanted, query=query_text(query)))
+        return told
 
     def explain(self, analyze: bool = False) -> str:
         """The plan as a tree; analyze: run it to the end and show what really happened beside what was expected.

@@ -124,6 +124,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
             emit="append",
             explained=lambda run: explain_approximate(query, prepared, run),
             progressing=lambda: progressive(engine, query, options),
+            answering=prepared.operator.run,
         )
     options.check_exact()
     choice = choose(query, options)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from preferences.budget import Budget
 from preferences.clock import Pace
@@ -100,6 +101,14 @@ class JoinPlan:
                 f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
                 "4 is the default"
             )
+
+    def changed(self, budget: Budget | float | None = None, **changes: Any) -> JoinPlan:
+        """The same under another budget (None: its own) and with changed fields; a seed is that of the summary too."""
+        if budget is not None:
+            changes["budget"] = budget if isinstance(budget, Budget) else Budget(budget)
+        if "seed" in changes:
+            changes["spec"] = replace(changes.get("spec", self.spec), seed=changes["seed"])
+        return replace(self, **changes)
 
     @property
     def fraction(self) -> float:

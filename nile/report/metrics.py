@@ -25,7 +25,7 @@ else:
     pa = lazy("pyarrow")
     pq = lazy("pyarrow.parquet")
 
-__all__ = ["BINS", "RARE_SHARE", "ExactPairs", "Histogram", "Obtained", "Score", "histograms", "score"]
+__all__ = ["BINS", "RARE_SHARE", "ExactPairs", "Histogram", "Obtained", "Score", "histograms", "ideal_mse", "score"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -268,8 +268,8 @@ def score(exact: ExactPairs, obtained: Obtained, *, window: int | None, outlier_
         false_pairs=outputs - pairs,
         hist_mse_key=Histogram.of(key_bins, hits, weights).mse,
         hist_mse_age=Histogram.of(age_bins, hits, weights).mse,
-        hist_mse_key_ideal=_ideal(key_bins, pairs),
-        hist_mse_age_ideal=_ideal(age_bins, pairs),
+        hist_mse_key_ideal=ideal_mse(np.bincount(key_bins, minlength=BINS), pairs),
+        hist_mse_age_ideal=ideal_mse(np.bincount(age_bins, minlength=BINS), pairs),
         outliers=int(rare.sum()),
         outlier_precision=_ratio(found, outputs),
         outlier_recall=_ratio(found, int(rare.sum())),
@@ -291,8 +291,12 @@ class Histogram:
     @classmethod
     def of(cls, bins: Ints, hits: Ints, weights: Floats) -> Histogram:
         """bins: of everything, int64 [N]; hits: which of it was found, int64 [n]; weights: float64 [n]."""
-        counts = np.bincount(bins, minlength=BINS).tolist()
-        return cls(tuple(counts), tuple(_weight_sums(bins[hits], weights)))
+        return cls.weighed(np.bincount(bins, minlength=BINS), bins[hits], weights)
+
+    @classmethod
+    def weighed(cls, exact: Ints, bins: Ints, weights: Floats) -> Histogram:
+        """exact: int64 [BINS]; bins: of each one found, int64 [n]; weights: float64 [n]."""
+        return cls(tuple(exact.tolist()), tuple(_weight_sums(bins, weights)))
 
     @property
     def mse(self) -> float | None:
@@ -325,15 +329,18 @@ def _weight_sums(bins: Ints, weights: Floats) -> list[float]:
     return [math.fsum(part.tolist()) for part in np.split(weights[order], ends)]
 
 
-def _ideal(bins: Ints, n: int) -> float | None:
-    """Expected Hist-MSE of a uniform sample of n of the N pairs: sum p (1 - p) * (N - n) / (n (N - 1))."""
-    if n == 0:
+def ideal_mse(counts: Ints, n: int) -> float | None:
+    """Expected Hist-MSE of a uniform sample of n of the N in `counts`: sum p (1 - p) * (N - n) / (n (N - 1)).
+
+    None where it has nothing; 0 where n is all of them, or more.
+    """
+    total = int(counts.sum())
+    if n == 0 or total == 0:
         return None
-    total = len(bins)
-    if n == total:
+    if n >= total:
         return 0.0
     # sum p (1 - p) = (N**2 - sum of squared counts) / N**2, in integers
-    spread: int = total**2 - sum(count * count for count in np.bincount(bins, minlength=BINS).tolist())
+    spread: int = total**2 - sum(count * count for count in counts.tolist())
     return spread * (total - n) / (total**2 * n * (total - 1))
 
 

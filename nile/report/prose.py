@@ -34,6 +34,7 @@ OPPONENTS = {
 
 MORE = {
     "recall": "as many pairs",
+    "found": "as many rows",
     "outlier_recall": "as many outliers",
     "outlier_precision": "as precise",
     "outlier_recall_paper": "as many outliers",
@@ -217,6 +218,7 @@ def _course(series: Series, figure: Figure, points: Sequence[Point]) -> str:
         "outlier_precision": "Of what {name} puts out, {one} are outliers {at}",
         "outlier_precision_paper": "Of what {name} puts out, {one} are outliers by the paper's definition {at}",
         "outlier_recall": "{name} finds {one} of the outliers {at}",
+        "found": "{name} finds {one} of the exact rows {at}",
         "error_median": "Half of the numbers of {name} are off by {one} or less {at}",
         "error_greatest": "The worst number of {name} is off by {one} {at}",
         "numbers_missing": "{name} misses {one} of the numbers {at}",

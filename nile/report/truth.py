@@ -28,7 +28,7 @@ else:
     spark_exact = lazy("nile.spark.exact")
     spark_session = lazy("nile.spark.session")
 
-__all__ = ["completing", "exact_pairs", "exact_pairs_by_spark", "write_prepared"]
+__all__ = ["completing", "exact_pairs", "exact_pairs_by_spark", "plain", "write_prepared"]
 
 Array = np.ndarray[Any, Any]
 _PAIR_BYTES = 200
@@ -92,10 +92,22 @@ def _ranks(stream: Loaded, ordinals: Array, codes: Array) -> Array:
     distinct, first, of = np.unique(codes, return_index=True, return_inverse=True)
     if not distinct.shape[0]:
         return of
-    values = stream.key.take(pa.array(ordinals[first]))
+    values = plain(stream.key.take(pa.array(ordinals[first])))
     place = np.empty(distinct.shape[0], np.int64)
     place[pc.sort_indices(values).to_numpy()] = np.arange(distinct.shape[0])
     return place[of]
+
+
+def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In a type that Arrow can sort."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_string_view(kind):
+        kind = pa.large_string()
+    elif pa.types.is_binary_view(kind):
+        kind = pa.large_binary()
+    return values if kind == values.type else values.cast(kind)
 
 
 def _refuse_beyond_memory(pairs: int) -> None:

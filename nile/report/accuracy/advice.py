@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nile.report.runs import FIGURES, Figure, Point, Runs, Series
+from nile.report.accuracy.figures import about, what
+from nile.report.runs import Figure, Point, Runs, Series
 from nile.report.verdict import Duel, Outcome, duel
 from nile.report.wording import Amount, asked, grouped_digits, listing, percent, times
 
@@ -25,9 +26,6 @@ FAITHFUL = 2.0
 
 EVEN = 0.25
 """Keys have no skew to speak of when the heaviest tenth has less than this share of the exact answer."""
-
-_ABOUT = {"desc": "recall", "weighted": "hist_mse_key", "asc": "outlier_recall"}
-_WHAT = {"recall": "the output", "outlier_recall": "the outliers"}
 
 
 def advice(report: AccuracyReport) -> Iterator[str]:
@@ -71,29 +69,30 @@ def _reach(report: AccuracyReport) -> Iterator[str]:
     if preference == "weighted":
         yield from _faithful(runs, champion)
         return
-    figure = FIGURES[_ABOUT.get(preference, "recall")]
+    figure = about(report)
     points = runs.curve(champion, preference, figure.key).points
-    what = _WHAT[figure.key]
     if points:
-        yield _reached(preference, what, points)
+        yield _reached(preference, what(figure), points)
 
 
-def _reached(preference: str, what: str, points: Sequence[Point]) -> str:
+def _reached(preference: str, whole: str, points: Sequence[Point]) -> str:
     at = next((i for i, point in enumerate(points) if point.mean >= ENOUGH), None)
     if at is None:
         best = max(points, key=lambda point: point.mean)
         return (
-            f"{preference} reaches at most {percent(best.mean)} of {what}, at {asked(best.budget)}: for "
+            f"{preference} reaches at most {percent(best.mean)} of {whole}, at {asked(best.budget)}: for "
             f"{percent(ENOUGH)} allow a larger budget."
         )
     point = points[at]
     if at == 0:
-        return f"{preference} reaches {percent(point.mean)} of {what} at {asked(point.budget)}, the least budget tried."
+        return (
+            f"{preference} reaches {percent(point.mean)} of {whole} at {asked(point.budget)}, the least budget tried."
+        )
     before = points[at - 1]
     share = (ENOUGH - before.mean) / (point.mean - before.mean)
     between = before.budget + share * (point.budget - before.budget)
     return (
-        f"{preference} reaches {percent(ENOUGH)} of {what} at a budget of about {percent(between)}: "
+        f"{preference} reaches {percent(ENOUGH)} of {whole} at a budget of about {percent(between)}: "
         f"{percent(before.mean)} at {asked(before.budget)}, {percent(point.mean)} at {asked(point.budget)}."
     )
 
@@ -122,17 +121,17 @@ def _faithful(runs: Runs, champion: Series) -> Iterator[str]:
 def _gain(report: AccuracyReport) -> Iterator[str]:
     """Whether promise gains anything over each opponent."""
     runs, preference = report.curves, report.preference
-    champion, key = runs.champion, _ABOUT.get(preference)
-    if champion is None or key is None:
+    champion, figure = runs.champion, about(report)
+    if champion is None or report.groups is not None:
         return
     for rival in runs.opponents:
-        held = duel(runs, preference, FIGURES[key], champion, rival)
+        held = duel(runs, preference, figure, champion, rival)
         below = [one for one in held.comparisons if one.budget < 1.0 and one.outcome is not Outcome.ABSENT]
         if not below:
             continue
         ahead = [one for one in below if one.outcome is Outcome.AHEAD]
         if ahead:
-            yield _pays(held, FIGURES[key], len(ahead), len(below))
+            yield _pays(held, figure, len(ahead), len(below))
         else:
             yield f"Promise gains nothing over {rival.name} at any budget below 100 %{_why_even(report)}."
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nile.reporting import Wanted
 from summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BUDGETS", "ENGINES", "EXACT", "LOOKED_AT", "SEEDS", "Asked"]
@@ -33,21 +34,13 @@ class Asked:
     engine: str
 
     @classmethod
-    def of(
-        cls,
-        budgets: Iterable[float] | None,
-        seeds: int | None,
-        against: Sequence[str] | str | None,
-        engine: str | None,
-        *,
-        opponents: Sequence[str],
-        usual: Sequence[str],
-    ) -> Asked:
-        """From what a user wrote, None where nothing.  opponents: those that the query's operator has; usual: of them,
-        what is taken when none is named beside `exact`.
+    def of(cls, wanted: Wanted, *, opponents: Sequence[str], usual: Sequence[str], engines: Sequence[str]) -> Asked:
+        """Checked.  opponents: those that the query's operator has; usual: of them, what is taken when none is named
+        beside `exact`; engines: what can compute the exact answer.
 
         Raises BudgetError, ConfigError.
         """
+        budgets, seeds, against, engine = wanted.budgets, wanted.seeds, wanted.against, wanted.engine
         named = [] if against is None else [against] if isinstance(against, str) else list(against)
         rivals = tuple(dict.fromkeys(name for name in named if name != EXACT))
         for name in rivals:
@@ -56,8 +49,8 @@ class Asked:
                 close = difflib.get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else "name one of these"
                 raise ConfigError(f"report against: needed one of {', '.join(known)}; got {name!r}; {hint}")
-        if engine is not None and engine not in ENGINES:
-            raise ConfigError(f"report engine: needed one of {', '.join(ENGINES)}; got {engine!r}; local needs no Java")
+        if engine is not None and engine not in engines:
+            raise ConfigError(f"report engine: needed one of {', '.join(engines)}; got {engine!r}; local needs no Java")
         count = SEEDS if seeds is None else seeds
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_SEEDS:
             raise ConfigError(

@@ -58,7 +58,8 @@ class NumberError:
 
 @dataclass(frozen=True, slots=True)
 class GroupErrors:
-    """All numbers of the run looked at.  worst: missing ones first, then by error; LISTED at most.
+    """All numbers of the run looked at.  worst: missing ones first, the greatest first, then by error; LISTED at
+    most.
 
     median, greatest: errors of those that are there, None without any.
     """
@@ -73,7 +74,7 @@ class GroupErrors:
     def of(cls, numbers: Sequence[NumberError]) -> GroupErrors:
         """From every number of the exact answer."""
         errors = sorted(one.error for one in numbers if one.error is not None)
-        ranked = sorted(numbers, key=lambda one: (one.error is not None, -(one.error or 0.0), one.group, one.name))
+        ranked = sorted(numbers, key=_wrongness)
         wrong = [one for one in ranked if one.error is None or one.error > 0.0]
         middle = None if not errors else (errors[(len(errors) - 1) // 2] + errors[len(errors) // 2]) / 2
         return cls(
@@ -89,13 +90,18 @@ class GroupErrors:
         """How far off the numbers are, in a sentence."""
         if self.median is None or self.greatest is None:
             return f"None of the {grouped_digits(self.numbers)} exact numbers is in the answer."
-        told = f"Of {grouped_digits(self.numbers)} numbers half are off by {percent(self.median)} or less"
+        total, missing = grouped_digits(self.numbers), grouped_digits(self.missing)
+        told = (
+            f"Of {total} numbers {missing} are missing; of the others half"
+            if self.missing
+            else f"Of {total} numbers half"
+        )
         most = (
             "one of an exact 0 by any measure"
             if math.isinf(self.greatest)
             else f"the worst by {percent(self.greatest)}"
         )
-        return f"{told}, {most}; {grouped_digits(self.missing)} are missing."
+        return f"{told} are off by {percent(self.median)} or less, {most}."
 
     def advice(self, runs: Runs, champion: Series) -> Iterator[str]:
         """Which budget is enough, and that groups are missing."""
@@ -151,6 +157,11 @@ class GroupErrors:
             "numbers": self.numbers, "missing": self.missing, "median": _finite(self.median),
             "greatest": _finite(self.greatest), "worst": worst,
         }  # fmt: skip
+
+
+def _wrongness(one: NumberError) -> tuple[bool, float, str, str]:
+    error = one.error
+    return error is not None, -abs(one.exact) if error is None else -error, one.group, one.name
 
 
 def _finite(value: float | None) -> float | None:

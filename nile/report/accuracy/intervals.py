@@ -107,7 +107,11 @@ def reading(found: Sequence[Coverage]) -> str:
 
 
 def tail(held: int, count: int, probability: float) -> float:
-    """The probability of `held` or fewer of `count`, each with `probability`."""
+    """The probability of `held` or fewer of `count`, each with `probability` in (0, 1]."""
+    if held >= count:
+        return 1.0
     if probability >= 1.0:
-        return 1.0 if held >= count else 0.0
-    return math.fsum(math.comb(count, k) * probability**k * (1.0 - probability) ** (count - k) for k in range(held + 1))
+        return 0.0
+    yes, no = math.log(probability), math.log1p(-probability)
+    ways = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(held + 1))
+    return min(1.0, math.fsum(math.exp(way + k * yes + (count - k) * no) for k, way in enumerate(ways)))

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.plan import METHODS, SCANNING
+from nile.operators.plan import METHODS, PREFERRING, SCANNING
 from nile.report.accuracy.advice import TOO_WRONG
-from nile.report.accuracy.asking import Asked
+from nile.report.accuracy.asking import ENGINES, Asked
 from nile.report.accuracy.cells import CellErrors, cell_errors
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.outliers import outliers_of
 from nile.report.accuracy.report import AccuracyReport
-from nile.report.accuracy.words import key_text
+from nile.report.accuracy.words import bin_texts
 from nile.report.bars import Compared
 from nile.report.metrics import BINS, ExactPairs, Obtained, histograms
 from nile.report.records import join_record
 from nile.report.truth import exact_pairs, exact_pairs_by_spark
 from nile.report.wording import duration
+from nile.reporting import Step, Wanted
 from pyramid.spec import SummarySpec
 from summaries.lazy import lazy
 
@@ -32,12 +33,9 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Step", "join_accuracy", "join_asked"]
+__all__ = ["join_accuracy"]
 
 Array = np.ndarray[Any, Any]
-Step = Callable[[int, int, str], None]
-"""Told after each run: how many are done, of how many, and what it was."""
-
 _SEEDED = ("nile", "paper", "shed-uniform")
 """Methods whose answers depend on the seed."""
 
@@ -45,24 +43,25 @@ _DOUBLINGS = 4
 """How many times the columns of a sketch that is too small are doubled."""
 
 
-def join_asked(plan: JoinPlan, budgets: Any, seeds: Any, against: Any, engine: Any) -> Asked:
+def _asked(plan: JoinPlan, wanted: Wanted) -> Asked:
     """What a report of this plan measures.  Raises BudgetError, ConfigError."""
     opponents = [name for name in METHODS if name != plan.method and not (plan.output == "ranges" and name in SCANNING)]
     usual = [name for name in ("hash-drop",) if name in opponents]
-    return Asked.of(budgets, seeds, against, engine, opponents=opponents, usual=usual)
+    return Asked.of(wanted, opponents=opponents, usual=usual, engines=ENGINES)
 
 
-def join_accuracy(answer: Answer, asked: Asked, query: str, step: Step | None = None) -> AccuracyReport:
+def join_accuracy(answer: Answer, wanted: Wanted, query: str) -> AccuracyReport:
     """Run, score and look closely.  An answer that is exact gives way to the budget nearest to LOOKED_AT.
 
     Raises MemoryRefused, and of engine "spark" JavaMissing and SparkFailed.
     """
     plan, joined = answer.plan, answer.joined
+    asked = _asked(plan, wanted)
     exact = exact_pairs_by_spark(joined) if asked.engine == "spark" else exact_pairs(joined)
     closely = answer.again(budget=asked.looked_at) if plan.is_exact else answer
     if closely.plan.budget.fraction is not None:
         asked = asked.with_budget(closely.plan.budget.fraction)
-    runs, intervals = _runs(closely, exact, asked, step or (lambda *_: None))
+    runs, intervals = _runs(closely, exact, asked, wanted.step)
     pairs = closely.pairs()
     obtained = Obtained(pairs.left, pairs.right, pairs.weight)
     found = outliers_of(joined, exact, obtained, plan.outlier_cap)
@@ -107,16 +106,17 @@ def _runs(answer: Answer, exact: ExactPairs, asked: Asked, step: Step) -> tuple[
                         intervals.append(Interval.told("pairs", budget, seed, run.estimate, float(truth)))
                     done += 1
                     step(done, total, f"{method} at {budget:g}, seed {seed}")
-                records.append({**once, "seed": seed})
+                records.append({**once, "seed": seed, "preference": plan.preference})
     return records, intervals
 
 
 def _run(answer: Answer, method: str, budget: float, seed: int) -> Answer:
-    """The answer itself where it is what is asked, else another over the same streams."""
+    """The answer itself where it is what is asked, else another over the same streams; an opponent prefers nothing."""
     plan = answer.plan
     if (method, budget, seed) == (plan.method, plan.budget.fraction, plan.seed):
         return answer
-    return answer.again(budget=budget, seed=seed, method=method)
+    preference = plan.preference if method in PREFERRING else "desc"
+    return answer.again(budget, seed=seed, method=method, preference=preference)
 
 
 def _asc(answer: Answer) -> Answer:
@@ -144,16 +144,9 @@ def _histograms(answer: Answer, exact: ExactPairs, obtained: Obtained) -> tuple[
 
 
 def _key_bins(answer: Answer, exact: ExactPairs) -> tuple[str, ...]:
-    """The first and last key of each bin; a bin without a key has no text."""
     first = np.unique(exact.key_rank, return_index=True)[1]
     keys = answer.joined.left.key.take(pa.array(exact.left[first]))
-    bins = np.arange(exact.keys) * BINS // max(exact.keys, 1)
-    texts = []
-    for b in range(BINS):
-        mine = np.flatnonzero(bins == b)
-        ends = [key_text(keys[int(at)]) for at in (mine[:1].tolist() + mine[-1:].tolist())]
-        texts.append(" to ".join(dict.fromkeys(ends)))
-    return tuple(texts)
+    return bin_texts(keys, np.arange(exact.keys) * BINS // max(exact.keys, 1))
 
 
 def _skew(exact: ExactPairs) -> float | None:

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nile.report import prose
+from nile.report.accuracy.figures import FOUND
 from nile.report.accuracy.intervals import reading
 from nile.report.accuracy.outliers import LISTED, OutlierPair
 from nile.report.bars import Told, histogram_figure, intervals_chart
 from nile.report.budgets import budget_story
+from nile.report.curves import curve_figure
 from nile.report.document import document
 from nile.report.duels import verdict_section
 from nile.report.heatmap import moment
 from nile.report.markup import Markup, element, joined
 from nile.report.questions import preference_section
-from nile.report.wording import Amount, asked, duration, grouped_digits, percent, plain_number, tick
+from nile.report.runs import FIGURES
+from nile.report.wording import Amount, asked, duration, grouped_digits, listing, percent, plain_number, tick
 
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport
@@ -78,7 +81,20 @@ def headline(report: AccuracyReport) -> str:
         return "The exact answer is empty."
     if report.groups is not None:
         return report.groups.reading()
-    return prose.headline(report.curves)
+    if report.kind != "selection":
+        return prose.headline(report.curves)
+    found = [f"{name} finds {percent(share)}" for name, share in _shares(report)]
+    return f"With {looked_at(report)} of the work of feeding every tuple, {listing(found)} of the rows."
+
+
+def _shares(report: AccuracyReport) -> Iterator[tuple[str, float]]:
+    """Each method's share of the rows at the budget looked at, the query's own first."""
+    runs = report.curves
+    first = [one for one in runs.series if one == runs.champion]
+    for series in (*first, *(one for one in runs.series if one != runs.champion)):
+        point = runs.curve(series, report.preference, FOUND.key).at(float(report.looked_at["budget"]))
+        if point is not None:
+            yield series.name, point.mean
 
 
 def looked_at(report: AccuracyReport) -> str:
@@ -97,9 +113,14 @@ def _advice(report: AccuracyReport) -> Markup:
 
 
 def _curves(report: AccuracyReport) -> Iterator[Markup]:
-    if report.groups is None:
-        yield verdict_section(report.curves)
-        yield preference_section(report.curves, report.preference)
+    runs, preference = report.curves, report.preference
+    if report.kind == "selection":
+        charts = [curve_figure(runs, preference, figure) for figure in (FOUND, FIGURES["hist_mse_key"])]
+        what = "A row is a tuple that satisfies the condition; by key is by the value of the column that is preferred."
+        yield _section("What was found", what, charts)
+    elif report.groups is None:
+        yield verdict_section(runs)
+        yield preference_section(runs, preference)
 
 
 def _groups(report: AccuracyReport) -> Iterator[Markup]:
@@ -234,9 +255,15 @@ def _cells(report: AccuracyReport) -> Iterator[Markup]:
     yield _section("Where the summary was wrong", what, [one.figure() for one in report.cells], *lists)
 
 
+_FED = (
+    "A budget is a share of what it costs to feed every tuple to every query, the plain exact way. Work is counted in "
+    "operations and priced by a fixed cost table, so the same seed gives the same answer on every machine."
+)
+
+
 def _measured(report: AccuracyReport) -> Markup:
     lines = [
-        budget_story(report.curves),
+        budget_story(report.curves) if report.kind in ("join", "combinations") else _FED,
         "The exact answer is computed by code that shares no sketch with what is judged.",
         *report.notes,
         "report.json, or the JSON file of this page's name beside it, has every figure unrounded.",
