@@ -1,8 +1,7 @@
 """A process that streams files of a known stream into a store, for ever.
 
-`python tests/spark_sink_child.py FOLDER QUERIES`: in each of FOLDER/0, FOLDER/1, ... a query has its own files (in),
-progress and store, so that one start of Spark pays for several.  An epoch reads a file.  With "careless" after it, the
-sinks do not look at epochs.
+`python tests/spark_sink_child.py FOLDER`: a query with its files (in), progress and store there; an epoch reads a file.
+With "careless" after it, the sink does not look at epochs.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ from pyramid.manager_state import manager_bytes
 from summaries.envelope import pack
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 # Of a Spark that starts often and sees few rows: optimised and generated code would never pay for itself.
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -120,41 +118,31 @@ def say(line: object) -> None:
 
 
 def main() -> None:
-    """Stream until killed; says how many epochs are durable, all queries together."""
+    """Stream until killed; says how many epochs are durable."""
     seen(twin([sales(0, 400)]))  # kernels are compiled before anyone may be killed, or they never would be
     session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
     session = spark_session("sink", cores=1)
     for name, value in QUICK.items():
         session.conf.set(name, value)
-    durable, lock = [0] * int(sys.argv[2]), threading.Lock()
-    for pipe in range(len(durable)):
-        pour(session, Path(sys.argv[1]) / str(pipe), pipe, durable, lock)
-    session.streams.awaitAnyTermination()
-
-
-def pour(session: SparkSession, folder: Path, pipe: int, durable: list[int], lock: threading.Lock) -> None:
-    """Start one query."""
-    (folder / "in").mkdir(parents=True, exist_ok=True)
+    folder = Path(sys.argv[1])
+    (folder / "in").mkdir(exist_ok=True)
     frame = session.readStream.schema("at double, item string, n bigint").option("maxFilesPerTrigger", 1)
     frame = frame.parquet(str(folder / "in"))
     sink = stream_sink(frame, folder / "store", stream="sales", time="at", lateness="10 s")
     prepared(sink.db)
-    if sys.argv[3:] == ["careless"]:
+    if sys.argv[2:] == ["careless"]:
         sink.__class__ = Careless
-    durable[pipe] = 0 if sink.place is None else sink.place.epoch + sink.place.done
     for _ in range(4):
         add_file(folder / "in")
 
     def take(rows: DataFrame, epoch: int) -> None:
         sink(rows, epoch)
-        with lock:
-            durable[pipe] = epoch + 1
-            say(sum(durable))
+        say(epoch + 1)
         add_file(folder / "in")
         time.sleep(0.1)  # the moment between the store's commit and Spark's own, stretched
 
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "progress"))
-    writer.start()
+    writer.start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -59,8 +59,17 @@ def test_any_cut_order_and_retry_of_tasks_gives_the_store_of_one_process(
     ts, table = tuples(seed, source.choice((1, 255, 512, source.randrange(2, 40_000), source.randrange(2, 40_000))))
     lake_of(tmp_path / "lake", source, ts, table)
     summaries = source.choice(([], [SUMMARY], [SUMMARY, OTHER]))
-    done = build_with(in_disorder(source, 0.2), LakeStream.open(tmp_path / "lake", "shop"), tmp_path / "built",
-                      summaries=summaries)  # fmt: skip
+    slots = source.choice((1, 2, 7, 100))
+    runner = in_disorder(source, 0.2)
+    asked: dict[str, int] = {}
+
+    def run(stage: str, job: Job, works: Sequence[Work]) -> list[list[Done]]:
+        asked[stage] = len(works)
+        return runner(stage, job, works)
+
+    lake = LakeStream.open(tmp_path / "lake", "shop")
+    done = build_with(run, lake, tmp_path / "built", summaries=summaries, slots=lambda: slots)
+    assert asked.get("counting", 0) == len(summaries) * min(2 * slots, len(lake.parts))
     assert (done.tuples, done.new) == (len(ts), len(ts))
     pushed(tmp_path / "pushed", tmp_path / "lake", summaries)
     assert difference(content(tmp_path / "built"), content(tmp_path / "pushed")) is None

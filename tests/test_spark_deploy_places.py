@@ -1,9 +1,10 @@
-"""Ingest, exact jobs and builds where tasks do not run beside the driver: a local cluster, a Spark Connect server."""
+"""All that Spark does where tasks do not run beside the driver: on a local cluster, behind a Spark Connect server."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -15,10 +16,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spark_child import WINDOW, events
+from build_lakes import content, difference, in_turn
+from spark_child import SUMMARY, WINDOW, events, scanned
+from spark_stand_in import StandIn
 
+import nile.spark.scan as scan_module
+from nile.spark.building import build_with
 from nile.spark.failure import CONNECT_PACKAGES
 from nile.spark.java import find_java
+from pyramid.lake import LakeStream
 from summaries.errors import JavaMissing
 
 HERE = Path(__file__).parent
@@ -55,6 +61,13 @@ def run(place: str, directory: Path, *python: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(done.stdout)
     assert said["truth"] == said["joined"] == pairs()
     assert said["built"] == 400
+    lake = directory / "lake"
+    build_with(in_turn, LakeStream.open(lake, "shop"), directory / "here", summaries=[SUMMARY])
+    assert difference(content(directory / "store"), content(directory / "here")) is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_module, "spark_session", lambda: StandIn(random.Random(0), cores=2))
+        assert said["partials"] == [[coverage, rows] for coverage, rows in scanned(lake)]
+    assert len(said["partials"]) > 1
     assert all(said["shared"])
     assert "ordering and writing" in said["progress"]
     return said
@@ -79,7 +92,9 @@ def server(python: Path) -> Iterator[str]:
 
 
 @pytest.mark.long
-def test_a_cluster_of_executors_without_nile_gets_its_code_and_listens_on_the_loopback_alone(tmp_path: Path) -> None:
+def test_a_cluster_of_executors_without_nile_gets_its_code_tries_again_and_listens_on_the_loopback_alone(
+    tmp_path: Path,
+) -> None:
     said = run("local-cluster[2,1,1024]", tmp_path, str(without_nile(tmp_path)))
     assert not said["connect"]
     assert all(Path(code).name == "nile" and not Path(code).is_relative_to(HERE.parent) for code in said["code"])

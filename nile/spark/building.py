@@ -103,7 +103,7 @@ def build(
         return [done_of(row["done"]) for row in sorted(rows, key=lambda row: row["number"])]
 
     with query_settings(session):
-        return build_with(run, opened, store, summaries=summaries, index=index, slots=task_slots(session))
+        return build_with(run, opened, store, summaries=summaries, index=index, slots=lambda: task_slots(session))
 
 
 def build_with(
@@ -113,9 +113,12 @@ def build_with(
     *,
     summaries: Sequence[str] = (),
     index: Sequence[str] = (),
-    slots: int = 1,
+    slots: Callable[[], int] = lambda: 1,
 ) -> Built:
-    """`build`, with the works done by `run`, so many at a time."""
+    """`build`, with the works done by `run`.
+
+    slots: how many run at a time, asked when they are cut: the executors of a cluster come one after another.
+    """
     with StoreDirectory.open(store) as directory:
         target = target_of(directory, lake, summaries, index)
         try:
@@ -128,7 +131,7 @@ def build_with(
 class _Building:
     """One build of one stream."""
 
-    def __init__(self, run: Runner, lake: LakeStream, target: Target, slots: int) -> None:
+    def __init__(self, run: Runner, lake: LakeStream, target: Target, slots: Callable[[], int]) -> None:
         self._run, self._lake, self._target, self._slots = run, lake, target, slots
         self._wanted: Wanted = target.wanted(lake.tuples)
         self._job = Job(
@@ -187,7 +190,7 @@ class _Building:
                         slices, values, counts = detail
                         take_slices(manager, Slices(*slices))
                         take_keys(manager, values, counts, where=f"column '{column}'")
-        works = counting(self._lake.parts, news, 2 * self._slots)
+        works = counting(self._lake.parts, news, 2 * self._slots()) if news else []
         if not works:
             return
         for work, all_done in zip(works, self._run("counting", self._job, works), strict=True):
