@@ -88,14 +88,18 @@ class HistoryJoin(ABC):
     left, right: the sides as the answer has them.  output: "pairs" or "ranges".
     """
 
+    _heavy_first = False
+    """Whether lists of heavy keys are read ahead rather than sketches."""
+
     def __init__(self, left: HistorySide, right: HistorySide, *, output: str = "pairs") -> None:
         self.figures = HistoryFigures()
         self.output = output
         self.swapped = right.tuples < left.tuples
         self.probe, self.other = (right, left) if self.swapped else (left, right)
         self._segments = segments_of(
-            self.other.history, self.other.column, self.other.begin, self.other.end, self.figures
-        )
+            self.other.history, self.other.column, self.other.begin, self.other.end, self.figures,
+            heavy_first=self._heavy_first,
+        )  # fmt: skip
         self._passed = 0
 
     @abstractmethod

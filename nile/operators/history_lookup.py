@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyramid.history.history import History
     from pyramid.history.keys import KeyIndex
 
-__all__ = ["HistoryFigures", "Matches", "Segment", "bounds_of", "segments_of"]
+__all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "listed_of", "segments_of"]
 
 Array = np.ndarray[Any, Any]
 _READERS = 2
@@ -61,10 +61,27 @@ class Matches(NamedTuple):
         return Matches(self.key[at], self.entry[at], self.begin[at], self.end[at])
 
 
-class Segment:
-    """One key index of a column of `kind`, asked within ordinals [begin, end)."""
+class Listed(NamedTuple):
+    """What a segment's list of heavy keys says of k keys.
 
-    def __init__(self, index: KeyIndex, kind: pa.DataType, begin: int, end: int, figures: HistoryFigures) -> None:
+    counts: int64 [k], the tuples of those listed, 0 of others; rest: any other has at most so many, for certain;
+    expected: and about so many, one that is here.  Of a segment asked in part all are bounds.
+    """
+
+    counts: Array
+    rest: int
+    expected: float
+
+
+class Segment:
+    """One key index of a column of `kind`, asked within ordinals [begin, end).
+
+    heavy_first: its list of heavy keys is read ahead, where it has one, and its sketch when it is asked.
+    """
+
+    def __init__(
+        self, index: KeyIndex, kind: pa.DataType, begin: int, end: int, figures: HistoryFigures, heavy_first: bool
+    ) -> None:
         self.index = index
         self._kind = kind
         self.whole = begin <= index.first and index.end <= end
@@ -72,7 +89,8 @@ class Segment:
         self._end = end
         self._figures = figures
         self._read = np.zeros(index.buckets, bool)
-        self._sketch = _readers().submit(_sketch_of, index)
+        self.heavy_first = heavy_first and index.lists_heavy
+        self._ahead = _readers().submit(_heavy_of if self.heavy_first else _sketch_of, index)
 
     @property
     def reading(self) -> float:
@@ -86,15 +104,37 @@ class Segment:
         cells = self.index.bucket_of(keys.hashes)
         ruled_out = _runs(cells) - _runs(cells[upper > 0])
         if not self.whole:
-            room = max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
-            estimate, upper = np.minimum(estimate, room), np.minimum(upper, room)
+            estimate, upper = np.minimum(estimate, self._room), np.minimum(upper, self._room)
         return estimate, upper, ruled_out
+
+    def listed(self, keys: ProbeKeys) -> Listed:
+        """What its list of heavy keys says of all keys.  Only where `heavy_first`."""
+        heavy = self.index.heavy
+        counts = heavy.counts_of(keys.hashes)
+        if not self.whole:
+            counts = np.minimum(counts, self._room)
+        return Listed(counts, min(heavy.rest, self._room), heavy.other_tuples / max(1, heavy.others))
+
+    @property
+    def _room(self) -> int:
+        """Tuples here that are asked for."""
+        return max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
+
+    def read_ahead(self) -> None:
+        """Count the bytes that were read ahead, once what they hold was asked."""
+        self._count_bytes(self._ahead.result())
+        self._ahead = _READ
+
+    def sketch_ahead(self) -> None:
+        """Read its sketch ahead, if that is not what was."""
+        if self.heavy_first:
+            self.read_ahead()
+            self._ahead = _readers().submit(_sketch_of, self.index)
 
     def sketch_read(self, ruled_out: int) -> None:
         """Its sketch was asked; so many cells are ruled out."""
         self._figures.ruled_out += ruled_out
-        self._count_bytes(self._sketch.result())
-        self._sketch = _READ
+        self.read_ahead()
 
     def look_up(self, keys: ProbeKeys, which: Array) -> Matches:
         """The tuples of some keys (int64 [n], ascending), keys compared by value; reads the cells that they lie in."""
@@ -190,8 +230,19 @@ def _readers() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_readers.cache_clear)
 
 
+def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
+    """What the heavy keys of each say, one after the other.  Each must be `heavy_first`."""
+    asked = [_readers().submit(segment.listed, keys) for segment in segments]
+    for segment, each in zip(segments, asked, strict=True):
+        listed = each.result()
+        segment.read_ahead()
+        yield listed
+
+
 def bounds_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[tuple[Array, Array]]:
     """(estimate, certain upper bound) of the tuples of each key: int64 [k] each, a segment after the other."""
+    for segment in segments:
+        segment.sketch_ahead()
     asked = [_readers().submit(segment.bounds, keys) for segment in segments]
     for segment, each in zip(segments, asked, strict=True):
         estimate, upper, ruled_out = each.result()
@@ -206,17 +257,25 @@ def _sketch_of(index: KeyIndex) -> int:
     return index.bytes_read - before
 
 
-def segments_of(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> list[Segment]:
+def _heavy_of(index: KeyIndex) -> int:
+    """Read an index's list of heavy keys, if nobody has: the bytes that it took."""
+    before = index.bytes_read
+    _ = index.heavy
+    return index.bytes_read - before
+
+
+def segments_of(
+    history: History, column: str, begin: int, end: int, figures: HistoryFigures, *, heavy_first: bool = False
+) -> list[Segment]:
     """The key indices of a column that overlap ordinals [begin, end), oldest first.
 
     Their sketches are read from now on, two at a time, while the caller looks at keys: most of a first reading is a
-    checksum.
+    checksum.  heavy_first: instead the lists of heavy keys of those that have one.
     They are held, so they stay as they are whatever the history does later.
     """
-    return list(_overlapping(history, column, begin, end, figures))
-
-
-def _overlapping(history: History, column: str, begin: int, end: int, figures: HistoryFigures) -> Iterator[Segment]:
-    for index in history.indices(column):
-        if index.first < end and begin < index.end:
-            yield Segment(index, history.schema.field(column).type, begin, end, figures)
+    kind = history.schema.field(column).type
+    return [
+        Segment(index, kind, begin, end, figures, heavy_first)
+        for index in history.indices(column)
+        if index.first < end and begin < index.end
+    ]

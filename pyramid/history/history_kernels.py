@@ -22,6 +22,7 @@ __all__ = [
     "find",
     "find_paged",
     "level_codes",
+    "listed_counts",
     "rows_by_key",
     "sketch_add",
     "sketch_bounds",
@@ -116,6 +117,22 @@ def sketch_bounds(
             work[r] = np.float64(own - levels[codes[r, cell ^ U8(1)]])
         upper[i] = bound
         estimate[i] = 0 if bound == 0 else max(0, min(np.int64(np.rint(median(work, rows))), bound))
+
+
+@kernel
+def listed_counts(listed: Array, counts: Array, hashes: Array, out: Array) -> None:
+    """out[i]: what is counted for hashes[i] in a list, as it is where the hash is not in it.
+
+    listed: uint64 [h], strictly ascending; counts: uint32 [h]; hashes: uint64 [n], ascending; out: int64 [n].
+    """
+    at = 0
+    for i in range(hashes.shape[0]):
+        while at < listed.shape[0] and listed[at] < hashes[i]:
+            at += 1
+        if at == listed.shape[0]:
+            return
+        if listed[at] == hashes[i]:
+            out[i] = counts[at]
 
 
 @kernel

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pyramid.history.heavy import HeavyKeys
 from pyramid.history.sketch import IndexSketch, cells_for
 from summaries.lazy import lazy
 
@@ -163,6 +164,16 @@ class KeyIndex(ABC):
     @abstractmethod
     def sketch(self) -> IndexSketch:
         """The sketch over all keys."""
+
+    @property
+    def lists_heavy(self) -> bool:
+        """Whether it has a list of its heaviest keys, which is read in less than the sketch is."""
+        return False
+
+    @property
+    def heavy(self) -> HeavyKeys:
+        """That list.  Raises LookupError where there is none."""
+        raise LookupError(f"{self!r}: needed an index that lists its heaviest keys; got one without; use its sketch")
 
     @property
     @abstractmethod

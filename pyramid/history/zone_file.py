@@ -8,6 +8,7 @@ however they were put together:
                 types an Arrow IPC message
     rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
     sketch      the counters of the index (uint8 [rows, cells], codes of levels)
+    heavy       where there are many keys, the heaviest: hashes (uint64 [h], strictly ascending) and counts (uint32 [h])
 The footer has the sizes, the entries and the rows before each bucket, and which page is which.
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyramid.history.heavy import Heaviest, HeavyKeys
 from pyramid.history.key_pages import is_text, text_page, text_parts, unpacked_text
 from pyramid.history.keys import Cell, Found, KeyIndex, Part, buckets_for, edges_of
 from pyramid.history.pages import PageFile, PageWriter, packed_batch
@@ -55,13 +57,13 @@ def zone_file(
 ) -> Iterator[Any]:
     """The bytes of the index of rows first..first + tuples - 1 in `column`, as pieces to write.
 
-    parts: all its entries, ascending by hash; cells: the width of its sketch.  Memory: the sketch, one part, and
-    some 70 bytes a page.
+    parts: all its entries, ascending by hash, all of a hash in one; cells: the width of its sketch.  Memory: the
+    sketch, one part, 3 MB of its heaviest keys, and some 70 bytes a page.
     """
     writer = PageWriter()
     yield writer.start()
     schema = pa.schema([pa.field("key", kind)])
-    counting = Counting(cells)
+    counting, heaviest = Counting(cells), Heaviest()
     pages: dict[str, list[int]] = {"directory": [], "values": [], "rows": []}
     page_first: list[int] = []
     buckets = buckets_for(tuples)
@@ -98,6 +100,7 @@ def zone_file(
     for part in parts:
         more = np.diff(part.starts)
         counting.add(part.hashes, more)
+        heaviest.add(part.hashes, more)
         bounds = edges_of(part.hashes, buckets)
         edges += bounds
         weights += part.starts[bounds]
@@ -115,6 +118,14 @@ def zone_file(
         "column": column, "type": schema_to_json(schema), "first": first, "tuples": tuples, "since": since,
         "until": until, "buckets": buckets, "cells": cells, "keys": keys, "keyed": keyed, "counters": counters,
     }  # fmt: skip
+    if (listed := heaviest.listed()) is not None:
+        params |= {
+            "heavy": writer.pages, "listed": listed.hashes.shape[0], "rest": listed.rest, "others": listed.others,
+            "other_tuples": listed.other_tuples,
+        }  # fmt: skip
+        yield from writer.page(
+            listed.hashes.astype("<u8", copy=False).tobytes() + listed.counts.astype("<u4").tobytes()
+        )
     arrays = {name: np.array(numbers, np.int64) for name, numbers in pages.items()}
     arrays |= {"first": np.array(page_first, np.uint64), "edges": edges, "weights": weights}
     yield writer.finish(KIND, params, arrays)
@@ -152,6 +163,13 @@ class WarmIndex(KeyIndex):
                 footer.refuse("buckets and cells as powers of two", f"{buckets} and {cells}")
             self._counters = footer.integer("counters", 0, pages.pages)
             self._cells = cells
+            self._listed = 0
+            if "heavy" in footer.params:  # files of before it was there have none
+                self._heavy_page = footer.integer("heavy", 0, pages.pages - 1)
+                self._listed = footer.integer("listed", 1, keys)
+                self._rest = footer.integer("rest", 0, keyed)
+                self._others = footer.integer("others", 0, keys)
+                self._other_tuples = footer.integer("other_tuples", 0, keyed)
             self._edges = bounds_of(footer, "edges", buckets, keys)
             self._weights = bounds_of(footer, "weights", buckets, keyed)
             directories = -(-keys // ENTRIES)
@@ -179,6 +197,7 @@ class WarmIndex(KeyIndex):
         self._halves = np.frombuffer(pages.data[:whole], "<u4")
         self._bytes = np.frombuffer(pages.data, np.uint8)
         self._sketch: IndexSketch | None = None
+        self._heavy: HeavyKeys | None = None
 
     @property
     def sketch(self) -> IndexSketch:
@@ -186,6 +205,25 @@ class WarmIndex(KeyIndex):
             codes = self._pages.numbers(self._counters, "|u1", ROWS * self._cells)
             self._sketch = IndexSketch(codes.reshape(ROWS, self._cells))
         return self._sketch
+
+    @property
+    def lists_heavy(self) -> bool:
+        return self._listed > 0
+
+    @property
+    def heavy(self) -> HeavyKeys:
+        if not self._listed:
+            return super().heavy
+        if self._heavy is None:
+            n = self._listed
+            data = self._pages.numbers(self._heavy_page, "<u4", 3 * n)
+            hashes, counts = data[: 2 * n].view("<u8"), data[2 * n :]
+            if (hashes[1:] <= hashes[:-1]).any() or int(counts.min()) < max(1, self._rest):
+                self._pages.corrupt("heavy keys", "ascending ones, each of as many tuples as any other", "others")
+            if int(counts.sum(dtype=np.int64)) + self._other_tuples != self.keyed:
+                self._pages.corrupt("heavy keys", f"{self.keyed} tuples together with those of other keys", "others")
+            self._heavy = HeavyKeys(hashes, counts, self._rest, self._others, self._other_tuples)
+        return self._heavy
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,116 @@
+"""The lists of heavy keys: exact, certain of all others, and enough to find most matches without sketches."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_history_join import Pair, brute, found, history, side
+
+from nile.operators.history_desc import DescendingJoin
+from nile.operators.history_join import Pairs
+from pyramid.disk.directory import StoreDirectory
+from pyramid.history import heavy
+from pyramid.history.heavy import Heaviest, HeavyKeys
+from summaries.errors import StoreCorrupt
+
+Array = np.ndarray[Any, Any]
+
+
+def listed(hashes: list[int], counts: list[int], cuts: list[int]) -> HeavyKeys | None:
+    made = Heaviest()
+    for begin, end in zip([0, *cuts], [*cuts, len(hashes)], strict=True):
+        made.add(np.array(hashes[begin:end], np.uint64), np.array(counts[begin:end], np.int64))
+    return made.listed()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_list_is_that_of_all_keys_however_they_come(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = random.Random(seed)
+    least, most = source.choice((1, 8)), source.choice((3, 20, 1 << 16))
+    monkeypatch.setattr(heavy, "LEAST", least)
+    monkeypatch.setattr(heavy, "MOST", most)
+    distinct = sorted(source.sample(range(1 << 63, (1 << 63) + 10_000), source.randrange(0, 300)))
+    hashes = [each for each in distinct for _ in range(source.choice((1, 1, 1, 3)))]
+    counts = [source.choice((1, 2, 3, source.randrange(1, 1_000))) for _ in hashes]
+    whole: Counter[int] = Counter()
+    for each, n in zip(hashes, counts, strict=True):
+        whole[each] += n
+    cuts = sorted(
+        hashes.index(each) for each in source.sample(distinct, source.randrange(0, min(20, len(distinct)) + 1))
+    )
+    made = listed(hashes, counts, cuts)
+    n = min(most, len(distinct) // 8)
+    if len(distinct) < least:
+        assert made is None
+        return
+    assert made is not None
+    order = sorted(whole, key=lambda each: (-whole[each], each))
+    assert made.hashes.tolist() == sorted(order[:n])
+    assert made.counts.tolist() == [whole[each] for each in sorted(order[:n])]
+    assert made.rest == whole[order[n]]
+    assert (made.others, made.other_tuples) == (len(order) - n, sum(whole[each] for each in order[n:]))
+    asked = sorted({*source.sample(range(1 << 63, (1 << 63) + 10_000), 50), *order[::3]})
+    assert made.counts_of(np.array(asked, np.uint64)).tolist() == [
+        whole[each] if each in order[:n] else 0 for each in asked
+    ]
+
+
+def kept(directory: StoreDirectory, keys: list[Any], name: str, segment: int = 256) -> Any:
+    made = history(keys, name, segment=segment, directory=directory, memory=1)
+    made.settle()
+    return made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_join_that_asks_them_first_finds_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy, "LEAST", seed % 2 * 30 + 1)
+    rng = np.random.default_rng(seed)
+    left = [f"k{k}" for k in np.minimum(rng.zipf(1.3, int(rng.integers(1, 700))), 500)]
+    right: list[Any] = [f"k{k}" for k in np.minimum(rng.zipf(1.3, int(rng.integers(256, 2_000))), 500)]
+    for place in rng.integers(0, len(right), int(rng.integers(0, 60))).tolist():
+        right[place] = None
+    b = tuple(sorted(rng.integers(0, len(right) + 1, 2).tolist())) if seed % 3 else (0, len(right))
+    with StoreDirectory.open(tmp_path) as directory:
+        second = kept(directory, right, "r")
+        if seed % 2 == 0:
+            assert any(index.lists_heavy for index in second.indices("key"))
+        join = DescendingJoin(side(history(left)), side(second, *b))
+        assert found(join) == brute(left, right, (0, len(left)), (b[0], b[1]))
+
+
+def test_most_pairs_are_found_before_a_sketch_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy, "LEAST", 64)
+    rng = np.random.default_rng(4)
+    left = [f"k{k}" for k in rng.zipf(1.6, 300)]
+    right = [f"k{k}" for k in rng.zipf(1.6, 60_000)]
+    exact = brute(left, right, (0, len(left)), (0, len(right)))
+    with StoreDirectory.open(tmp_path) as directory:
+        second = kept(directory, right, "r", segment=8_192)
+        index = max(second.indices("key"), key=lambda each: each.tuples)
+        assert index.lists_heavy
+        join = DescendingJoin(side(history(left)), side(second))
+        pairs: Counter[Pair] = Counter()
+        for output in join.steps():
+            if isinstance(output, Pairs):
+                pairs.update(zip(output.left.tolist(), output.right.tolist(), strict=True))
+                assert join.coverage <= sum(pairs.values()) / sum(exact.values())
+            if join.coverage >= 0.9:
+                break
+        assert sum(pairs.values()) >= 0.9 * sum(exact.values())
+        assert not pairs - exact
+        assert index._sketch is None
+
+
+def test_a_list_that_contradicts_its_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy, "LEAST", 64)
+    wrong = HeavyKeys(np.array([1, 2], np.uint64), np.array([5, 5], np.uint32), 6, 100, 10)
+    monkeypatch.setattr(Heaviest, "listed", lambda _: wrong)
+    with StoreDirectory.open(tmp_path) as directory:
+        index = kept(directory, [f"k{k % 100}" for k in range(1_024)], "r", segment=1_024).indices("key")[0]
+        with pytest.raises(StoreCorrupt, match="heavy keys: needed"):
+            _ = index.heavy
