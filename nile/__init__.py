@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from nile.multiway import MultiwayQuery
     from nile.multiway_answer import MultiwayAnswer
     from nile.query import JoinQuery
+    from nile.report.accuracy.report import AccuracyReport
     from nile.selection import SelectionQuery
     from nile.selection_answer import SelectionAnswer
     from nile.standing import StandingAnswer, StandingQueries
@@ -70,6 +71,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accounting",
+    "AccuracyReport",
     "AggregateAnswer",
     "AggregateQuery",
     "Answer",
@@ -131,6 +133,7 @@ __all__ = [
 # Loaded on first use: numpy alone takes longer to import than a command line may take to answer.
 _HOMES = {
     "Accounting": "nile.streams.accounting",
+    "AccuracyReport": "nile.report.accuracy.report",
     "AggregateAnswer": "nile.aggregate_answer",
     "AggregateQuery": "nile.aggregate_query",
     "Answer": "nile.answer",
