@@ -1,7 +1,11 @@
-"""engine="spark": a scan of the lake answers what the local engine answers, the promising partitions first."""
+"""engine="spark": a scan of the lake answers what the local engine answers, the promising partitions first.
+
+Spark finds the whole answer once.  What does not depend on Spark is compared with it on tasks that run in this process.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lakes import START, write_lake
+from spark_stand_in import StandIn
 
 import nile
+import nile.spark.scan as scan_module
 from nile.execution.result import Result
 from nile.spark import scan_partitions as partitions
 from nile.spark.scan import ScanRun
@@ -22,8 +28,6 @@ from summaries.errors import StoreCorrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 HOUR = 3_600 * 10**9
 WINDOW = 60
@@ -58,20 +62,34 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(db: nile.Database) -> Result:
-    """All of PAIRS by a scan, found once."""
+def whole(db: nile.Database, spark: SparkSession) -> Result:
+    """All of PAIRS by a scan on Spark, found once."""
+    assert spark is not None
     made = db.sql(PAIRS.format("WITH PREFERENCE desc A.item"), engine="spark")
     made.to_arrow()
     return made
 
 
 @pytest.fixture(scope="module")
-def db(root: Path, spark: SparkSession) -> Iterator[nile.Database]:
-    assert spark is not None
+def db(root: Path) -> Iterator[nile.Database]:
     with nile.connect() as made:
         made.register("a", root / "a")
         made.register("b", nile.spark.lake(root, "b"))
         yield made
+
+
+@pytest.fixture
+def on_spark(spark: SparkSession) -> None:
+    """The scans of this test are Spark's."""
+    assert spark is not None
+
+
+@pytest.fixture(autouse=True)
+def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scans of other tests are done in this process."""
+    if "on_spark" not in request.fixturenames:
+        stand_in = StandIn(random.Random(0))
+        monkeypatch.setattr(scan_module, "spark_session", lambda: stand_in)
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -94,6 +112,7 @@ def test_a_stream_of_a_lake_is_a_source_of_plain_queries_too(db: nile.Database, 
     assert db.sql("SELECT sum(price), count(item) FROM a").fetchall() == theirs
 
 
+@pytest.mark.spark
 def test_the_whole_scan_is_the_exact_join(db: nile.Database, whole: Result) -> None:
     exact = in_order(db.sql(PAIRS.format("")).to_arrow())
     assert in_order(whole.to_arrow()) == exact
@@ -102,6 +121,7 @@ def test_the_whole_scan_is_the_exact_join(db: nile.Database, whole: Result) -> N
     assert all(one.applied == one.tuples_in == 5_000 for one in whole.accounting.values())
 
 
+@pytest.mark.spark
 def test_duckdb_finds_the_same_pairs(whole: Result, root: Path) -> None:
     a, b = (f"read_parquet('{root / name / '*' / 'part-*.parquet'}')" for name in "ab")
     theirs = duckdb.sql(
@@ -122,6 +142,8 @@ def test_asc_finds_the_outliers_of_the_local_engine(db: nile.Database) -> None:
     assert in_order(scanned) == in_order(exact)
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("on_spark")
 def test_weighted_at_full_budget_has_every_pair_with_weight_one(db: nile.Database) -> None:
     scanned = db.sql(PAIRS.format("WITH PREFERENCE weighted A.item"), engine="spark").to_arrow()
     assert set(scanned["_weight"].to_pylist()) == {1.0}
@@ -134,6 +156,8 @@ def test_without_a_window_it_is_the_join_of_all_that_is_there(db: nile.Database)
     assert db.sql(text.format("WITH PREFERENCE desc A.item"), engine="spark").fetchall() == exact
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("on_spark")
 def test_counting_counts_the_pairs_of_the_join(db: nile.Database) -> None:
     pairs = db.sql(PAIRS.format("").replace("AND A.price < B.price", "")).to_arrow().num_rows
     assert db.sql(COUNT.format("desc"), engine="spark").fetchall() == [(pairs,)]
@@ -182,6 +206,7 @@ def test_without_rows_there_is_still_one_row_of_aggregates(db: nile.Database) ->
     assert db.sql(text, engine="spark").fetchall() == db.sql(text).fetchall() == [(0, None)]
 
 
+@pytest.mark.spark
 def test_partitions_read_are_a_prefix_of_the_ranking_and_the_answer_grows(db: nile.Database, whole: Result) -> None:
     text = PAIRS.format("WITH PREFERENCE desc A.item")
     everything = whole.to_arrow()
@@ -199,6 +224,7 @@ def test_partitions_read_are_a_prefix_of_the_ranking_and_the_answer_grows(db: ni
     assert partial.done
 
 
+@pytest.mark.spark
 def test_a_fraction_of_the_bytes_reads_the_best_partitions_and_no_more(db: nile.Database, whole: Result) -> None:
     text = PAIRS.format("WITH PREFERENCE desc A.item")
     everything = whole.to_arrow()
@@ -217,6 +243,7 @@ def test_a_fraction_of_the_bytes_reads_the_best_partitions_and_no_more(db: nile.
     assert last.to_arrow() == rows
 
 
+@pytest.mark.spark
 def test_outputs_are_the_first_ones_of_the_whole_answer(db: nile.Database, whole: Result) -> None:
     text = PAIRS.format("WITH PREFERENCE desc A.item")
     cut = db.sql(text, engine="spark", budget=nile.Budget(outputs=150))
@@ -224,6 +251,8 @@ def test_outputs_are_the_first_ones_of_the_whole_answer(db: nile.Database, whole
     assert (cut.budget.unit, cut.budget.spent) == ("outputs", 150.0)
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("on_spark")
 def test_a_deadline_cancels_what_runs_and_leaves_a_prefix(db: nile.Database, whole: Result) -> None:
     text = PAIRS.format("WITH PREFERENCE desc A.item")
     cut = db.sql(text, engine="spark", budget=nile.Budget(seconds=0.05))
@@ -234,6 +263,7 @@ def test_a_deadline_cancels_what_runs_and_leaves_a_prefix(db: nile.Database, who
     assert again.to_arrow() == whole.to_arrow().slice(0, 5)
 
 
+@pytest.mark.spark
 def test_estimates_of_zero_change_the_order(db: nile.Database, whole: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [(*each.lanes, each.age) for each in run_of(whole).ranking.order]
     real = partitions.products
@@ -244,7 +274,8 @@ def test_estimates_of_zero_change_the_order(db: nile.Database, whole: Result, mo
     assert told != blind
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.spark
+@pytest.mark.usefixtures("on_spark")
 def test_the_bounds_hold_and_what_they_rule_out_is_never_read(tmp_path: Path) -> None:
     for name, first in (("a", 0), ("b", 12)):  # both have items 0 to 9 in hours 6 and 7, else nothing in common
         rng = np.random.default_rng(first)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 from lakes import write_lake
+from spark_stand_in import StandIn
 
 import nile
+import nile.spark.scan as scan_module
 from pyramid.lake import LakeStream
 from summaries.errors import StoreCorrupt
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
-
 HOUR = 3_600 * 10**9
 TEXT = "SELECT A.item, A.at, B.at AS then FROM a A, b B WHERE A.item = B.item {} WINDOW 60"
+
+
+@pytest.fixture(autouse=True)
+def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scans are done in this process, but for the tests that ask for a Spark."""
+    if "spark" not in request.fixturenames:
+        stand_in = StandIn(random.Random(0))
+        monkeypatch.setattr(scan_module, "spark_session", lambda: stand_in)
 
 
 def make(root: Path, bits: tuple[int, int] = (12, 12), ranges: tuple[int, int] = (3_600, 3_600)) -> nile.Database:
@@ -33,6 +42,8 @@ def rows_of(db: nile.Database, preference: str = "", **options: object) -> list[
     return db.sql(TEXT.format(preference), **options).fetchall()
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_broken_file_is_named_and_what_came_before_stays(tmp_path: Path) -> None:
     db = make(tmp_path)
     whole = db.sql(TEXT.format("WITH PREFERENCE desc A.item"), engine="spark")
