@@ -14,7 +14,8 @@ import pytest
 from pyramid.disk.directory import StoreDirectory
 from pyramid.history.history import History
 from pyramid.history.pages import PageFile, PageWriter
-from pyramid.history.zone_file import KIND, WarmIndex
+from pyramid.history.warm_index import WarmIndex
+from pyramid.history.zone_file import KIND
 from summaries.envelope import pack, unpack
 from summaries.errors import StoreCorrupt
 

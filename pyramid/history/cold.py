@@ -21,7 +21,7 @@ from pyramid.history.hot_rows import together
 from pyramid.history.keys import KeyIndex
 from pyramid.history.pages import PageFile, PageWriter, blocks
 from pyramid.history.sketch import MOST_CELLS, ROWS, IndexSketch
-from pyramid.history.zone_file import bounds_of
+from pyramid.history.warm_index import bounds_of
 from pyramid.lake_layout import DAY, range_name
 from pyramid.lake_part import Part, PartFile, pack_parts, unpack_parts, write_part
 from summaries.errors import ConfigError, EnvelopeError, KeyTypeError, StoreCorrupt

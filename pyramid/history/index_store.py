@@ -14,7 +14,8 @@ from pyramid.history.opened import OpenIndex
 from pyramid.history.pages import blocks
 from pyramid.history.rows_store import forget
 from pyramid.history.sketch import cells_for
-from pyramid.history.zone_file import WarmIndex, zone_file
+from pyramid.history.warm_index import WarmIndex
+from pyramid.history.zone_file import zone_file
 from summaries.errors import StoreCorrupt
 from summaries.hashing import KeyHasher
 from summaries.lazy import lazy

@@ -17,7 +17,7 @@ from pyramid.history.index_store import IndexStore
 from pyramid.history.keys import HotIndex, KeyIndex
 from pyramid.history.rows_file import StoredRows
 from pyramid.history.rows_store import RowStore
-from pyramid.history.zone_file import WarmIndex
+from pyramid.history.warm_index import WarmIndex
 from summaries.errors import ConfigError, StoreCorrupt
 from summaries.hashing import KeyHasher
 

@@ -1,0 +1,310 @@
+"""A key index in a mapped zone file: what it asks is checked before its first use (see `zone_file` for the layout)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.history.heavy import HeavyKeys
+from pyramid.history.key_pages import is_text, text_parts, unpacked_text
+from pyramid.history.keys import Cell, Found, KeyIndex, Part
+from pyramid.history.pages import PageFile
+from pyramid.history.sketch import MOST_CELLS, ROWS, IndexSketch
+from pyramid.history.zone_file import ENTRIES, KIND, PLACES
+from summaries.errors import EnvelopeError, StoreCorrupt
+from summaries.lazy import lazy
+from summaries.schemas import schema_from_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.disk.directory import StoreDirectory
+    from pyramid.disk.manifest import StoredFile
+    from pyramid.history import history_kernels, key_kernels
+else:
+    pa = lazy("pyarrow")
+    history_kernels = lazy("pyramid.history.history_kernels")
+    key_kernels = lazy("pyramid.history.key_kernels")
+
+__all__ = ["WarmIndex", "bounds_of"]
+
+Array = np.ndarray[Any, Any]
+
+_FAR = (1 << 63) - 1
+
+
+class WarmIndex(KeyIndex):
+    """A key index in a mapped zone file.
+
+    A directory page (256 entries) and a page of rows (1,024) are checked before their first use, 6 to 8 us each;
+    from then on reading them is a slice of mapped memory.  Anonymous memory: one byte a page and the objects.
+    """
+
+    tier = "warm"
+
+    def __init__(self, directory: StoreDirectory, file: StoredFile) -> None:
+        self.file = file
+        pages = self._pages = PageFile(directory.map(file), KIND, file.name)
+        footer = pages.footer
+        try:
+            column = footer.params.get("column")
+            if not isinstance(column, str):
+                footer.refuse("parameter 'column' must be text", repr(column)[:60])
+            tuples = footer.integer("tuples", 1, (1 << 32) - 1)
+            first = footer.integer("first", 0, (1 << 62) - tuples)
+            keyed = footer.integer("keyed", 0, tuples)
+            keys = footer.integer("keys", 0, keyed)
+            buckets = footer.integer("buckets", 1, 1 << 20)
+            cells = footer.integer("cells", 1, MOST_CELLS)
+            since, until = (footer.integer(name, -_FAR - 1, _FAR) for name in ("since", "until"))
+            if buckets & (buckets - 1) or cells & (cells - 1):
+                footer.refuse("buckets and cells as powers of two", f"{buckets} and {cells}")
+            self._counters = footer.integer("counters", 0, pages.pages)
+            self._cells = cells
+            self._listed = 0
+            if "heavy" in footer.params:  # files of before it was there have none
+                self._heavy_page = footer.integer("heavy", 0, pages.pages - 1)
+                self._listed = footer.integer("listed", 1, keys)
+                self._rest = footer.integer("rest", 0, keyed)
+                self._others = footer.integer("others", 0, keys)
+                self._other_tuples = footer.integer("other_tuples", 0, keyed)
+            self._edges = bounds_of(footer, "edges", buckets, keys)
+            self._weights = bounds_of(footer, "weights", buckets, keyed)
+            directories = -(-keys // ENTRIES)
+            self._directory = footer.array("directory", "<i8", (directories,))
+            self._values = footer.array("values", "<i8", (directories,))
+            self._first = footer.array("first", "<u8", (directories,))
+            self._rows = footer.array("rows", "<i8", (-(-keyed // PLACES),))
+            self._schema = schema_from_json(footer.params.get("type"), file.name)
+            if self._schema.names != ["key"]:
+                footer.refuse("the type of one column", str(self._schema.names)[:60])
+        except EnvelopeError as error:
+            raise StoreCorrupt(f"{error}; `nile store check` tells what else is hurt") from None
+        super().__init__(column, first, tuples, since, until, buckets, keyed, keys)
+        m = np.full(directories, ENTRIES, np.int64)
+        if directories:
+            m[-1] = keys - (directories - 1) * ENTRIES
+        pages.check_lengths(self._directory, 8 * m + 4 * (m + 1))
+        n = np.full(self._rows.shape[0], PLACES, np.int64)
+        if keyed:
+            n[-1] = keyed - (n.shape[0] - 1) * PLACES
+        pages.check_lengths(self._rows, 4 * n)
+        self._at, self._rows_at = pages.at(self._directory), pages.at(self._rows)
+        whole = len(pages.data) // 8 * 8
+        self._words = np.frombuffer(pages.data[:whole], "<u8")
+        self._halves = np.frombuffer(pages.data[:whole], "<u4")
+        self._bytes = np.frombuffer(pages.data, np.uint8)
+        self._sketch: IndexSketch | None = None
+        self._heavy: HeavyKeys | None = None
+
+    @property
+    def sketch(self) -> IndexSketch:
+        if self._sketch is None:
+            codes = self._pages.numbers(self._counters, "|u1", ROWS * self._cells)
+            self._sketch = IndexSketch(codes.reshape(ROWS, self._cells))
+        return self._sketch
+
+    @property
+    def lists_heavy(self) -> bool:
+        return self._listed > 0
+
+    @property
+    def heavy(self) -> HeavyKeys:
+        if not self._listed:
+            return super().heavy
+        if self._heavy is None:
+            n = self._listed
+            data = self._pages.numbers(self._heavy_page, "<u4", 3 * n)
+            hashes, counts = data[: 2 * n].view("<u8"), data[2 * n :]
+            if (hashes[1:] <= hashes[:-1]).any() or int(counts.min()) < max(1, self._rest):
+                self._pages.corrupt("heavy keys", "ascending ones, each of as many tuples as any other", "others")
+            if int(counts.sum(dtype=np.int64)) + self._other_tuples != self.keyed:
+                self._pages.corrupt("heavy keys", f"{self.keyed} tuples together with those of other keys", "others")
+            self._heavy = HeavyKeys(hashes, counts, self._rest, self._others, self._other_tuples)
+        return self._heavy
+
+    @property
+    def nbytes(self) -> int:
+        return self._pages.pages + int(self._at.nbytes + self._rows_at.nbytes)
+
+    @property
+    def stored_bytes(self) -> int:
+        return self.file.length
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes checked so far."""
+        return int(self._pages.bytes_read)
+
+    @property
+    def entry_edges(self) -> Array:
+        return self._edges
+
+    def cell_tuples(self) -> Array:
+        counts: Array = np.diff(self._weights)
+        return counts
+
+    def cell(self, bucket: int) -> Cell:
+        self._check_bucket(bucket)
+        self.reads += 1
+        begin, end = int(self._edges[bucket]), int(self._edges[bucket + 1])
+        place = int(self._weights[bucket])
+        hashes, starts = self._entries(begin, end, place, int(self._weights[bucket + 1]))
+        return Cell(self, hashes, starts, begin, place)
+
+    def look_up(self, hashes: Array) -> Found:
+        n = hashes.shape[0]
+        found = Found(*(np.zeros(n, np.int64) for _ in range(4)))
+        if not self.keys or not n:
+            return found
+        self.reads += int(np.unique(self.bucket_of(hashes)).shape[0])
+        page = np.searchsorted(self._first, hashes, side="left")
+        here = page[page < self._first.shape[0]]
+        here = here[self._first[here] == hashes[page < self._first.shape[0]]]
+        self._check_entries(np.unique(np.concatenate([np.maximum(page - 1, 0), here])))
+        history_kernels.find_paged(self._words, self._halves, self._at, self._first, ENTRIES, self.keys, hashes, *found)
+        for i in np.flatnonzero(found.entries > 1):  # values that share a hash: these may go on in further pages
+            self._check_entries(
+                np.arange(found.entry[i] // ENTRIES, (found.entry[i] + found.entries[i] - 1) // ENTRIES + 1)
+            )
+        if (found.begin > found.end).any() or int(found.end.max()) > self.keyed:
+            self._pages.corrupt("directory", "rows within the index", "others")
+        return found
+
+    def _entries(self, begin: int, end: int, place: int, after: int) -> tuple[Array, Array]:
+        """Hashes (uint64 [n]) and starts (int64 [n + 1], from 0) of entries begin..end-1, whose rows fill
+        places place..after-1."""
+        if begin == end:
+            return np.zeros(0, np.uint64), np.zeros(1, np.int64)
+        low, high = begin // ENTRIES, -(-end // ENTRIES)
+        hashes, starts = [], []
+        self._check_entries(np.arange(low, high))
+        for p in range(low, high):
+            at = int(self._at[p]) // 4
+            m = min(ENTRIES, self.keys - p * ENTRIES)
+            a, b = max(begin - p * ENTRIES, 0), min(end - p * ENTRIES, m)
+            hashes.append(self._words[at // 2 + a : at // 2 + b])
+            at += 2 * m
+            starts.append(self._halves[at + a : at + b + (p == high - 1)])
+        bounds = _together(starts).astype(np.int64)
+        bounds -= place
+        if bounds[0] != 0 or bounds[-1] != after - place:
+            self._pages.corrupt("footer", "cells as long as their entries say", "another length")
+        return _together(hashes), bounds
+
+    def ordinals(self, begin: int, end: int) -> Array:
+        rows: Array = self._places(begin, end).astype(np.int64)
+        rows += self.first
+        return rows
+
+    def ordinals_at(self, places: Array) -> Array:
+        if not places.shape[0]:
+            return np.zeros(0, np.int64)
+        if int(places.min()) < 0 or int(places.max()) >= self.keyed:
+            self._pages.corrupt("directory", f"rows within 0 to {self.keyed}", f"{places.min()} to {places.max()}")
+        pages = places // PLACES
+        for page in np.unique(pages).tolist():
+            if self._pages.check_one(int(self._rows[page])):
+                self._check_rows(page)
+        rows: Array = self._halves[self._rows_at[pages] // 4 + places - pages * PLACES].astype(np.int64)
+        rows += self.first
+        return rows
+
+    def _places(self, begin: int, end: int) -> Array:
+        """Places begin..end-1 of the list of rows: uint32, from the index's first row."""
+        if not 0 <= begin <= end <= self.keyed:
+            self._pages.corrupt("directory", f"rows within 0 to {self.keyed}", f"{begin} to {end}")
+        if begin == end:
+            return np.zeros(0, np.uint32)
+        low, high = begin // PLACES, -(-end // PLACES)
+        at = self._rows_at[low:high]
+        for page, number in enumerate(self._rows[low:high].tolist(), low):
+            if self._pages.check_one(number):
+                self._check_rows(page)
+        runs = (np.flatnonzero(np.diff(at) != 4 * PLACES) + 1).tolist()
+        pieces = []
+        edges: list[int] = [low, *(low + int(cut) for cut in runs), high]
+        for first, last in itertools.pairwise(edges):  # pages that lie back to back are one view
+            base = first * PLACES
+            start = int(self._rows_at[first]) // 4 - base
+            pieces.append(self._halves[start + max(begin, base) : start + min(end, last * PLACES)])
+        return _together(pieces)
+
+    def _check_entries(self, pages: Array) -> None:
+        """That pages of the directory (int64 [n]) are as written, and hashes and places in them never fall."""
+        for page in pages.tolist():
+            if not self._pages.check_one(int(self._directory[page])):
+                continue
+            m = min(ENTRIES, self.keys - page * ENTRIES)
+            at = int(self._at[page]) // 8
+            hashes, starts = self._words[at : at + m], self._halves[2 * (at + m) : 2 * (at + m) + m + 1]
+            if (hashes[1:] < hashes[:-1]).any() or (starts[1:] < starts[:-1]).any() or int(starts[-1]) > self.keyed:
+                self._pages.corrupt("directory", "hashes and places that never fall", "others")
+
+    def _check_rows(self, page: int) -> None:
+        """That a page has rows of this index only."""
+        start = int(self._rows_at[page]) // 4
+        highest = int(self._halves[start : start + min(PLACES, self.keyed - page * PLACES)].max())
+        if highest >= self.tuples:
+            self._pages.corrupt("rows", f"rows below {self.tuples}", f"{highest}")
+
+    def values(self, entries: Array) -> pa.Array:
+        pages = entries // ENTRIES
+        needed, where = np.unique(pages, return_inverse=True)
+        if not needed.shape[0]:
+            return pa.array([], self._schema.field(0).type)
+        if int(needed[0]) < 0 or int(entries.max()) >= self.keys:
+            raise IndexError(
+                f"values: needed entries from 0 to {self.keys - 1}; got {entries.min()} to {entries.max()}"
+            )
+        parts = [self._value_page(page) for page in needed.tolist()]
+        base = np.cumsum([0] + [len(part) for part in parts[:-1]])
+        at = base[where] + entries - pages * ENTRIES
+        return pa.concat_arrays(parts).take(pa.array(at))
+
+    def same(self, entries: Array, keys: pa.Array) -> Array:
+        if not is_text(self._schema.field(0).type) or not is_text(keys.type):
+            return super().same(entries, keys)
+        pages = entries // ENTRIES
+        self._pages.check(self._values[pages[np.flatnonzero(np.diff(pages, prepend=-1))]])
+        out = np.empty(entries.shape[0], np.bool_)
+        at, size = self._pages.extent(self._values)
+        if not key_kernels.same_text(
+            self._halves, self._bytes, at, size, ENTRIES, self.keys, entries, *text_parts(keys), out
+        ):
+            self._pages.corrupt("values", "keys inside their page", "one beyond it")
+        return out
+
+    def _value_page(self, page: int) -> pa.Array:
+        rows = min(ENTRIES, self.keys - page * ENTRIES)
+        kind = self._schema.field(0).type
+        if is_text(kind):
+            number = int(self._values[page])
+            fresh = self._pages.is_fresh(number)
+            try:
+                return unpacked_text(self._pages.page(number), kind, rows, look=fresh)
+            except (pa.ArrowException, ValueError) as error:
+                self._pages.corrupt(f"page {number}", f"{rows} keys", str(error))
+        return self._pages.batch(int(self._values[page]), self._schema, rows).column(0)
+
+    def part(self, low: int, high: int, buckets: int) -> Part:
+        scale = self.buckets // buckets
+        low, high = low * scale, high * scale
+        begin, end = int(self._edges[low]), int(self._edges[high])
+        place, after = int(self._weights[low]), int(self._weights[high])
+        hashes, starts = self._entries(begin, end, place, after)
+        return Part(hashes, starts, lambda: self._places(place, after), lambda: self.values(np.arange(begin, end)))
+
+
+def _together(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def bounds_of(footer: Any, name: str, buckets: int, total: int) -> Array:
+    """An array of a footer that has to rise from 0 to `total`, one more than there are buckets."""
+    bounds: Array = footer.array(name, "<i8", (buckets + 1,))
+    if bounds[0] != 0 or bounds[-1] != total or (bounds[1:] < bounds[:-1]).any():
+        footer.refuse(f"array {name!r} must rise from 0 to {total}", "another")
+    return bounds
