@@ -116,7 +116,7 @@ def _across(budgets: Sequence[float], scale: str) -> Callable[[float], float]:
 def linear_axis(values: Sequence[float], unit: str) -> Axis:
     """From 0 to the greatest value, in round steps."""
     greatest = max(values, default=0.0) or 1.0
-    step = 0.2 if unit == "share" and greatest > 0.8 else _round_step(greatest / 4, unit)
+    step = 0.2 if unit == "share" and 0.8 < greatest <= 1.2 else _round_step(greatest / 4, unit)
     count = max(1, math.ceil(greatest / step - 1e-9))
     top = count * step
     ticks = tuple((i * step, shown(round(i * step, 12), unit)) for i in range(count + 1))
