@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from test_history_join import Pair, brute, found, history, side
 
@@ -21,10 +22,11 @@ from summaries.errors import StoreCorrupt
 Array = np.ndarray[Any, Any]
 
 
-def listed(hashes: list[int], counts: list[int], cuts: list[int]) -> HeavyKeys | None:
-    made = Heaviest()
+def listed(hashes: list[int], counts: list[int], keys: list[str], cuts: list[int]) -> HeavyKeys | None:
+    made = Heaviest(pa.string())
     for begin, end in zip([0, *cuts], [*cuts, len(hashes)], strict=True):
-        made.add(np.array(hashes[begin:end], np.uint64), np.array(counts[begin:end], np.int64))
+        starts = np.concatenate([[0], np.cumsum(counts[begin:end])]).astype(np.int64)
+        made.add(np.array(hashes[begin:end], np.uint64), starts, pa.array(keys[begin:end], pa.string()))
     return made.listed()
 
 
@@ -37,27 +39,38 @@ def test_the_list_is_that_of_all_keys_however_they_come(seed: int, monkeypatch: 
     distinct = sorted(source.sample(range(1 << 63, (1 << 63) + 10_000), source.randrange(0, 300)))
     hashes = [each for each in distinct for _ in range(source.choice((1, 1, 1, 3)))]
     counts = [source.choice((1, 2, 3, source.randrange(1, 1_000))) for _ in hashes]
+    keys = [str(at) * source.choice((1, 1, 1, 70)) for at in range(len(hashes))]
     whole: Counter[int] = Counter()
-    for each, n in zip(hashes, counts, strict=True):
+    begins, key_of, may = {}, {}, set()
+    for at, (each, n) in enumerate(zip(hashes, counts, strict=True)):
+        begins.setdefault(each, sum(whole.values()))
+        key_of.setdefault(each, keys[at])
         whole[each] += n
+        if hashes.count(each) == 1 and len(keys[at]) <= 64:
+            may.add(each)
     cuts = sorted(
         hashes.index(each) for each in source.sample(distinct, source.randrange(0, min(20, len(distinct)) + 1))
     )
-    made = listed(hashes, counts, cuts)
-    n = min(most, len(distinct) // 8)
-    if len(distinct) < least:
+    made = listed(hashes, counts, keys, cuts)
+    order = sorted(may, key=lambda each: (-whole[each], each))
+    chosen = sorted(order[: min(most, len(distinct) // 8)])
+    if len(distinct) < least or not chosen:
         assert made is None
         return
     assert made is not None
-    order = sorted(whole, key=lambda each: (-whole[each], each))
-    assert made.hashes.tolist() == sorted(order[:n])
-    assert made.counts.tolist() == [whole[each] for each in sorted(order[:n])]
-    assert made.rest == whole[order[n]]
-    assert (made.others, made.other_tuples) == (len(order) - n, sum(whole[each] for each in order[n:]))
-    asked = sorted({*source.sample(range(1 << 63, (1 << 63) + 10_000), 50), *order[::3]})
-    assert made.counts_of(np.array(asked, np.uint64)).tolist() == [
-        whole[each] if each in order[:n] else 0 for each in asked
-    ]
+    rest = [each for each in distinct if each not in chosen]
+    assert made.hashes.tolist() == chosen
+    assert made.counts.tolist() == [whole[each] for each in chosen]
+    assert made.begins.tolist() == [begins[each] for each in chosen]
+    assert made.keys.to_pylist() == [key_of[each] for each in chosen]
+    assert made.rest == max(whole[each] for each in rest)
+    assert (made.others, made.other_tuples) == (len(rest), sum(whole[each] for each in rest))
+    asked = sorted({*source.sample(range(1 << 63, (1 << 63) + 10_000), 50), *distinct[::3]})
+    places = made.places_of(np.array(asked, np.uint64))
+    assert places.tolist() == [chosen.index(each) if each in chosen else -1 for each in asked]
+    listed_keys = [key_of[each] for each in asked if each in chosen]
+    assert made.same(places[places >= 0], pa.array(listed_keys, pa.string())).all()
+    assert not made.same(places[places >= 0], pa.array([key + "x" for key in listed_keys], pa.string())).any()
 
 
 def kept(directory: StoreDirectory, keys: list[Any], name: str, segment: int = 256) -> Any:
@@ -104,13 +117,38 @@ def test_most_pairs_are_found_before_a_sketch_is_read(tmp_path: Path, monkeypatc
         assert sum(pairs.values()) >= 0.9 * sum(exact.values())
         assert not pairs - exact
         assert index._sketch is None
+        assert join.figures.listed > 100
+        assert join.figures.cells == 1  # of the rows in memory, which have no list
 
 
-def test_a_list_that_contradicts_its_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("hashes", "begins", "counts", "right"),
+    [
+        ([1, 2], [0, 5], [5, 5], True),
+        ([1, 2], [0, 4], [5, 5], False),
+        ([2, 1], [0, 5], [5, 5], False),
+        ([1, 1], [0, 5], [5, 5], False),
+        ([1, 2], [0, 1_020], [5, 5], False),
+        ([1, 2], [0, 5], [5, 6], False),
+        ([1, 2], [0, 5], [0, 10], False),
+    ],
+)
+def test_a_list_that_contradicts_its_file_is_refused(
+    hashes: list[int],
+    begins: list[int],
+    counts: list[int],
+    right: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(heavy, "LEAST", 64)
-    wrong = HeavyKeys(np.array([1, 2], np.uint64), np.array([5, 5], np.uint32), 6, 100, 10)
+    numbers = np.array(hashes, np.uint64), np.array(begins, np.uint32), np.array(counts, np.uint32)
+    wrong = HeavyKeys(*numbers, 6, 98, 1_014, lambda: pa.array(["a", "b"]))
     monkeypatch.setattr(Heaviest, "listed", lambda _: wrong)
     with StoreDirectory.open(tmp_path) as directory:
         index = kept(directory, [f"k{k % 100}" for k in range(1_024)], "r", segment=1_024).indices("key")[0]
+        if right:
+            assert index.heavy.counts.tolist() == counts
+            return
         with pytest.raises(StoreCorrupt, match="heavy keys: needed"):
             _ = index.heavy

@@ -243,7 +243,8 @@ def _figures(operator: HistoryJoin, streams: tuple[Stream, Stream]) -> list[str]
     return [
         f"  {probing.alias} probes: {operator.probe.tuples:,} of its tuples",
         f"  actual: cells read {figures.cells:,}, cells ruled out {figures.ruled_out:,}, keys looked up "
-        f"{figures.looked_up:,}, tuples looked at {figures.tuples:,}, outputs {figures.outputs:,}",
+        f"{figures.looked_up:,} ({figures.listed:,} of them in lists of heavy keys), tuples looked at "
+        f"{figures.tuples:,}, outputs {figures.outputs:,}",
         f"  bytes read by tier: {told}",
         f"  coverage {operator.coverage:.6g}",
     ]

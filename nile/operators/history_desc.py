@@ -20,11 +20,12 @@ _PIECE = 4_096
 
 
 class _Group(NamedTuple):
-    """Keys that a segment may have: int64, ascending.  listed: what its heavy keys say, where its sketch was not asked
-    yet and `keys` are those that are not among them; else None."""
+    """Keys that a segment may have: int64, ascending.  places: of those of its list of heavy keys, where in it; else
+    None.  listed: what that list says, where its sketch was not asked yet and `keys` are the others; else None."""
 
     segment: int
     keys: Array
+    places: Array | None = None
     listed: Listed | None = None
 
 
@@ -87,8 +88,8 @@ class DescendingJoin(HistoryJoin):
         heavy = [s for s, segment in enumerate(self._segments) if segment.heavy_first]
         other = [s for s, segment in enumerate(self._segments) if not segment.heavy_first]
         for s, listed in zip(heavy, listed_of([self._segments[s] for s in heavy], keys), strict=True):
-            at = np.flatnonzero(listed.counts)
-            parts.append(self._cells(keys, s, at, listed.counts[at], listed.counts[at]))
+            at = np.flatnonzero(listed.place >= 0)
+            parts.append(self._cells(keys, s, at, listed.counts[at], listed.counts[at], listed.place[at]))
             parts.append(self._unasked(keys, s, listed))
             yield None
         for s, (estimate, upper) in zip(other, bounds_of([self._segments[s] for s in other], keys), strict=True):
@@ -99,14 +100,16 @@ class DescendingJoin(HistoryJoin):
         self._most, self._guess = int(regions.most.sum()), int(regions.guess.sum())
         return regions
 
-    def _cells(self, keys: ProbeKeys, s: int, at: Array, estimate: Array, upper: Array) -> _Regions:
+    def _cells(
+        self, keys: ProbeKeys, s: int, at: Array, estimate: Array, upper: Array, places: Array | None = None
+    ) -> _Regions:
         """The cells of a segment in which keys `at` lie, of which each has so many tuples: int64 [len(at)] each."""
         segment = self._segments[s]
         low = _cuts(segment.index.bucket_of(keys.hashes[at]))
         rows = keys.rows[at]
         guess = np.add.reduceat(rows * estimate, low) if at.shape[0] else low
         most = np.add.reduceat(rows * upper, low) if at.shape[0] else low
-        self._groups.append(_Group(s, at))
+        self._groups.append(_Group(s, at, places))
         group = np.full(low.shape[0], len(self._groups) - 1)
         high = np.append(low[1:], at.shape[0])[: low.shape[0]]
         return _Regions(group, low, high, most, guess, guess / segment.reading)
@@ -114,11 +117,11 @@ class DescendingJoin(HistoryJoin):
     def _unasked(self, keys: ProbeKeys, s: int, listed: Listed) -> _Regions:
         """The keys that a segment does not list as one region, which promises what one cell of it does."""
         segment = self._segments[s]
-        at = np.flatnonzero(listed.counts == 0)
+        at = np.flatnonzero(listed.place < 0)
         rows = int(keys.rows[at].sum())
         guess = rows * min(listed.expected, listed.rest)
         cells = max(1, _cuts(segment.index.bucket_of(keys.hashes[at])).shape[0])
-        self._groups.append(_Group(s, at, listed))
+        self._groups.append(_Group(s, at, None, listed))
         many = 1 if rows and listed.rest else 0
         group, none = np.full(many, len(self._groups) - 1), np.full(many, -1)
         most, expected = np.full(many, rows * listed.rest), np.full(many, int(guess))
@@ -171,20 +174,21 @@ class DescendingJoin(HistoryJoin):
 
     def _read(self, keys: ProbeKeys, regions: _Regions) -> tuple[Array, Matches]:
         """The runs of these regions, whose cells are read."""
-        wanted: dict[int, list[Array]] = {}
+        parts: list[tuple[int, Matches]] = []
         for g in np.unique(regions.group).tolist():
             mine = regions.group == g
             low, high = regions.low[mine], regions.high[mine]
             size = high - low
             places = np.repeat(low - np.concatenate([[0], np.cumsum(size)[:-1]]), size) + np.arange(int(size.sum()))
+            places.sort()
             group = self._groups[g]
-            wanted.setdefault(group.segment, []).append(group.keys[places])
-        return together(
-            [
-                (s, self._segments[s].look_up(keys, np.sort(np.concatenate(which))))
-                for s, which in sorted(wanted.items())
-            ]
-        )
+            segment, which = self._segments[group.segment], group.keys[places]
+            if group.places is None:
+                found = segment.look_up(keys, which)
+            else:
+                found = segment.look_up_listed(keys, which, group.places[places])
+            parts.append((group.segment, found))
+        return together(parts)
 
     @property
     def coverage(self) -> float:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyramid.history import history_kernels
+    from pyramid.history.heavy import HeavyKeys
     from pyramid.history.keys import KeyIndex
 else:
     pa = lazy("pyarrow")
@@ -54,8 +55,9 @@ class ProbeKeys:
     def __len__(self) -> int:
         return int(self.hashes.shape[0])
 
-    def same(self, which: Array, index: KeyIndex, kind: pa.DataType, entries: Array) -> Array:
-        """Whether the key which[i] (int64 [n]) is that of entries[i] of an index of `kind`: bool [n], by value."""
+    def same(self, which: Array, index: KeyIndex | HeavyKeys, kind: pa.DataType, entries: Array) -> Array:
+        """Whether the key which[i] (int64 [n]) is that of entries[i] of an index of `kind` (of its list of heavy keys:
+        of the places entries[i] in it): bool [n], by value."""
         if self._told_by_hash:
             return np.ones(which.shape[0], bool)
         if kind == self.values.type and not pa.types.is_decimal(kind):

@@ -32,14 +32,16 @@ class HistoryFigures:
     """What a progressive query did.
 
     cells: read, each once; ruled_out: cells in which keys asked for would lie, none of which their sketch leaves
-    possible; tuples: looked at (rows read, and tuples of the directory entries found); looked_up: keys
-    asked of a directory; outputs: pairs or records; bytes: checked or decompressed, by tier.
+    possible; tuples: looked at (rows read, and tuples of the directory entries found); looked_up: keys asked of a
+    directory, listed: of them those that lists of heavy keys told without reading a cell; outputs: pairs or records;
+    bytes: checked or decompressed, by tier.
     """
 
     cells: int = 0
     ruled_out: int = 0
     tuples: int = 0
     looked_up: int = 0
+    listed: int = 0
     outputs: int = 0
     bytes: dict[str, int] = field(default_factory=dict)
 
@@ -47,8 +49,8 @@ class HistoryFigures:
 class Matches(NamedTuple):
     """Runs of tuples with a key.
 
-    key: int64 [m], which probing key; entry: int64 [m] in the segment's directory; begin, end: int64 [m], places in
-    its list of rows, inside the bounds in time.
+    key: int64 [m], which probing key; entry: int64 [m] in the segment's directory or its list of heavy keys; begin,
+    end: int64 [m], places in its list of rows, inside the bounds in time.
     """
 
     key: Array
@@ -64,10 +66,12 @@ class Matches(NamedTuple):
 class Listed(NamedTuple):
     """What a segment's list of heavy keys says of k keys.
 
-    counts: int64 [k], the tuples of those listed, 0 of others; rest: any other has at most so many, for certain;
-    expected: and about so many, one that is here.  Of a segment asked in part all are bounds.
+    place: int64 [k], where in the list, -1: not there; counts: int64 [k], the tuples of those that are; rest: any other
+    has at most so many, for certain; expected: and about so many, one that is here.  Of a segment asked in part all
+    are bounds.
     """
 
+    place: Array
     counts: Array
     rest: int
     expected: float
@@ -110,10 +114,11 @@ class Segment:
     def listed(self, keys: ProbeKeys) -> Listed:
         """What its list of heavy keys says of all keys.  Only where `heavy_first`."""
         heavy = self.index.heavy
-        counts = heavy.counts_of(keys.hashes)
+        place = heavy.places_of(keys.hashes)
+        counts = np.where(place >= 0, heavy.counts[place], 0).astype(np.int64)
         if not self.whole:
             counts = np.minimum(counts, self._room)
-        return Listed(counts, min(heavy.rest, self._room), heavy.other_tuples / max(1, heavy.others))
+        return Listed(place, counts, min(heavy.rest, self._room), heavy.other_tuples / max(1, heavy.others))
 
     @property
     def _room(self) -> int:
@@ -155,6 +160,23 @@ class Segment:
             same = keys.same(made.key, index, self._kind, made.entry)
             if not same.all():
                 made = made.chosen(same)
+        figures.tuples += int((made.end - made.begin).sum())
+        if not self.whole:
+            made = self._bounded(made)
+        self._count_bytes(self.index.bytes_read - before)
+        return made
+
+    def look_up_listed(self, keys: ProbeKeys, which: Array, places: Array) -> Matches:
+        """The tuples of keys that lie at places of its list of heavy keys: int64 [n] each.  Reads no cell."""
+        figures, heavy = self._figures, self.index.heavy
+        before = self.index.bytes_read
+        begin = heavy.begins[places].astype(np.int64)
+        made = Matches(which, places, begin, begin + heavy.counts[places])
+        same = keys.same(which, heavy, self._kind, places)
+        if not same.all():
+            made = made.chosen(same)
+        figures.looked_up += which.shape[0]
+        figures.listed += which.shape[0]
         figures.tuples += int((made.end - made.begin).sum())
         if not self.whole:
             made = self._bounded(made)

@@ -1,25 +1,34 @@
-"""The heaviest keys of a key index: what most matches are with, known without reading its sketch.
+"""The heaviest keys of a key index: a small directory of those that most matches are with.
 
-The sketch takes 6 to 12 bytes a key and every byte of it is checked before its first use; this list takes one and a
-half, and with it goes a certain bound for all other keys.  Between the two a query that wants the most matches first
-needs few sketches.  Source: promising tuples, section 3.2 (several granularities of counts over one cell).
+A sketch takes 6 to 12 bytes a key and a directory 12 with its key, and what is read of either is checked first; this
+list takes two bytes a key and its key's own for one in eight, and tells without them how many tuples those have, where,
+and a certain bound for all others.  So a query that wants the most matches first needs little else.
+Source: promising tuples, section 3.2 (several granularities of one cell).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyramid.history.key_pages import is_text, text_parts
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from pyramid.history import history_kernels
 else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
     history_kernels = lazy("pyramid.history.history_kernels")
 
-__all__ = ["Heaviest", "HeavyKeys"]
+__all__ = ["Heaviest", "HeavyKeys", "same_keys"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,66 +36,116 @@ SHARE = 8
 """One distinct key of so many is listed."""
 LEAST = 4_096
 """Of fewer distinct keys none is: their sketch is at most 48 KB."""
-MOST = 1 << 16
-"""Keys listed at most: 768 KB."""
+MOST = 1 << 15
+"""Keys listed at most: 512 KB and the keys."""
+LONGEST = 64
+"""Bytes of a key that is listed, at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeavyKeys:
-    """hashes: uint64 [h], strictly ascending; counts: uint32 [h], the tuples of each, exact; rest: any other hash has
-    at most so many; others: how many other distinct hashes there are, and other_tuples: tuples of all of them."""
+    """Keys that share their hash with no other, ascending by hash.
+
+    hashes: uint64 [h]; begins, counts: uint32 [h], where the tuples of each begin in the index's list of rows, and how
+    many there are; rest: any other hash has at most so many; others: how many other distinct hashes there are;
+    other_tuples: all of theirs; read_keys: gives the keys, Arrow [h].
+    """
 
     hashes: Array
+    begins: Array
     counts: Array
     rest: int
     others: int
     other_tuples: int
+    read_keys: Callable[[], pa.Array]
 
-    def counts_of(self, hashes: Array) -> Array:
-        """The tuples of each hash (uint64 [n], ascending): int64 [n], 0 for one that is not listed.  O(h + n)."""
-        out = np.zeros(hashes.shape[0], np.int64)
-        history_kernels.listed_counts(self.hashes, self.counts, hashes, out)
+    def places_of(self, hashes: Array) -> Array:
+        """Where each hash (uint64 [n], ascending) is in the list: int64 [n], -1 for one that is not.  O(h + n)."""
+        out = np.full(hashes.shape[0], -1, np.int64)
+        history_kernels.places_in_list(self.hashes, hashes, out)
         return out
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """The keys, Arrow [h].  Read when first asked for."""
+        return self.read_keys()
+
+    def values(self, places: Array) -> pa.Array:
+        """The keys at places (int64 [n], any order): Arrow [n]."""
+        return self.keys.take(pa.array(places, pa.int64()))
+
+    def same(self, places: Array, keys: pa.Array) -> Array:
+        """Whether each place (int64 [n]) has the key keys[i] (Arrow [n], of the column's type): bool [n], by value."""
+        return same_keys(self.values(places), keys)
+
+
+def same_keys(own: pa.Array, keys: pa.Array) -> Array:
+    """Whether own[i] is keys[i], Arrow [n] of one type: bool [n].  There is one NaN, equal to itself."""
+    equal = pc.equal(own, keys)
+    if pa.types.is_floating(own.type) and pa.types.is_floating(keys.type):
+        equal = pc.or_(equal, pc.and_(pc.is_nan(own), pc.is_nan(keys)))
+    out: Array = equal.to_numpy(zero_copy_only=False)
+    return out
 
 
 class Heaviest:
-    """The list in the making, in memory of its own: 12 bytes for each of 262,144 hashes and of what comes at a time."""
+    """The list in the making, in memory of its own: 24 bytes and the key of each of 65,536 and of a part."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: pa.DataType) -> None:
+        self._text = is_text(kind)
         self._hashes = np.zeros(0, np.uint64)
+        self._begins = np.zeros(0, np.uint32)
         self._counts = np.zeros(0, np.int64)
+        self._keys = pa.array([], kind)
         self._distinct = 0
         self._tuples = 0
+        self._rest = 0
+        self._least = 0
 
-    def add(self, hashes: Array, counts: Array) -> None:
-        """More entries, all of each hash: uint64 [k], ascending, and int64 [k] tuples of each.  O(k) amortised."""
+    def add(self, hashes: Array, starts: Array, keys: pa.Array) -> None:
+        """More entries of the directory, all that have a hash: uint64 [k], ascending; starts: int64 [k + 1], from 0;
+        keys: Arrow [k].  O(k) amortised."""
         if not hashes.shape[0]:
             return
         first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+        entries = np.diff(first, append=hashes.shape[0])
+        counts = np.diff(starts[np.append(first, hashes.shape[0])])
+        may = entries == 1
+        if self._text:
+            may &= np.diff(text_parts(keys)[0])[first] <= LONGEST
+        may &= counts > self._least
+        self._rest = max(self._rest, int(counts[~may].max(initial=0)))
+        here = np.flatnonzero(may)
+        begins = (self._tuples + starts[first[here]]).astype(np.uint32)
+        self._hashes = np.concatenate([self._hashes, hashes[first[here]]])
+        self._begins = np.concatenate([self._begins, begins])
+        self._counts = np.concatenate([self._counts, counts[here]])
+        self._keys = pa.concat_arrays([self._keys, keys.take(pa.array(first[here]))])
         self._distinct += first.shape[0]
-        self._tuples += int(counts.sum())
-        self._hashes = np.concatenate([self._hashes, hashes[first]])
-        self._counts = np.concatenate([self._counts, np.add.reduceat(counts, first)])
-        if self._hashes.shape[0] > 4 * MOST:
-            self._keep(MOST + 1)
+        self._tuples += int(starts[-1])
+        if self._hashes.shape[0] > 2 * MOST:
+            self._keep(MOST)
+            self._least = int(self._counts[-1])
 
     def _keep(self, n: int) -> None:
         """Only the n heaviest, the heaviest first; of equal counts the lower hash, so that no cut into calls shows."""
-        order = np.lexsort((self._hashes, -self._counts))[:n]
-        self._hashes, self._counts = self._hashes[order], self._counts[order]
+        order = np.lexsort((self._hashes, -self._counts))
+        self._rest = max(self._rest, int(self._counts[order[n:]].max(initial=0)))
+        self._choose(order[:n])
+
+    def _choose(self, at: Array) -> None:
+        self._hashes, self._begins, self._counts = self._hashes[at], self._begins[at], self._counts[at]
+        self._keys = self._keys.take(pa.array(at))
 
     def listed(self) -> HeavyKeys | None:
         """The list; None where there are too few keys for one."""
-        if self._distinct < LEAST:
-            return None
         n = min(MOST, self._distinct // SHARE)
-        self._keep(n + 1)
-        order = np.argsort(self._hashes[:n])
-        counts = self._counts[:n][order]
-        return HeavyKeys(
-            self._hashes[:n][order],
-            counts.astype(np.uint32),
-            int(self._counts[n]),
-            self._distinct - n,
-            self._tuples - int(counts.sum()),
-        )
+        if self._distinct < LEAST or not n:
+            return None
+        self._keep(n)
+        self._choose(np.argsort(self._hashes))
+        keys, counts = self._keys, self._counts.astype(np.uint32)
+        if not keys:
+            return None
+        others, other_tuples = self._distinct - len(keys), self._tuples - int(self._counts.sum())
+        return HeavyKeys(self._hashes, self._begins, counts, self._rest, others, other_tuples, lambda: keys)

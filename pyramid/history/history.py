@@ -274,6 +274,8 @@ class History:
             history = cls(name, schema, directory=directory, memory=memory, local=local, hasher=hasher,
                           segment=segment, largest=largest)  # fmt: skip
             history._tiers.restore(state, staged)
+            for column in history.indexed:
+                history.indices(column)  # the keys of the last rows were just read: their index is made with them
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, NileError):
                 raise

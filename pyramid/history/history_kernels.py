@@ -19,10 +19,11 @@ Array = np.ndarray[Any, Any]
 __all__ = [
     "copy_runs",
     "count_entries",
+    "entries_rise",
     "find",
     "find_paged",
     "level_codes",
-    "listed_counts",
+    "places_in_list",
     "rows_by_key",
     "sketch_add",
     "sketch_bounds",
@@ -120,10 +121,29 @@ def sketch_bounds(
 
 
 @kernel
-def listed_counts(listed: Array, counts: Array, hashes: Array, out: Array) -> None:
-    """out[i]: what is counted for hashes[i] in a list, as it is where the hash is not in it.
+def entries_rise(words: Array, halves: Array, at: Array, pages: Array, a_page: int, keys: int, keyed: int) -> bool:
+    """Whether hashes and places never fall within each page of a directory, and no place is beyond `keyed`.
 
-    listed: uint64 [h], strictly ascending; counts: uint32 [h]; hashes: uint64 [n], ascending; out: int64 [n].
+    words, halves: the file as uint64 and as uint32; at: int64 [n], where each page begins in bytes; pages: int64 [n],
+    their numbers; a_page: entries of each but the last; keys: of all.
+    """
+    for i in range(pages.shape[0]):
+        m = min(a_page, keys - pages[i] * a_page)
+        first = at[i] // 8
+        starts = 2 * (first + m)
+        for e in range(m):
+            if halves[starts + e + 1] < halves[starts + e] or (e and words[first + e] < words[first + e - 1]):
+                return False
+        if halves[starts + m] > keyed:
+            return False
+    return True
+
+
+@kernel
+def places_in_list(listed: Array, hashes: Array, out: Array) -> None:
+    """out[i]: where hashes[i] is in a list; as it was where it is not.
+
+    listed: uint64 [h], strictly ascending; hashes: uint64 [n], ascending; out: int64 [n].
     """
     at = 0
     for i in range(hashes.shape[0]):
@@ -132,7 +152,7 @@ def listed_counts(listed: Array, counts: Array, hashes: Array, out: Array) -> No
         if at == listed.shape[0]:
             return
         if listed[at] == hashes[i]:
-            out[i] = counts[at]
+            out[i] = at
 
 
 @kernel

@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pyramid.history.heavy import HeavyKeys
+from pyramid.history.heavy import HeavyKeys, same_keys
 from pyramid.history.sketch import IndexSketch, cells_for
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from pyramid.history import history_kernels
 else:
     pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
     history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "buckets_for"]
@@ -229,12 +227,7 @@ class KeyIndex(ABC):
     def same(self, entries: Array, keys: pa.Array) -> Array:
         """Whether each entry (int64 [n], as `look_up` gave it) has the key keys[i] (Arrow [n], of the column's type):
         bool [n].  Compares values, not hashes; of text without copying them."""
-        own = self.values(entries)
-        equal = pc.equal(own, keys)
-        if pa.types.is_floating(own.type) and pa.types.is_floating(keys.type):
-            equal = pc.or_(equal, pc.and_(pc.is_nan(own), pc.is_nan(keys)))  # one NaN, equal to itself
-        out: Array = equal.to_numpy(zero_copy_only=False)
-        return out
+        return same_keys(self.values(entries), keys)
 
     @abstractmethod
     def part(self, low: int, high: int, buckets: int) -> Part:

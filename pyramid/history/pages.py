@@ -165,11 +165,13 @@ class PageFile:
         if ((self._table[pages, 1] != length) | (self._table[pages, 2] != 0)).any():
             self.corrupt("footer", "pages as long as what they hold", "another length")
 
-    def check(self, pages: Array) -> None:
-        """Check the bytes of pages (int64 [n]) that were not yet."""
+    def check(self, pages: Array) -> Array:
+        """Check the bytes of pages (int64 [n]) that were not yet: bool [n], which were not."""
         self._check_numbers(pages)
-        for page in pages[~self._checked[pages]].tolist():
+        fresh: Array = ~self._checked[pages]
+        for page in pages[fresh].tolist():
             self._check(page)
+        return fresh
 
     def _check_numbers(self, pages: Array) -> None:
         if pages.shape[0] and not 0 <= int(pages.min()) <= int(pages.max()) < self.pages:

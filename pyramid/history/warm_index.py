@@ -65,7 +65,7 @@ class WarmIndex(KeyIndex):
             self._cells = cells
             self._listed = 0
             if "heavy" in footer.params:  # files of before it was there have none
-                self._heavy_page = footer.integer("heavy", 0, pages.pages - 1)
+                self._heavy_page = footer.integer("heavy", 0, pages.pages - 2)
                 self._listed = footer.integer("listed", 1, keys)
                 self._rest = footer.integer("rest", 0, keyed)
                 self._others = footer.integer("others", 0, keys)
@@ -116,13 +116,16 @@ class WarmIndex(KeyIndex):
             return super().heavy
         if self._heavy is None:
             n = self._listed
-            data = self._pages.numbers(self._heavy_page, "<u4", 3 * n)
-            hashes, counts = data[: 2 * n].view("<u8"), data[2 * n :]
-            if (hashes[1:] <= hashes[:-1]).any() or int(counts.min()) < max(1, self._rest):
-                self._pages.corrupt("heavy keys", "ascending ones, each of as many tuples as any other", "others")
-            if int(counts.sum(dtype=np.int64)) + self._other_tuples != self.keyed:
+            data = self._pages.numbers(self._heavy_page, "<u4", 4 * n)
+            hashes, begins, counts = data[: 2 * n].view("<u8"), data[2 * n : 3 * n], data[3 * n :]
+            ends = begins.astype(np.int64) + counts
+            if (hashes[1:] <= hashes[:-1]).any() or (begins[1:] < ends[:-1]).any() or int(ends[-1]) > self.keyed:
+                self._pages.corrupt("heavy keys", "hashes and places that rise", "others")
+            if int(counts.min()) < 1 or int(counts.sum(dtype=np.int64)) + self._other_tuples != self.keyed:
                 self._pages.corrupt("heavy keys", f"{self.keyed} tuples together with those of other keys", "others")
-            self._heavy = HeavyKeys(hashes, counts, self._rest, self._others, self._other_tuples)
+            self._heavy = HeavyKeys(
+                hashes, begins, counts, self._rest, self._others, self._other_tuples, self._heavy_values
+            )
         return self._heavy
 
     @property
@@ -234,14 +237,11 @@ class WarmIndex(KeyIndex):
 
     def _check_entries(self, pages: Array) -> None:
         """That pages of the directory (int64 [n]) are as written, and hashes and places in them never fall."""
-        for page in pages.tolist():
-            if not self._pages.check_one(int(self._directory[page])):
-                continue
-            m = min(ENTRIES, self.keys - page * ENTRIES)
-            at = int(self._at[page]) // 8
-            hashes, starts = self._words[at : at + m], self._halves[2 * (at + m) : 2 * (at + m) + m + 1]
-            if (hashes[1:] < hashes[:-1]).any() or (starts[1:] < starts[:-1]).any() or int(starts[-1]) > self.keyed:
-                self._pages.corrupt("directory", "hashes and places that never fall", "others")
+        fresh = pages[self._pages.check(self._directory[pages])]
+        if not history_kernels.entries_rise(
+            self._words, self._halves, self._at[fresh], fresh, ENTRIES, self.keys, self.keyed
+        ):
+            self._pages.corrupt("directory", "hashes and places that never fall", "others")
 
     def _check_rows(self, page: int) -> None:
         """That a page has rows of this index only."""
@@ -278,16 +278,21 @@ class WarmIndex(KeyIndex):
         return out
 
     def _value_page(self, page: int) -> pa.Array:
-        rows = min(ENTRIES, self.keys - page * ENTRIES)
+        return self._keys_of(int(self._values[page]), min(ENTRIES, self.keys - page * ENTRIES))
+
+    def _heavy_values(self) -> pa.Array:
+        return self._keys_of(self._heavy_page + 1, self._listed)
+
+    def _keys_of(self, number: int, rows: int) -> pa.Array:
+        """The keys of a page of them."""
         kind = self._schema.field(0).type
         if is_text(kind):
-            number = int(self._values[page])
             fresh = self._pages.is_fresh(number)
             try:
                 return unpacked_text(self._pages.page(number), kind, rows, look=fresh)
             except (pa.ArrowException, ValueError) as error:
                 self._pages.corrupt(f"page {number}", f"{rows} keys", str(error))
-        return self._pages.batch(int(self._values[page]), self._schema, rows).column(0)
+        return self._pages.batch(number, self._schema, rows).column(0)
 
     def part(self, low: int, high: int, buckets: int) -> Part:
         scale = self.buckets // buckets

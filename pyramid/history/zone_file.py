@@ -8,7 +8,8 @@ however they were put together:
                 types an Arrow IPC message
     rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
     sketch      the counters of the index (uint8 [rows, cells], codes of levels)
-    heavy       where there are many keys, the heaviest: hashes (uint64 [h], strictly ascending) and counts (uint32 [h])
+    heavy       where there are many keys, the heaviest: hashes (uint64 [h], strictly ascending), where the rows of each
+                begin and how many there are (uint32 [h] each); the page after it: their keys, as in a page of values
 The footer has the sizes, the entries and the rows before each bucket, and which page is which.
 """
 
@@ -49,18 +50,21 @@ def zone_file(
     """The bytes of the index of rows first..first + tuples - 1 in `column`, as pieces to write.
 
     parts: all its entries, ascending by hash, all of a hash in one; cells: the width of its sketch.  Memory: the
-    sketch, one part, 3 MB of its heaviest keys, and some 70 bytes a page.
+    sketch, one part, some 65,536 of its heaviest keys, and some 70 bytes a page.
     """
     writer = PageWriter()
     yield writer.start()
     schema = pa.schema([pa.field("key", kind)])
-    counting, heaviest = Counting(cells), Heaviest()
+    counting, heaviest = Counting(cells), Heaviest(kind)
     pages: dict[str, list[int]] = {"directory": [], "values": [], "rows": []}
     page_first: list[int] = []
     buckets = buckets_for(tuples)
     edges, weights = np.zeros(buckets + 1, np.int64), np.zeros(buckets + 1, np.int64)
     hashes, counts, values, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64), pa.array([], kind), _no_rows()
     keys = keyed = placed = at = 0
+
+    def page_of(own: pa.Array) -> Any:
+        return text_page(own) if is_text(kind) else packed_batch(pa.RecordBatch.from_arrays([own], schema=schema))
 
     def directory(n: int) -> Iterator[Any]:
         nonlocal hashes, counts, values, keys, keyed
@@ -71,9 +75,7 @@ def zone_file(
         page_first.append(int(hashes[0]))
         yield from writer.page(hashes[:n].astype("<u8", copy=False).tobytes() + starts.astype("<u4").tobytes())
         pages["values"].append(writer.pages)
-        own = values.slice(0, n)
-        batch = pa.RecordBatch.from_arrays([own], schema=schema)
-        yield from writer.page(text_page(own) if is_text(kind) else packed_batch(batch))
+        yield from writer.page(page_of(values.slice(0, n)))
         keys += n
         keyed = int(starts[-1])
         hashes, counts, values = hashes[n:], counts[n:], values.slice(n)
@@ -91,12 +93,13 @@ def zone_file(
     for part in parts:
         more = np.diff(part.starts)
         counting.add(part.hashes, more)
-        heaviest.add(part.hashes, more)
         bounds = edges_of(part.hashes, buckets)
         edges += bounds
         weights += part.starts[bounds]
         hashes, counts = np.concatenate([hashes, part.hashes]), np.concatenate([counts, more])
-        values = pa.concat_arrays([values, part.values()])
+        part_values = part.values()
+        heaviest.add(part.hashes, part.starts, part_values)
+        values = pa.concat_arrays([values, part_values])
         rows, at = np.concatenate([rows[at:], part.rows()]), 0
         while hashes.shape[0] >= ENTRIES:
             yield from directory(ENTRIES)
@@ -114,9 +117,9 @@ def zone_file(
             "heavy": writer.pages, "listed": listed.hashes.shape[0], "rest": listed.rest, "others": listed.others,
             "other_tuples": listed.other_tuples,
         }  # fmt: skip
-        yield from writer.page(
-            listed.hashes.astype("<u8", copy=False).tobytes() + listed.counts.astype("<u4").tobytes()
-        )
+        numbers = (listed.hashes.astype("<u8"), listed.begins.astype("<u4"), listed.counts.astype("<u4"))
+        yield from writer.page(b"".join(each.tobytes() for each in numbers))
+        yield from writer.page(page_of(listed.keys))
     arrays = {name: np.array(numbers, np.int64) for name, numbers in pages.items()}
     arrays |= {"first": np.array(page_first, np.uint64), "edges": edges, "weights": weights}
     yield writer.finish(KIND, params, arrays)
