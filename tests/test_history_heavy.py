@@ -99,7 +99,7 @@ def test_a_join_that_asks_them_first_finds_the_same(seed: int, tmp_path: Path, m
 def test_most_pairs_are_found_before_a_sketch_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heavy, "LEAST", 64)
     rng = np.random.default_rng(4)
-    left = [f"k{k}" for k in rng.zipf(1.6, 300)]
+    left = [f"k{k}" for k in rng.zipf(1.6, 30)]
     right = [f"k{k}" for k in rng.zipf(1.6, 60_000)]
     exact = brute(left, right, (0, len(left)), (0, len(right)))
     with StoreDirectory.open(tmp_path) as directory:
@@ -117,7 +117,7 @@ def test_most_pairs_are_found_before_a_sketch_is_read(tmp_path: Path, monkeypatc
         assert sum(pairs.values()) >= 0.9 * sum(exact.values())
         assert not pairs - exact
         assert index._sketch is None
-        assert join.figures.listed > 100
+        assert join.figures.listed > 20
         assert join.figures.cells == 1  # of the rows in memory, which have no list
 
 
