@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from summaries.errors import JavaMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Of every Java here and in child processes: many start and see few rows, so optimised code would never pay for itself.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+os.environ.setdefault("JDK_JAVA_OPTIONS", f"-XX:+IgnoreUnrecognizedVMOptions {QUICK}")
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -172,13 +169,12 @@ key = "item"
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_without_a_terminal_progress_is_json_lines_and_the_table_fits(parquet: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.cli", "demo", "--data", str(parquet), *SIDES]
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        check=False, env={**os.environ, "COLUMNS": "80"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_without_a_terminal_progress_is_json_lines_and_the_table_fits(
+    parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = call("demo", "--data", str(parquet), *SIDES, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.stderr
     events = [json.loads(line) for line in done.stderr.splitlines()]
     assert {"Spark start", "preparation", "exact answer", "queries", "report"} <= {each["stage"] for each in events}
     assert max(len(line) for line in done.stdout.splitlines() if "/" not in line) <= 80
