@@ -157,6 +157,11 @@ def _use_history(root: Path) -> None:
                 cell.positions.sum()
                 len(cell.values)
             index.look_up(np.arange(40, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+            if index.lists_heavy:
+                heavy = index.heavy
+                places = np.flatnonzero(heavy.places_of(heavy.hashes) >= 0)
+                index.ordinals_at(heavy.begins[places].astype(np.int64))
+                heavy.same(places, heavy.values(places[::-1]))
         ts, rows = _history_rows(3_000, 3_300)
         history.append(ts, rows)
         history.settle()

@@ -34,8 +34,8 @@ Array = np.ndarray[Any, Any]
 
 SHARE = 8
 """One distinct key of so many is listed."""
-LEAST = 4_096
-"""Of fewer distinct keys none is: their sketch is at most 48 KB."""
+LEAST = 64
+"""Of fewer distinct keys none is."""
 MOST = 1 << 15
 """Keys listed at most: 512 KB and the keys."""
 LONGEST = 64
