@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,12 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@lru_cache(maxsize=1)
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """Of the whole of `source`, the module first; kept until another one is asked for."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def names_of(node: ast.AST, package: list[str]) -> list[str]:
     """Dotted names that an import statement asks for; `from a import b` gives a and a.b."""
     if isinstance(node, ast.Import):
@@ -78,11 +86,7 @@ def names_of(node: ast.AST, package: list[str]) -> list[str]:
 def imports(source: str, module: str, *, is_package: bool = False) -> set[str]:
     """Every dotted name that `source` imports anywhere, inside functions and TYPE_CHECKING too."""
     package = module.split(".") if is_package else module.split(".")[:-1]
-    return {name for node in ast.walk(ast.parse(source)) for name in names_of(node, package)}
-
-
-def imports_of(path: Path) -> set[str]:
-    return imports(path.read_text("utf-8"), module_of(path), is_package=path.name == "__init__.py")
+    return {name for node in nodes(source) for name in names_of(node, package)}
 
 
 def loaded_at_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -101,19 +105,23 @@ def loaded_at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 def eager(source: str) -> set[str]:
     """Top names of the packages that importing `source` would load at once."""
-    tree = ast.parse(source)
-    return {name.split(".")[0] for node in loaded_at_import(tree) for name in names_of(node, []) if name}
+    return {name.split(".")[0] for node in loaded_at_import(nodes(source)[0]) for name in names_of(node, []) if name}
 
 
 def upward(source: str, module: str) -> set[str]:
+    return above(imports(source, module), module)
+
+
+def above(names: set[str], module: str) -> set[str]:
+    """Those of `names` that lie on a higher floor than `module`."""
     floor = FLOORS.index(module.split(".")[0])
-    return {name for name in imports(source, module) if name.split(".")[0] in FLOORS[:floor]}
+    return {name for name in names if name.split(".")[0] in FLOORS[:floor]}
 
 
 def pickled(source: str) -> set[str]:
     """What `source` imports or calls that would read or write pickles."""
     found = {name for name in imports(source, "m.m") if PICKLERS & set(name.split("."))}
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             if not (isinstance(node.value, ast.Constant) and node.value.value is False):
                 found.add("allow_pickle")
@@ -128,7 +136,7 @@ def pickled(source: str) -> set[str]:
 def run_from_data(source: str) -> set[str]:
     """What in `source` could run code that a file holds or names."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Call):
             called = node.func
             if isinstance(called, ast.Name) and called.id in RUNNERS:
@@ -142,6 +150,27 @@ def run_from_data(source: str) -> set[str]:
             found.add(node.attr)
         if isinstance(node, ast.FunctionDef) and node.name in PICKLING:
             found.add(node.name)
+    return found
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the checks see in a file."""
+
+    imports: set[str]
+    eager: set[str]
+    pickled: set[str]
+    runs: set[str]
+
+
+@cache
+def house() -> dict[Path, Seen]:
+    """Every file of the project, looked at once."""
+    found = {}
+    for path in sources(*FLOORS, "tests"):
+        source = path.read_text("utf-8")
+        named = imports(source, module_of(path), is_package=path.name == "__init__.py")
+        found[path] = Seen(named, eager(source), pickled(source), run_from_data(source))
     return found
 
 
@@ -225,7 +254,7 @@ def test_every_floor_has_modules_to_look_at() -> None:
 @pytest.mark.parametrize("floor", FLOORS)
 def test_imports_point_down_only(floor: str) -> None:
     wrong = {
-        module_of(path): found for path in sources(floor) if (found := upward(path.read_text("utf-8"), module_of(path)))
+        module_of(path): found for path in sources(floor) if (found := above(house()[path].imports, module_of(path)))
     }
     assert wrong == {}
 
@@ -238,7 +267,7 @@ def judges() -> list[Path]:
 def test_the_judges_import_no_lower_floor_but_the_errors() -> None:
     wrong = {}
     for path in judges():
-        below = {name for name in imports_of(path) if name.split(".")[0] in LOWER}
+        below = {name for name in house()[path].imports if name.split(".")[0] in LOWER}
         strange = {n for n in below if n != "summaries" and not n.startswith("summaries.errors")}
         if strange:
             wrong[module_of(path)] = strange
@@ -256,23 +285,20 @@ def test_the_judges_reach_no_lower_floor_through_another_module_of_nile() -> Non
             if module in seen:
                 continue
             seen.add(module)
-            ahead += [name for name in imports_of(by_module[module]) if name in by_module and name != "summaries"]
+            ahead += [name for name in house()[by_module[module]].imports if name in by_module and name != "summaries"]
         reached = {m for m in seen if m.split(".")[0] in LOWER and m not in harmless}
         assert reached == set(), module_of(judge)
 
 
 def test_nothing_is_pickled() -> None:
-    wrong = {
-        module_of(path): found for path in sources(*FLOORS, "tests") if (found := pickled(path.read_text("utf-8")))
-    }
-    assert wrong == {}
+    assert {module_of(path): seen.pickled for path, seen in house().items() if seen.pickled} == {}
 
 
 def test_nothing_runs_what_a_file_says() -> None:
     wrong = {}
     for path in sources(*FLOORS):
         allowed = {"import_module"} if module_of(path) in IMPORTERS else set()
-        if found := run_from_data(path.read_text("utf-8")) - allowed:
+        if found := house()[path].runs - allowed:
             wrong[module_of(path)] = found
     assert wrong == {}
 
@@ -282,7 +308,7 @@ def test_heavy_packages_load_on_first_use_only(floor: str) -> None:
     wrong = {}
     for path in sources(floor):
         allowed = {"numba"} if path.stem.endswith("kernels") else set()
-        if found := (eager(path.read_text("utf-8")) & HEAVY) - allowed:
+        if found := (house()[path].eager & HEAVY) - allowed:
             wrong[module_of(path)] = found
     assert wrong == {}
 

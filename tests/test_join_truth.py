@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,13 @@ def outliers(joined: Joinable, cap: int) -> set[tuple[int, int]]:
         key=lambda row: row[:3],
     )  # fmt: skip
     place = {(side, i): n for n, (_, side, i, _) in enumerate(merged)}
-    found = set()
-    for i, j in brute_force(joined):
-        last = max(place[0, i], place[1, j])
+
+    @cache
+    def like_it(last: int) -> int:
         ts, _, _, key = merged[last]
-        count = sum(1 for row in merged[: last + 1] if row[3] == key and ts - row[0] <= window)
-        if count <= cap:
-            found.add((i, j))
-    return found
+        return sum(1 for row in merged[: last + 1] if row[3] == key and ts - row[0] <= window)
+
+    return {(i, j) for i, j in brute_force(joined) if like_it(max(place[0, i], place[1, j])) <= cap}
 
 
 @pytest.mark.parametrize("window", [0, 3 * SECOND, WINDOW, None])
