@@ -155,7 +155,7 @@ class DescendingJoin(HistoryJoin):
                 continue
             upto = np.cumsum((regions.high - regions.low)[: min(size, ready)])
             end = max(1, int(np.searchsorted(upto, size, side="right")))
-            size = _PIECE
+            size = min(2 * size, _PIECE)
             now, regions = regions.part(slice(None, end)), regions.part(slice(end, None))
             segment, found = self._read(keys, now)
             self._most -= int(now.most.sum())
