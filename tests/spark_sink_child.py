@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 
+PAUSE = 0.5  # seconds, at most, between the store's commit and Spark's own, so that kills come there too
+
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
 
 
@@ -119,7 +121,6 @@ def say(line: object) -> None:
 
 def main() -> None:
     """Stream until killed; says how many epochs are durable."""
-    seen(twin([sales(0, 400)]))  # kernels are compiled before anyone may be killed, or they never would be
     session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
     session = spark_session("sink", cores=1)
     for name, value in QUICK.items():
@@ -139,7 +140,7 @@ def main() -> None:
         sink(rows, epoch)
         say(epoch + 1)
         add_file(folder / "in")
-        time.sleep(0.1)  # the moment between the store's commit and Spark's own, stretched
+        time.sleep(random.Random(epoch).uniform(0, PAUSE))
 
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "progress"))
     writer.start().awaitTermination()

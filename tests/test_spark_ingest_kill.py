@@ -258,7 +258,7 @@ def test_an_ingest_killed_five_times_has_lost_and_doubled_nothing(
 ) -> None:
     """In the end the lake has the bytes of one that was never killed.  Together twenty-five kills."""
     folder = tmp_path / "one"
-    done = killed(folder, 5, seed, longest=20.0, early=0.1)
+    done = killed(folder, 5, seed, longest=8.0, early=0.1)
     record_property("kills", str(done))
     assert done.counted == 5
     lakes = []

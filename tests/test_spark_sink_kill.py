@@ -18,6 +18,8 @@ from summaries.errors import JavaMissing
 
 pytestmark = pytest.mark.spark
 
+LONGEST = 2.5  # seconds that a child streams before it is killed, at most: several epochs
+
 
 @pytest.fixture(autouse=True)
 def java() -> None:
@@ -31,12 +33,16 @@ class Twin:
     """A database that is pushed the same files and never stops; it is brought to where the store is."""
 
     def __init__(self, folder: Path) -> None:
+        seen(twin([file_rows(0)]))  # kernels are compiled before anyone may be killed, or they never would be
         self.folder = folder
         self.db = twin([])
         self.epochs = 0
+        self.kills = 0
+        self.between: set[int] = set()  # epochs that the store had and Spark's own log had not
 
     def verify(self, _: int) -> int:
         """Compare, and return how many epochs the store has taken."""
+        self.kills += 1
         if not (self.folder / "store" / "manifest-1").exists():
             return 0
         with nile.connect(self.folder / "store", checkpoint=None) as kept:
@@ -50,16 +56,17 @@ class Twin:
                 rows = pa.concat_tables(file_rows(number) for number in range(*files))
                 self.db.push("sales", in_order(rows), offset=0)
             assert differences(seen(kept), seen(self.db)) == []
+        if came and not (self.folder / f"progress/commits/{came - 1}").exists():
+            self.between.add(came - 1)
         self.epochs = came
         return came
 
-
-def kills(folder: Path, count: int, seed: int, *more: str, early: float) -> Kills:
-    """SIGKILLs of a driver and its Java, until so many of them came after progress."""
-    (folder / "tmp").mkdir()
-    command = ["env", f"TMPDIR={folder / 'tmp'}", sys.executable, ROOT / "tests/spark_sink_child.py", folder, *more]
-    verify = Twin(folder).verify
-    return kill_over_and_over(command, verify, count, seed, longest=4.0, early=early, kill=kill_all_of_it)
+    def kill(self, count: int, seed: int, *more: str, early: float) -> Kills:
+        """SIGKILLs of a driver and its Java, until so many of them came after progress."""
+        (self.folder / "tmp").mkdir()
+        child = [sys.executable, ROOT / "tests/spark_sink_child.py", self.folder, *more]
+        command = ["env", f"TMPDIR={self.folder / 'tmp'}", *child]
+        return kill_over_and_over(command, self.verify, count, seed, longest=LONGEST, early=early, kill=kill_all_of_it)
 
 
 @pytest.mark.long
@@ -68,12 +75,18 @@ def test_a_driver_killed_at_ten_points_has_lost_and_doubled_nothing(
     tmp_path: Path, record_property: Callable[[str, object], None], seed: int
 ) -> None:
     """Together fifty; each seed is a store of its own, so that they can be run one at a time."""
-    done = kills(tmp_path, 10, seed, early=0.1)
-    record_property("kills", str(done))
+    one = Twin(tmp_path)
+    done = one.kill(10, seed, early=0.1)
+    record_property("kills", f"{done}, {len(one.between)} of them between the store's commit and Spark's own")
     assert done.counted == 10
 
 
 @pytest.mark.long
-def test_a_sink_that_does_not_look_at_epochs_is_found_by_the_same_kills(tmp_path: Path) -> None:
+def test_a_sink_that_does_not_look_at_epochs_is_found_by_the_same_kills(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    one = Twin(tmp_path)
     with pytest.raises(AssertionError, match=r"== \[\]"):
-        kills(tmp_path, 50, 5, "careless", early=0.0)
+        one.kill(20, 5, "careless", early=0.1)
+    record_property("kills", f"found by kill {one.kills}")
+    assert one.between  # what was found is an epoch that came again
