@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
@@ -84,6 +84,10 @@ def test_a_full_budget_gives_the_whole_answer_and_asc_just_the_outliers(
     forgetting=st.booleans(),
     fade=st.sampled_from([1.0, 0.5]),
 )
+@example(
+    seed=1, n=900, keys=60, window=None, fraction=0.4, guide="countsketch", preference="asc", output="pairs",
+    costs=ENGINE, replay="none", structure="T2", forgetting=True, fade=1.0,
+)  # fmt: skip
 @settings(max_examples=120)
 def test_no_plan_makes_a_false_or_an_unpaid_pair(
     seed: int, n: int, keys: int, window: int | None, fraction: float, guide: str, preference: str, output: str,

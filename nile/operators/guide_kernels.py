@@ -275,7 +275,8 @@ def rare_region(
     if low == high:
         return
     own_low, own_high = window_ranks(own, code, ts, window, 0)
-    count = (high - low) + (own_high - own_low)
+    # What is forgotten joins no more, and is counted all the same: the key was as frequent.
+    count = (high - rank_since(other, code, since_of(ts, window))) + (own_high - own_low)
     # A tuple of this key was turned away in the window: the lists undercount it.
     unsure = st.shed_at[code] >= since_of(ts, window) or level >= effective_door(st, ts)
     if count > st.setting[CAP] or unsure:

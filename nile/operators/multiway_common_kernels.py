@@ -111,15 +111,16 @@ def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: Sta
 
 @part
 def standing(s: Side, arr: Arrivals, a: int, st: State) -> int:
-    """How many tuples the key has in the window, all streams together, after a `look_up` of every stream.
+    """How many tuples the key has in the window, all streams together, forgotten ones too.
 
-    The own stream's list costs no look-up: insertion stands there.
+    Costs no look-up: `look_up` stood there, and of the own stream insertion.
     """
     n = st.entry.shape[0]
-    low, high = window_ranks(s, np.int64(arr.key[a]) * n + arr.stream[a], since_of(arr.ts[a], st.window[0]), 0)
-    count = high - low
+    since = since_of(arr.ts[a], st.window[0])
+    count = 0
     for k in range(n):
-        count += st.cut[0, k] - st.cut[1, k]
+        low, high = window_ranks(s, np.int64(arr.key[a]) * n + k, since, 0)
+        count += high - low
     return count
 
 
