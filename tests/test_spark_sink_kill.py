@@ -18,7 +18,7 @@ from summaries.errors import JavaMissing
 
 pytestmark = pytest.mark.spark
 
-LONGEST = 2.5  # seconds that a child streams before it is killed, at most: several epochs
+LONGEST = 4.0  # seconds that a child streams before it is killed, at most: several epochs
 
 
 @pytest.fixture(autouse=True)
