@@ -99,6 +99,7 @@ def read_manager(envelope: Envelope, *, secret: bytes = b"") -> SummaryManager:
         envelope.refuse(f"an envelope of kind {KIND!r}", envelope.kind)
     spec = _spec(envelope)
     keys = _keys(envelope, secret)
+    envelope.array("counters", "<i8", spec.counters_shape)  # before as much memory is asked for
     manager = SummaryManager(spec, keys)
     store = manager.store
     tuples = envelope.integer("tuples", 0, 1 << 62)

@@ -115,6 +115,11 @@ class SummarySpec:
         return (self.max_zones, *([later] * (self.depth - 1)))
 
     @property
+    def counters_shape(self) -> tuple[int, int, int]:
+        """Zones, rows of a sketch and cells a row (both signs); T1 counts tuples alone."""
+        return (self.zone_slots, 1, 2) if self.structure == "T1" else (self.zone_slots, self.rows, 2 * self.width)
+
+    @property
     def zone_slots(self) -> int:
         """Sketches held: every node of every pyramid."""
         return sum(2 * leaves - 1 for leaves in self.leaf_capacity)

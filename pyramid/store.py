@@ -72,8 +72,7 @@ class TupleStore:
         self.spec = spec
         self.tuples = 0
         self.keys = 0
-        slots = spec.zone_slots
-        shape = (slots, spec.rows, 2 * spec.width) if spec.structure != "T1" else (slots, 1, 2)
+        slots, shape = spec.zone_slots, spec.counters_shape
         detecting = DETECTOR_ROWS if spec.structure == "T4" else 0
         self._marks = np.zeros(256, np.int64)
         self._distinct = np.zeros(PIECE, np.int32)

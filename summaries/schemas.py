@@ -111,6 +111,8 @@ def _field_from_json(value: Any, where: str, depth: int) -> pa.Field:
     name, nullable = value["name"], value.get("nullable", True)
     if not isinstance(name, str) or not isinstance(nullable, bool):
         _refuse(where, "a name as text and nullable as true or false", value)
+    if any("\ud800" <= each <= "\udfff" for each in name):
+        _refuse(where, "a name without halves of surrogate pairs", name)
     return pa.field(name, _type_from_json(value["type"], where, depth), nullable)
 
 

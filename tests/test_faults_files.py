@@ -16,8 +16,12 @@ from pyramid.history.history import History
 from pyramid.history.pages import PageFile, PageWriter
 from pyramid.history.warm_index import WarmIndex
 from pyramid.history.zone_file import KIND
+from pyramid.manager import SummaryManager
+from pyramid.manager_state import manager_bytes, read_manager
+from pyramid.spec import SummarySpec
 from summaries.envelope import pack, unpack
-from summaries.errors import StoreCorrupt
+from summaries.errors import EnvelopeError, StoreCorrupt
+from summaries.schemas import schema_from_json, schema_to_json
 
 pytestmark = pytest.mark.faults
 
@@ -85,3 +89,20 @@ def test_a_packed_page_that_claims_more_than_it_can_hold_is_refused_before_memor
     bomb = PageFile(memoryview(rewritten(data, 0, None, 2_000_000_000)), "pages", "bomb")
     with pytest.raises(StoreCorrupt, match="at most 255 bytes of each packed one; got 2000000000"):
         bomb.page(0)
+
+
+def test_a_summary_that_claims_more_counters_than_it_has_is_refused_before_they_are_made() -> None:
+    manager = SummaryManager(SummarySpec(10**9, buckets=4, columns=16))
+    manager.ingest(np.arange(50, dtype=np.int64), pa.array([f"k{i % 9}" for i in range(50)]))
+    good = unpack(manager_bytes(manager))
+    huge = unpack(pack(good.kind, {**good.params, "spec": {**good.params["spec"], "columns": 1 << 17}}, good.arrays))
+    with pytest.raises(EnvelopeError, match="counters"):
+        read_manager(huge)
+    assert read_manager(good).store.tuples == 50
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    fields = schema_to_json(SCHEMA)
+    with pytest.raises(EnvelopeError, match="needed a name without halves of surrogate pairs; got"):
+        schema_from_json([{**fields[0], "name": "k\ud800"}])
+    assert schema_from_json(fields) == SCHEMA

@@ -144,7 +144,7 @@ def _use_database(root: Path) -> None:
 
 def _use_history(root: Path) -> None:
     with StoreDirectory.open(root) as directory:
-        state = json.loads(json.dumps(dict(directory.state)))["history"]
+        state = json.loads(json.dumps(dict(directory.state))).get("history", {})
         history = History.restore("h", _HISTORY, state=state, directory=directory, memory=30_000)
         for _ in history.batches(["k", "n", "t"]):
             pass
