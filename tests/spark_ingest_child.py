@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spark_sink_child import QUICK_JAVA, say
+from spark_sink_child import say
 
-import nile.spark.session as session_module
 from nile.spark import ingest
+from nile.spark.session import spark_session
 from pyramid.lake import LakeStream
 from summaries.errors import SourceMissing
 
@@ -35,8 +35,7 @@ def main() -> None:
     """Ingest until killed; says how many batches are in the lake."""
     folder = Path(sys.argv[1])
     (folder / "in").mkdir(exist_ok=True)
-    session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
-    session_module.spark_session("ingest", cores=1)
+    spark_session("ingest", cores=1)
     try:
         there = len(LakeStream.open(folder / "lake", "sales").batches)
     except SourceMissing:

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nile
-import nile.spark.session as session_module
 from nile.spark import StreamSink, spark_session, stream_sink
 from nile.spark.sink_place import Place
 from pyramid.manager_state import manager_bytes
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 # Of a Spark that starts often and sees few rows: optimised and generated code would never pay for itself.
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 
 PAUSE = 0.5  # seconds, at most, between the store's commit and Spark's own, so that kills come there too
 
@@ -121,7 +119,6 @@ def say(line: object) -> None:
 
 def main() -> None:
     """Stream until killed; says how many epochs are durable."""
-    session_module._JVM = (*session_module._JVM, *QUICK_JAVA)
     session = spark_session("sink", cores=1)
     for name, value in QUICK.items():
         session.conf.set(name, value)

@@ -63,17 +63,6 @@ def test_what_people_have_can_be_registered(kind: str, tmp_path: Path) -> None:
     assert db.sql("SELECT item, price FROM sales WHERE price > 1").fetchall() == [("cup", 2.5), ("tea", 4.0)]
 
 
-@pytest.mark.spark
-def test_a_spark_frame_can_be_registered_and_given(spark: Any) -> None:
-    frame = spark.createDataFrame(TABLE.to_pandas())
-    db = nile.connect()
-    db.register("sales", frame, time="ts")
-    result = db.sql("SELECT item, price FROM sales WHERE price > 1")
-    assert sorted(result.fetchall()) == [("cup", 2.5), ("tea", 4.0)]
-    given = db.sql("SELECT ts, price FROM sales").to_spark(spark)
-    assert sorted(row.price for row in given.collect()) == [1.0, 2.5, 4.0]
-
-
 def test_files_that_differ_are_no_glob(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
     pq.write_table(TABLE.drop_columns("item"), tmp_path / "b.parquet")

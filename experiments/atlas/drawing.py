@@ -9,6 +9,7 @@ from nile.report.cells import value_cell
 from nile.report.markup import Markup, element, joined
 from nile.report.runs import Curve, Figure, Point, Series
 from nile.report.svg import chart, swatch
+from nile.report.tables import folded
 from nile.report.wording import Amount, grouped_digits, listing, percent, shown
 
 __all__ = ["panel_chart", "panel_name", "place"]
@@ -115,4 +116,4 @@ def _numbers(figure: Figure, axis: Table, curves: Sequence[Curve], places: Seque
         for at in places
     ]
     table = element("table", element("thead", head), element("tbody", *rows))
-    return element("details", element("summary", "Numbers"), element("div", table, class_="scroll"))
+    return folded("Numbers", table)

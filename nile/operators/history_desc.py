@@ -21,12 +21,12 @@ _PIECE = 4_096
 
 class _Group(NamedTuple):
     """Keys that a segment may have: int64, ascending.  places: of those of its list of heavy keys, where in it; else
-    None.  listed: what that list says, where its sketch was not asked yet and `keys` are the others; else None."""
+    None.  rest: the certain bound of each, where the sketch was not asked yet; else None."""
 
     segment: int
     keys: Array
     places: Array | None = None
-    listed: Listed | None = None
+    rest: int | None = None
 
 
 class _Regions(NamedTuple):
@@ -121,7 +121,7 @@ class DescendingJoin(HistoryJoin):
         rows = int(keys.rows[at].sum())
         guess = rows * min(listed.expected, listed.rest)
         cells = max(1, _cuts(segment.index.bucket_of(keys.hashes[at])).shape[0])
-        self._groups.append(_Group(s, at, None, listed))
+        self._groups.append(_Group(s, at, None, listed.rest))
         many = 1 if rows and listed.rest else 0
         group, none = np.full(many, len(self._groups) - 1), np.full(many, -1)
         most, expected = np.full(many, rows * listed.rest), np.full(many, int(guess))
@@ -133,9 +133,9 @@ class DescendingJoin(HistoryJoin):
         parts = []
         asked = bounds_of([self._segments[group.segment] for group in groups], keys)
         for group, (estimate, upper) in zip(groups, asked, strict=True):
-            assert group.listed is not None
+            assert group.rest is not None
             which = group.keys[upper[group.keys] > 0]
-            most = np.minimum(upper[which], group.listed.rest)
+            most = np.minimum(upper[which], group.rest)
             parts.append(self._cells(keys, group.segment, which, np.minimum(estimate[which], most), most))
         opened = regions.part(at)
         self._most += sum(int(part.most.sum()) for part in parts) - int(opened.most.sum())

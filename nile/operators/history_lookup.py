@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "listed_of", "segments_of"]
 
 Array = np.ndarray[Any, Any]
+_Told = TypeVar("_Told")
 _READERS = 2
 _READ: Future[int] = Future()
 _READ.set_result(0)
@@ -118,28 +119,28 @@ class Segment:
         counts = np.where(place >= 0, heavy.counts[place], 0).astype(np.int64)
         if not self.whole:
             counts = np.minimum(counts, self._room)
-        return Listed(place, counts, min(heavy.rest, self._room), heavy.other_tuples / max(1, heavy.others))
+        others = self.index.keys - heavy.counts.shape[0]
+        expected = (self.index.keyed - int(heavy.counts.sum(dtype=np.int64))) / max(1, others)
+        return Listed(place, counts, min(heavy.rest, self._room), expected)
 
     @property
     def _room(self) -> int:
         """Tuples here that are asked for."""
         return max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
 
-    def read_ahead(self) -> None:
-        """Count the bytes that were read ahead, once what they hold was asked."""
-        self._count_bytes(self._ahead.result())
-        self._ahead = _READ
+    def asked(self, question: Callable[[ProbeKeys], _Told], keys: ProbeKeys) -> tuple[_Told, int]:
+        """What its `bounds` or `listed` answers, once what was read ahead for it is here, and the bytes read for both.
 
-    def sketch_ahead(self) -> None:
-        """Read its sketch ahead, if that is not what was."""
-        if self.heavy_first:
-            self.read_ahead()
-            self._ahead = _readers().submit(_sketch_of, self.index)
+        For a reader thread; only one at a time, so that nothing is read twice.
+        """
+        read, self._ahead = self._ahead.result(), _READ
+        before = self.index.bytes_read
+        return question(keys), read + self.index.bytes_read - before
 
-    def sketch_read(self, ruled_out: int) -> None:
-        """Its sketch was asked; so many cells are ruled out."""
+    def count(self, read: int, ruled_out: int = 0) -> None:
+        """So many bytes were read and cells ruled out by what it was asked."""
+        self._count_bytes(read)
         self._figures.ruled_out += ruled_out
-        self.read_ahead()
 
     def look_up(self, keys: ProbeKeys, which: Array) -> Matches:
         """The tuples of some keys (int64 [n], ascending), keys compared by value; reads the cells that they lie in."""
@@ -254,21 +255,19 @@ os.register_at_fork(after_in_child=_readers.cache_clear)
 
 def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
     """What the heavy keys of each say, one after the other.  Each must be `heavy_first`."""
-    asked = [_readers().submit(segment.listed, keys) for segment in segments]
+    asked = [_readers().submit(segment.asked, segment.listed, keys) for segment in segments]
     for segment, each in zip(segments, asked, strict=True):
-        listed = each.result()
-        segment.read_ahead()
+        listed, read = each.result()
+        segment.count(read)
         yield listed
 
 
 def bounds_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[tuple[Array, Array]]:
     """(estimate, certain upper bound) of the tuples of each key: int64 [k] each, a segment after the other."""
-    for segment in segments:
-        segment.sketch_ahead()
-    asked = [_readers().submit(segment.bounds, keys) for segment in segments]
+    asked = [_readers().submit(segment.asked, segment.bounds, keys) for segment in segments]
     for segment, each in zip(segments, asked, strict=True):
-        estimate, upper, ruled_out = each.result()
-        segment.sketch_read(ruled_out)
+        (estimate, upper, ruled_out), read = each.result()
+        segment.count(read, ruled_out)
         yield estimate, upper
 
 

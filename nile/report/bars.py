@@ -10,6 +10,7 @@ from typing import Any
 from nile.report.markup import Markup, element
 from nile.report.metrics import Histogram
 from nile.report.svg import HEIGHT, INSET, Axis, grid, linear_axis
+from nile.report.tables import folded, table
 from nile.report.wording import grouped_digits, percent, plain_number, small
 
 __all__ = ["Compared", "Told", "histogram_figure", "intervals_chart"]
@@ -141,20 +142,11 @@ def _swatch(kind: str) -> Markup:
 
 def _bins_table(compared: Compared, exact: Sequence[float], obtained: Sequence[float]) -> Markup:
     names = (compared.across, "exact", "share", "obtained, weights", "share")
-    head = element("tr", *(element("th", name, scope="col") for name in names))
     rows = [
-        element(
-            "tr",
-            element("th", name, scope="row"),
-            element("td", grouped_digits(count)),
-            element("td", percent(exact[i])),
-            element("td", plain_number(weight)),
-            element("td", percent(obtained[i])),
-        )
+        (name, grouped_digits(count), percent(exact[i]), plain_number(weight), percent(obtained[i]))
         for i, (name, count, weight) in enumerate(
             zip(compared.bins, compared.histogram.exact, compared.histogram.obtained, strict=True)
         )
         if name
     ]
-    table = element("table", element("thead", head), element("tbody", *rows))
-    return element("details", element("summary", "Numbers"), element("div", table, class_="scroll"))
+    return folded("Numbers", table(names, rows))

@@ -11,6 +11,7 @@ from nile.report.cells import value_cell
 from nile.report.markup import Markup, element, joined
 from nile.report.runs import Curve, Figure, Runs, number
 from nile.report.svg import chart, ideal_swatch, swatch
+from nile.report.tables import folded
 from nile.report.wording import tick
 
 __all__ = ["curve_figure"]
@@ -58,4 +59,4 @@ def _numbers(runs: Runs, figure: Figure, curves: Sequence[Curve], ideals: Sequen
         for budget in runs.budgets
     ]
     table = element("table", element("thead", head), element("tbody", *rows))
-    return element("details", element("summary", "Numbers"), element("div", table, class_="scroll"))
+    return folded("Numbers", table)

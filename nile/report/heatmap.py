@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.report.markup import Markup, element, joined
+from nile.report.tables import folded, table
 from nile.report.wording import grouped_digits
 from pyramid.manager import SummaryManager
 from pyramid.zone import Zone
@@ -80,19 +81,11 @@ class HeatMap:
         )  # fmt: skip
 
     def _table(self) -> Markup:
-        head = element("tr", *(element("th", name, scope="col") for name in ("granularity", "from", "to", "tuples")))
         rows = [
-            element(
-                "tr",
-                element("th", f"G{zone.granularity}", scope="row"),
-                element("td", moment(zone.first)),
-                element("td", moment(zone.last)),
-                element("td", grouped_digits(zone.summarised)),
-            )
+            (f"G{zone.granularity}", moment(zone.first), moment(zone.last), grouped_digits(zone.summarised))
             for zone in self.zones
         ]
-        table = element("table", element("thead", head), element("tbody", *rows))
-        return element("details", element("summary", "Zones"), element("div", table, class_="scroll"))
+        return folded("Zones", table(("granularity", "from", "to", "tuples"), rows))
 
 
 def heat_map(summary: SummaryManager, title: str = "Summary") -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nile.report.markup import Markup, element
 from nile.report.runs import Record, Runs, Series, number
+from nile.report.tables import table
 from nile.report.wording import asked, duration, listing, percent, plain_number, tick, times
 
 __all__ = ["measures", "readings", "with_measured"]
@@ -152,10 +153,8 @@ def _table(runs: Runs, preference: str, timed: bool) -> Markup:
             age = of("mean_age_s")
             cells += ["–" if age is None else duration(age)]
             name = series.name if place == 0 else ""
-            body = [element("td", cell) for cell in (tick(budget), *cells)]
-            rows.append(element("tr", element("th", name, scope="row"), *body))
-    head = element("tr", *(element("th", name, scope="col") for name in heads))
-    return element("table", element("thead", head), element("tbody", *rows))
+            rows.append((name, tick(budget), *cells))
+    return table(heads, rows)
 
 
 def _value(runs: Runs, series: Series, preference: str, key: str, budget: float) -> float | None:

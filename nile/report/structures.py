@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from nile.report.markup import Markup, element
 from nile.report.runs import Record, number
 from nile.report.svg import bar
+from nile.report.tables import table
 from nile.report.wording import Amount, asked, grouped_digits, listing, percent, plain_number, tick
 
 __all__ = ["SAID", "Finding", "Structure", "compared", "figure_9", "findings", "order", "reasons"]
@@ -195,10 +196,8 @@ def _by_budget(records: Sequence[Record], one: Finding) -> Markup:
     rows = []
     for budget in one.budgets:
         here = compared(records, one.costs, budget)
-        cells = [element("td", plain_number(here[name].rate) if name in here else "–") for name in one.told]
-        rows.append(element("tr", element("th", tick(budget), scope="row"), *cells))
-    head = element("tr", *(element("th", name, scope="col") for name in ("budget", *one.told)))
-    return element("table", element("thead", head), element("tbody", *rows))
+        rows.append((tick(budget), *(plain_number(here[name].rate) if name in here else "–" for name in one.told)))
+    return table(("budget", *one.told), rows)
 
 
 def _most(records: Sequence[Record], costs: str, told: Mapping[str, Structure], budgets: Sequence[Amount]) -> str:

@@ -47,16 +47,13 @@ class HeavyKeys:
     """Keys that share their hash with no other, ascending by hash.
 
     hashes: uint64 [h]; begins, counts: uint32 [h], where the tuples of each begin in the index's list of rows, and how
-    many there are; rest: any other hash has at most so many; others: how many other distinct hashes there are;
-    other_tuples: all of theirs; read_keys: gives the keys, Arrow [h].
+    many there are; rest: any other hash has at most so many; read_keys: gives the keys, Arrow [h].
     """
 
     hashes: Array
     begins: Array
     counts: Array
     rest: int
-    others: int
-    other_tuples: int
     read_keys: Callable[[], pa.Array]
 
     def places_of(self, hashes: Array) -> Array:
@@ -147,5 +144,4 @@ class Heaviest:
         keys, counts = self._keys, self._counts.astype(np.uint32)
         if not keys:
             return None
-        others, other_tuples = self._distinct - len(keys), self._tuples - int(self._counts.sum())
-        return HeavyKeys(self._hashes, self._begins, counts, self._rest, others, other_tuples, lambda: keys)
+        return HeavyKeys(self._hashes, self._begins, counts, self._rest, lambda: keys)

@@ -68,8 +68,6 @@ class WarmIndex(KeyIndex):
                 self._heavy_page = footer.integer("heavy", 0, pages.pages - 2)
                 self._listed = footer.integer("listed", 1, keys)
                 self._rest = footer.integer("rest", 0, keyed)
-                self._others = footer.integer("others", 0, keys)
-                self._other_tuples = footer.integer("other_tuples", 0, keyed)
             self._edges = bounds_of(footer, "edges", buckets, keys)
             self._weights = bounds_of(footer, "weights", buckets, keyed)
             directories = -(-keys // ENTRIES)
@@ -121,11 +119,9 @@ class WarmIndex(KeyIndex):
             ends = begins.astype(np.int64) + counts
             if (hashes[1:] <= hashes[:-1]).any() or (begins[1:] < ends[:-1]).any() or int(ends[-1]) > self.keyed:
                 self._pages.corrupt("heavy keys", "hashes and places that rise", "others")
-            if int(counts.min()) < 1 or int(counts.sum(dtype=np.int64)) + self._other_tuples != self.keyed:
-                self._pages.corrupt("heavy keys", f"{self.keyed} tuples together with those of other keys", "others")
-            self._heavy = HeavyKeys(
-                hashes, begins, counts, self._rest, self._others, self._other_tuples, self._heavy_values
-            )
+            if int(counts.min()) < 1:
+                self._pages.corrupt("heavy keys", "a tuple or more of each", "none of one")
+            self._heavy = HeavyKeys(hashes, begins, counts, self._rest, self._heavy_values)
         return self._heavy
 
     @property

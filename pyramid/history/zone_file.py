@@ -113,10 +113,7 @@ def zone_file(
         "until": until, "buckets": buckets, "cells": cells, "keys": keys, "keyed": keyed, "counters": counters,
     }  # fmt: skip
     if (listed := heaviest.listed()) is not None:
-        params |= {
-            "heavy": writer.pages, "listed": listed.hashes.shape[0], "rest": listed.rest, "others": listed.others,
-            "other_tuples": listed.other_tuples,
-        }  # fmt: skip
+        params |= {"heavy": writer.pages, "listed": listed.hashes.shape[0], "rest": listed.rest}
         numbers = (listed.hashes.astype("<u8"), listed.begins.astype("<u4"), listed.counts.astype("<u4"))
         yield from writer.page(b"".join(each.tobytes() for each in numbers))
         yield from writer.page(page_of(listed.keys))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nile.report.accuracy.figures import about, what
+from nile.report.accuracy.figures import about, looked_at, what
 from nile.report.runs import Figure, Point, Runs, Series
 from nile.report.verdict import Duel, Outcome, duel
-from nile.report.wording import Amount, asked, grouped_digits, listing, percent, times
+from nile.report.wording import asked, grouped_digits, listing, percent, times
 
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport
@@ -188,13 +188,13 @@ def _outliers(report: AccuracyReport) -> Iterator[str]:
     if report.preference == "asc":
         yield (
             f"{grouped_digits(found.missed)} of {grouped_digits(found.total)} outliers were missed at "
-            f"{_looked(report)}: the heavier keys stood before them; allow more budget."
+            f"{looked_at(report)}: the heavier keys stood before them; allow more budget."
         )
     elif report.asc_finds is not None:
         more = report.asc_finds > found.found
         yield (
             f"{report.preference} finds {grouped_digits(found.found)} of {grouped_digits(found.total)} outliers at "
-            f"{_looked(report)}, WITH PREFERENCE asc {grouped_digits(report.asc_finds)}"
+            f"{looked_at(report)}, WITH PREFERENCE asc {grouped_digits(report.asc_finds)}"
             f"{': say asc if they matter' if more else ''}."
         )
 
@@ -208,8 +208,3 @@ def _intervals(report: AccuracyReport) -> Iterator[str]:
             f"{kind} held the truth only in {listing([one.words() for one in low])}, fewer than chance allows: do not "
             "rely on them there."
         )
-
-
-def _looked(report: AccuracyReport) -> str:
-    unit = str(report.looked_at.get("budget_unit") or "fraction")
-    return asked(Amount.of(float(report.looked_at["budget"]), unit))

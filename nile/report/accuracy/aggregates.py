@@ -48,15 +48,16 @@ def aggregate_accuracy(
         warnings.simplefilter("ignore", CostWarning)  # a sweep asks for budgets that no user asked for
         closely = again(asked.looked_at, seed) if own is None else answer
         asked = asked.with_budget(asked.looked_at if own is None else own)
-        records, intervals, done = [], [], 0
-        for budget in asked.budgets:
-            for one in range(seed, seed + asked.seeds):
-                run = again(budget, one)
-                told, mine = _compared(run, truth, budget, one)
-                records.append(_record(run, told, {**asked_of, "budget": budget, "seed": one}, len(truth)))
-                intervals += mine
-                done += 1
-                wanted.step(done, len(asked.budgets) * asked.seeds, f"{budget:g}, seed {one}")
+        intervals: list[Interval] = []
+
+        def run(_: str, budget: float, one: int) -> dict[str, Any]:
+            ran = again(budget, one)
+            told, mine = _compared(ran, truth, budget, one)
+            intervals.extend(mine)
+            return _record(ran, told, {**asked_of, "budget": budget}, len(truth))
+
+        method = str(asked_of["method"])
+        records = asked.sweep(method, seed, wanted.step, run, seeded=(method,))
     told, _ = _compared(closely, truth, 0.0, seed)
     looked_at = {**asked_of, "budget": asked.looked_at if own is None else own}
     return AccuracyReport(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from nile.reporting import Wanted
+from nile.reporting import Step, Wanted
 from summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BUDGETS", "ENGINES", "EXACT", "LOOKED_AT", "SEEDS", "Asked"]
@@ -69,6 +70,35 @@ class Asked:
     def with_budget(self, fraction: float) -> Asked:
         """The same with one more budget."""
         return Asked(tuple(sorted({*self.budgets, fraction})), self.seeds, self.against, self.engine)
+
+    def sweep(
+        self,
+        method: str,
+        first: int,
+        step: Step,
+        run: Callable[[str, float, int], dict[str, Any]],
+        *,
+        seeded: Container[str],
+    ) -> list[dict[str, Any]]:
+        """What `run` records of every method, budget and seed, told step by step.
+
+        method: the query's own, before its opponents; first: the first seed; seeded: methods whose answers depend on
+        the seed, each of the others running once a budget, recorded under every seed.
+        """
+        methods = (method, *self.against)
+        total = len(self.budgets) * sum(self.seeds if name in seeded else 1 for name in methods)
+        records: list[dict[str, Any]] = []
+        done = 0
+        for name in methods:
+            for budget in self.budgets:
+                record: dict[str, Any] | None = None
+                for seed in range(first, first + self.seeds):
+                    if record is None or name in seeded:
+                        record = run(name, budget, seed)
+                        done += 1
+                        step(done, total, f"{name} at {budget:g}" + (f", seed {seed}" if name in seeded else ""))
+                    records.append({**record, "seed": seed})
+        return records
 
     @property
     def looked_at(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from nile.report.accuracy.words import key_text
 from nile.report.heatmap import cell_picture, moment, per_second
 from nile.report.markup import Markup, element
+from nile.report.tables import folded, table
 from nile.report.wording import grouped_digits, percent, plain_number
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
@@ -115,22 +116,12 @@ class CellErrors:
 
     def _table(self) -> Markup:
         names = ("bucket", "from", "to", "tuples", "misjudged", "worst key", "estimated", "counted")
-        head = element("tr", *(element("th", name, scope="col") for name in names))
         rows = [
-            element(
-                "tr",
-                element("th", cell.bucket, scope="row"),
-                *(element("td", text) for text in (moment(cell.first), moment(cell.last))),
-                element("td", grouped_digits(cell.tuples)),
-                element("td", plain_number(cell.off)),
-                element("td", cell.key),
-                element("td", plain_number(cell.estimated)),
-                element("td", grouped_digits(cell.counted)),
-            )
+            (cell.bucket, moment(cell.first), moment(cell.last), grouped_digits(cell.tuples), plain_number(cell.off),
+             cell.key, plain_number(cell.estimated), grouped_digits(cell.counted))
             for cell in self.worst
-        ]
-        table = element("table", element("thead", head), element("tbody", *rows))
-        return element("details", element("summary", "The worst cells"), element("div", table, class_="scroll"))
+        ]  # fmt: skip
+        return folded("The worst cells", table(names, rows))
 
     def record(self) -> dict[str, Any]:
         """As it stands in the JSON."""

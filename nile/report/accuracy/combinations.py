@@ -98,25 +98,17 @@ def _runs(
     answer: MultiwayAnswer, exact: _Exact, asked: Asked, step: Step
 ) -> tuple[list[dict[str, Any]], list[Interval]]:
     plan = answer.plan
-    methods = (plan.method, *asked.against)
-    total = sum(len(asked.budgets) * (asked.seeds if method in PREFERRING else 1) for method in methods)
     truth = float(exact.outliers if plan.preference == "asc" else exact.total)
-    records, intervals, done = [], [], 0
-    for method in methods:
-        preferring = method in PREFERRING
-        for budget in asked.budgets:
-            once: dict[str, Any] | None = None
-            for seed in range(plan.seed, plan.seed + asked.seeds):
-                if once is None or preferring:
-                    preference = plan.preference if preferring else "desc"
-                    run = answer.again(budget, seed=seed, method=method, preference=preference)
-                    once = _record(run, exact)[0]
-                    if method == plan.method:
-                        intervals.append(Interval.told("combinations", budget, seed, run.estimate, truth))
-                    done += 1
-                    step(done, total, f"{method} at {budget:g}, seed {seed}")
-                records.append({**once, "seed": seed, "preference": plan.preference})
-    return records, intervals
+    intervals: list[Interval] = []
+
+    def run(method: str, budget: float, seed: int) -> dict[str, Any]:
+        preference = plan.preference if method in PREFERRING else "desc"
+        ran = answer.again(budget, seed=seed, method=method, preference=preference)
+        if method == plan.method:
+            intervals.append(Interval.told("combinations", budget, seed, ran.estimate, truth))
+        return {**_record(ran, exact)[0], "preference": plan.preference}
+
+    return asked.sweep(plan.method, plan.seed, step, run, seeded=PREFERRING), intervals
 
 
 def _record(answer: MultiwayAnswer, exact: _Exact) -> tuple[dict[str, Any], Histogram]:

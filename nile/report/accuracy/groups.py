@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nile.report.curves import curve_figure
 from nile.report.markup import Markup, element
+from nile.report.records import finite
 from nile.report.runs import Figure, Runs, Series
+from nile.report.tables import folded, table
 from nile.report.wording import asked, grouped_digits, percent, plain_number
 
 __all__ = ["ERRORS", "GroupErrors", "NumberError"]
@@ -126,43 +128,27 @@ class GroupErrors:
         """The curves and the worst numbers, for a page."""
         preference = runs.preferences[0]
         names = ("group", "number", "estimated", "exact", "error")
-        head = element("tr", *(element("th", name, scope="col") for name in names))
         rows = [
-            element(
-                "tr",
-                element("th", one.group or "all", scope="row"),
-                element("td", one.name),
-                element("td", "missing" if one.estimated is None else plain_number(one.estimated)),
-                element("td", plain_number(one.exact)),
-                element("td", "–" if one.error is None or math.isinf(one.error) else percent(one.error)),
-            )
+            (one.group or "all", one.name, "missing" if one.estimated is None else plain_number(one.estimated),
+             plain_number(one.exact), "–" if one.error is None or math.isinf(one.error) else percent(one.error))
             for one in self.worst
-        ]
-        table = element("table", element("thead", head), element("tbody", *rows))
-        worst = element(
-            "details", element("summary", "The worst numbers"), element("div", table, class_="scroll"), open=True
-        )
+        ]  # fmt: skip
         return element(
             "section",
             element("h2", "How far the numbers are off"),
             element("p", self.reading(), class_="prose"),
             element("div", *(curve_figure(runs, preference, figure) for figure in ERRORS), class_="charts"),
-            worst if rows else Markup(),
+            folded("The worst numbers", table(names, rows), is_open=True) if rows else Markup(),
         )
 
     def record(self) -> dict[str, Any]:
         """As it stands in the JSON."""
-        worst: list[Mapping[str, Any]] = [{**asdict(one), "error": _finite(one.error)} for one in self.worst]
-        return {
-            "numbers": self.numbers, "missing": self.missing, "median": _finite(self.median),
-            "greatest": _finite(self.greatest), "worst": worst,
-        }  # fmt: skip
+        return finite({
+            "numbers": self.numbers, "missing": self.missing, "median": self.median, "greatest": self.greatest,
+            "worst": [finite(asdict(one)) for one in self.worst],
+        })  # fmt: skip
 
 
 def _wrongness(one: NumberError) -> tuple[bool, float, str, str]:
     error = one.error
     return error is not None, -abs(one.exact) if error is None else -error, one.group, one.name
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nile.report.records import finite
 from nile.report.wording import asked, grouped_digits, listing, percent
 from summaries.estimate import Estimate
 
@@ -50,11 +51,7 @@ class Interval:
 
     def record(self) -> dict[str, Any]:
         """As it stands in the JSON."""
-        ends = {name: value if math.isfinite(value) else None for name, value in asdict(self).items() if name in _ENDS}
-        return {**asdict(self), **ends, "held": self.held}
-
-
-_ENDS = ("value", "low", "high", "truth")
+        return finite({**asdict(self), "held": self.held})
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,23 +91,17 @@ def join_accuracy(answer: Answer, wanted: Wanted, query: str) -> AccuracyReport:
 def _runs(answer: Answer, exact: ExactPairs, asked: Asked, step: Step) -> tuple[list[dict[str, Any]], list[Interval]]:
     """A record of every method, budget and seed; the intervals are those of the query's own method."""
     plan = answer.plan
-    methods = (plan.method, *asked.against)
-    total = sum(len(asked.budgets) * (asked.seeds if method in _SEEDED else 1) for method in methods)
-    records, intervals, done = [], [], 0
-    for method in methods:
-        for budget in asked.budgets:
-            once: dict[str, Any] | None = None
-            for seed in range(plan.seed, plan.seed + asked.seeds):
-                if once is None or method in _SEEDED:
-                    run = _run(answer, method, budget, seed)
-                    once = join_record(run, exact)
-                    if method == plan.method:
-                        truth = once["outliers"] if plan.preference == "asc" else len(exact)
-                        intervals.append(Interval.told("pairs", budget, seed, run.estimate, float(truth)))
-                    done += 1
-                    step(done, total, f"{method} at {budget:g}, seed {seed}")
-                records.append({**once, "seed": seed, "preference": plan.preference})
-    return records, intervals
+    intervals: list[Interval] = []
+
+    def run(method: str, budget: float, seed: int) -> dict[str, Any]:
+        ran = _run(answer, method, budget, seed)
+        record = join_record(ran, exact)
+        if method == plan.method:
+            truth = record["outliers"] if plan.preference == "asc" else len(exact)
+            intervals.append(Interval.told("pairs", budget, seed, ran.estimate, float(truth)))
+        return {**record, "preference": plan.preference}
+
+    return asked.sweep(plan.method, plan.seed, step, run, seeded=_SEEDED), intervals
 
 
 def _run(answer: Answer, method: str, budget: float, seed: int) -> Answer:

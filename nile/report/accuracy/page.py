@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nile.report import prose
-from nile.report.accuracy.figures import FOUND
+from nile.report.accuracy.figures import FOUND, looked_at
 from nile.report.accuracy.intervals import reading
 from nile.report.accuracy.outliers import LISTED, OutlierPair
 from nile.report.bars import Told, histogram_figure, intervals_chart
@@ -18,6 +18,7 @@ from nile.report.heatmap import moment
 from nile.report.markup import Markup, element, joined
 from nile.report.questions import preference_section
 from nile.report.runs import FIGURES
+from nile.report.tables import folded, table
 from nile.report.wording import Amount, asked, duration, grouped_digits, listing, percent, plain_number, tick
 
 if TYPE_CHECKING:
@@ -97,12 +98,6 @@ def _shares(report: AccuracyReport) -> Iterator[tuple[str, float]]:
             yield series.name, point.mean
 
 
-def looked_at(report: AccuracyReport) -> str:
-    """The budget of the run that was looked at closely."""
-    unit = str(report.looked_at.get("budget_unit") or "fraction")
-    return asked(Amount.of(float(report.looked_at["budget"]), unit))
-
-
 def _advice(report: AccuracyReport) -> Markup:
     lines = report.advice or ("Nothing stands out.",)
     return element(
@@ -159,26 +154,13 @@ def _outliers(report: AccuracyReport) -> Iterator[Markup]:
 
 def _pairs(title: str, pairs: Sequence[OutlierPair], count: int) -> Markup:
     names = ("key", "left", "right", "apart", "tuples of the key")
-    head = element("tr", *(element("th", name, scope="col") for name in names))
     rows = [
-        element(
-            "tr",
-            element("th", pair.key, scope="row"),
-            element("td", moment(pair.left_ts)),
-            element("td", moment(pair.right_ts)),
-            element("td", duration(abs(pair.left_ts - pair.right_ts) / 1e9)),
-            element("td", pair.count),
-        )
+        (pair.key, moment(pair.left_ts), moment(pair.right_ts), duration(abs(pair.left_ts - pair.right_ts) / 1e9),
+         pair.count)
         for pair in pairs
-    ]
-    table = element("table", element("thead", head), element("tbody", *rows))
+    ]  # fmt: skip
     some = "" if count <= LISTED else f", the {LISTED} of the rarest keys"
-    return element(
-        "details",
-        element("summary", f"{title}: {grouped_digits(count)}{some}"),
-        element("div", table, class_="scroll"),
-        open=title == "Missed",
-    )
+    return folded(f"{title}: {grouped_digits(count)}{some}", table(names, rows), is_open=title == "Missed")
 
 
 def _intervals(report: AccuracyReport) -> Iterator[Markup]:
@@ -200,26 +182,17 @@ def _intervals(report: AccuracyReport) -> Iterator[Markup]:
     chart = intervals_chart(told, groups, label=f"Told intervals around the truth. {said}") if told else Markup()
     names = ("budget", "intervals", "held the truth", "share", "nominal", "mean width over the truth")
     rows = [
-        element(
-            "tr",
-            element("th", tick(one.budget), scope="row"),
-            element("td", grouped_digits(one.count)),
-            element("td", grouped_digits(one.held)),
-            element("td", percent(one.share)),
-            element("td", percent(one.nominal)),
-            element("td", "open" if one.width is None else percent(one.width)),
-        )
+        (tick(one.budget), grouped_digits(one.count), grouped_digits(one.held), percent(one.share),
+         percent(one.nominal), "open" if one.width is None else percent(one.width))
         for one in found
-    ]
-    head = element("tr", *(element("th", name, scope="col") for name in names))
-    table = element("table", element("thead", head), element("tbody", *rows))
+    ]  # fmt: skip
     figure = element(
         "figure",
         element("figcaption", element("h3", "Told intervals over the exact number"),
                 element("p", said, class_="reading")),
         chart,
         element("p", "budget", class_="axis across"),
-        element("details", element("summary", "Numbers"), element("div", table, class_="scroll")),
+        folded("Numbers", table(names, rows)),
         class_="chart",
     )  # fmt: skip
     what = (

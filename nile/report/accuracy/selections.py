@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,6 @@ else:
 __all__ = ["selection_accuracy"]
 
 Array = np.ndarray[Any, Any]
-_SEEDED = ("shed-uniform",)
 
 
 class _Exact:
@@ -124,14 +124,12 @@ def selection_accuracy(answer: SelectionAnswer, wanted: Wanted, query: str) -> A
 
 
 def _runs(answer: SelectionAnswer, exact: _Exact, asked: Asked, step: Step) -> list[dict[str, Any]]:
-    methods = (answer.plan.method, *asked.against)
-    records = []
-    for method in methods:
-        for budget in asked.budgets:
-            record = _record(answer.again(budget, method=method), exact)[0]
-            records.append({**record, "preference": answer.plan.preference})
-            step(len(records), len(methods) * len(asked.budgets), f"{method} at {budget:g}")
-    return records
+    plan = answer.plan
+
+    def run(method: str, budget: float, _: int) -> dict[str, Any]:
+        return {**_record(answer.again(budget, method=method), exact)[0], "preference": plan.preference}
+
+    return replace(asked, seeds=1).sweep(plan.method, plan.seed, step, run, seeded=())
 
 
 def _record(answer: SelectionAnswer, exact: _Exact) -> tuple[dict[str, Any], tuple[Histogram, Histogram]]:
