@@ -161,11 +161,12 @@ def compare_bench(old: Path, new: Path) -> None:
 
 @bench.command("table")
 @click.argument("report", type=click.Path(path_type=Path))
-def bench_table(report: Path) -> None:
-    """Print the figures of a bench.json that have a bar as a Markdown table."""
+@click.argument("names", nargs=-1)
+def bench_table(report: Path, names: tuple[str, ...]) -> None:
+    """Print the figures of a bench.json that have a bar, of all benchmarks or those of NAMES, as a Markdown table."""
     from experiments.benchmarks.compare import markdown, read_report
 
-    click.echo(markdown(read_report(report)))
+    click.echo(markdown(read_report(report), names))
 
 
 main.add_command(doctor)

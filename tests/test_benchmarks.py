@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments.benchmarks import harness, names, ranges, run, sketch
+from experiments.benchmarks import harness, names, ranges, run, sketch, surface
 from experiments.benchmarks.accuracy_streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
 from experiments.cli import main
@@ -171,6 +171,23 @@ def test_a_report_becomes_a_table_of_what_has_a_bar(tmp_path: Path) -> None:
     path = report(tmp_path / "b.json", of("a", Measure("x | y", 3.0, "s", 2.0, most=True), Measure("told", 5.0)))
     result = CliRunner().invoke(main, ["bench", "table", str(path)])
     assert result.output.splitlines()[2:] == ["| a | x \\| y | 3 s | at most 2, **not reached** |"]
+
+
+def test_a_table_has_the_benchmarks_that_are_named(tmp_path: Path) -> None:
+    runs = [of(name, Measure("x", 3.0, bar=2.0)) for name in ("a", "b-one", "b-two", "c")]
+    path = report(tmp_path / "b.json", *runs)
+    result = CliRunner().invoke(main, ["bench", "table", str(path), "c", "b"])
+    assert [line[:7].rstrip() for line in result.output.splitlines()[2:]] == ["| c | x", "| b-one", "| b-two"]
+    wrong = CliRunner().invoke(main, ["bench", "table", str(path), "bb"])
+    assert "needed one of a, b-one, b-two, c; got 'bb'" in wrong.output + str(wrong.exception)
+
+
+def test_the_surface_is_measured_against_its_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surface, "ROUNDS", 1)
+    monkeypatch.setattr(surface, "STATEMENTS", 1)
+    (result,) = run(["surface"])
+    assert [(each.unit, each.bar) for each in result.measures] == [("s", 0.3), ("ms", 5.0)]
+    assert all(each.value > 0 for each in result.measures)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from experiments.benchmarks import (
     scan,
     share,
     sketch,
+    surface,
 )
 from experiments.benchmarks.harness import Result, names, run
 
@@ -36,4 +37,5 @@ __all__ = [
     "scan",
     "share",
     "sketch",
+    "surface",
 ]

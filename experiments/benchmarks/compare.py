@@ -7,7 +7,7 @@ their spreads do not overlap; one without a spread, when it moved by more than a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,21 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
             yield Change(name, measure, before.get(measure), after.get(measure))
 
 
-def markdown(report: Mapping[str, Any]) -> str:
-    """The figures that have a bar, as a table for a page."""
+def markdown(report: Mapping[str, Any], names: Sequence[str] = ()) -> str:
+    """The figures that have a bar, as a table for a page.
+
+    names: only of these benchmarks, `exact` standing for all `exact-...`, in this order; none: of all.  Raises
+    ConfigError for one that the report has not.
+    """
+    chosen: list[str] = []
+    for name in names:
+        found = [each for each in report if each == name or each.startswith(f"{name}-")]
+        if not found:
+            raise ConfigError(f"bench table: needed one of {', '.join(report)}; got {name!r}; run it with --out first")
+        chosen += found
     lines = ["| benchmark | figure | measured | bar |", "|---|---|---|---|"]
-    for name, run in report.items():
+    for name in chosen or report:
+        run = report[name]
         for measure in run["measures"]:
             if measure["bar"] is not None:
                 side = "at most" if measure["most"] else "at least"
