@@ -89,9 +89,8 @@ class JoinAggregateAnswer(AggregateTable):
         self.answer = answer
         self._of = (aggregates, by, aliases, confidence)
         found = answer.members()
-        n = int(found.key.shape[0])
         batch = _member_columns(found, aliases, _columns(aggregates, by))
-        columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting())
+        columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)
         group, groups, labels_by = grouped(by, columns, _PLACE)
         measures: list[Measure | None] = []
         labels: list[pa.Array | None] = []
@@ -101,7 +100,7 @@ class JoinAggregateAnswer(AggregateTable):
                 labels.append(None)
                 continue
             coded = aggregate.function in SETS
-            measure, label = measure_of(aggregate.value, batch, n, coded=coded, where=_PLACE)
+            measure, label = measure_of(aggregate.value, columns, coded=coded, where=_PLACE)
             measures.append(measure)
             labels.append(label)
         super().__init__(_PLACE, aggregates, labels, labels_by, [""], standing=False)
@@ -112,7 +111,7 @@ class JoinAggregateAnswer(AggregateTable):
             self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
             return
         random = plan.method == "nile" and plan.preference == "weighted"
-        sample = KeySample(found.weight, np.ones(n), found.key)
+        sample = KeySample(found.weight, np.ones(len(columns)), found.key)
         if random:
             sample = answer.key_sample()
             if plan.output == "ranges" and sample.drops_keys:

@@ -11,6 +11,7 @@ import numpy as np
 from nile.joining import load_stream
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
+from summaries.hashing import PUBLIC, KeyHasher
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A whole stream in order.  ts: int64 [n] ns; batch: the asked columns, [n]; accounting: what was read."""
+    """A whole stream in order.  ts: int64 [n] ns; batch: the asked columns, [n]; accounting: what was read; hasher: of
+    its keys."""
 
     name: str
     ts: Array
     batch: pa.RecordBatch
     accounting: Accounting
+    hasher: KeyHasher = PUBLIC
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
@@ -46,4 +49,4 @@ def load_columns(manager: StreamManager, columns: Sequence[str]) -> Columns:
     elif batch is None:
         # A batch without columns has no length; this one is never looked into.
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(loaded))], names=["_"])
-    return Columns(loaded.name, loaded.ts, batch, loaded.accounting)
+    return Columns(loaded.name, loaded.ts, batch, loaded.accounting, loaded.hasher)

@@ -63,7 +63,7 @@ def prepare(
     hashes: Array | None = None
     values: pa.Array | None = None
     if on is not None and len(columns):
-        table = KeyTable()
+        table = KeyTable(columns.hasher)
         encoded = table.encode(batch.column(on), where=f"{where}, column '{on}'")
         code, hashes = encoded.codes, encoded.hashes
         values = table.decode(np.arange(table.known))
@@ -92,7 +92,7 @@ def prepare(
         key = (aggregate.value.text, coded)
         if key not in numbers:
             numbers[key] = len(measures)
-            measure, label = measure_of(aggregate.value, batch, len(columns), coded=coded, where=where)
+            measure, label = measure_of(aggregate.value, columns, coded=coded, where=where)
             measures.append(measure)
             labels.append(label)
         of.append(numbers[key])
@@ -112,10 +112,9 @@ def prepare(
     return Asked(data, labels, labels_by, on)
 
 
-def measure_of(
-    value: Value, batch: pa.RecordBatch, n: int, *, coded: bool, where: str
-) -> tuple[Measure, pa.Array | None]:
+def measure_of(value: Value, columns: Columns, *, coded: bool, where: str) -> tuple[Measure, pa.Array | None]:
     """An expression over n rows as a Measure, and its distinct values when they are coded."""
+    batch, n = columns.batch, len(columns)
     array = value.of(batch, where=where) if value.columns else _constant(value, n, where)
     valid: Array = pc.is_valid(array).to_numpy(zero_copy_only=False)
     values, whole = np.zeros(n), None
@@ -127,7 +126,7 @@ def measure_of(
     low, high = bounds_of(value.bound(batch.schema, where=where), batch) if n else (-np.inf, np.inf)
     if not coded:
         return Measure(value.text, valid, values, whole, low=low, high=high), None
-    table = KeyTable()
+    table = KeyTable(columns.hasher)
     encoded = table.encode(array, where=f"{where}, '{value.text}'")
     labels = table.decode(np.arange(table.known))
     return Measure(value.text, valid, values, whole, encoded.codes, encoded.hashes, low, high), labels

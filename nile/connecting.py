@@ -9,6 +9,7 @@ from nile.durations import parse_duration
 from nile.engine import Database
 from nile.sizes import parse_size
 from summaries.errors import ConfigError, StoreError
+from summaries.hashing import PUBLIC, KeyHasher
 
 __all__ = ["connect"]
 
@@ -22,6 +23,7 @@ def connect(
     memory: int | str | None = None,
     checkpoint: str | float | timedelta | None = "10 s",
     read_only: bool = False,
+    hash_secret: bytes | None = None,
 ) -> Database:
     """A database: in memory, or (path) with a store that outlives the process.
 
@@ -32,9 +34,13 @@ def connect(
     and `close` do.
     read_only: the store as of its last checkpoint, while another process may go on writing it; nothing can be pushed,
     and what is registered, subscribed to or summarised here stays in this process.
+    hash_secret: 16 to 64 bytes that nobody who chooses keys knows: keys are hashed with it (BLAKE2b, about a
+    microsecond a distinct value of a batch), so that none can be made to collide.  A store asks for the same ever
+    after, and does not hold it.  None: a faster hash that is the same everywhere.
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """
+    hasher = PUBLIC if hash_secret is None else _keyed(hash_secret)
     limit = None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY)
     if path is None:
         if read_only:
@@ -46,7 +52,7 @@ def connect(
                 "connect, memory: needed a path, where what is beyond the limit can go; got none; write "
                 "nile.connect('store', memory=...)"
             )
-        return Database()
+        return Database(hasher=hasher)
     from nile.durable.keeper import Keeper
     from pyramid.disk.directory import StoreDirectory
 
@@ -54,7 +60,7 @@ def connect(
     directory = StoreDirectory.open(path, read_only=read_only)
     while True:
         try:
-            return Database(Keeper(directory, memory=limit, every=every))
+            return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher)
         except BaseException as error:
             directory.close()
             if not (read_only and isinstance(error, StoreError)):
@@ -64,3 +70,11 @@ def connect(
                 again.close()
                 raise
             directory = again  # the writer went on and took files away before they were read
+
+
+def _keyed(secret: bytes) -> KeyHasher:
+    if not isinstance(secret, bytes):
+        raise ConfigError(
+            f"connect, hash_secret: needed 16 to 64 bytes; got {type(secret).__name__}; use secrets.token_bytes(32)"
+        )
+    return KeyHasher.keyed(secret)

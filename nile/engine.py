@@ -30,6 +30,7 @@ from nile.streams.manager import StreamManager
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
 from summaries.errors import ConfigError, UnknownStream
+from summaries.hashing import PUBLIC, KeyHasher, KeyTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +50,8 @@ class Database:
     [('tea',)]
     """
 
-    def __init__(self, keeper: Keeper | None = None) -> None:
-        self._names = Registry()
+    def __init__(self, keeper: Keeper | None = None, hasher: KeyHasher = PUBLIC) -> None:
+        self._names = Registry(hasher)
         self._live = Live(self._names, keeper)
 
     def __enter__(self) -> Database:
@@ -380,7 +381,7 @@ class Database:
         granularity: what G1 covers; options: fields of SummarySpec (rate, depth, buckets, rows, columns, ...).
         """
         length = parse_duration(granularity, where="granularity")
-        summary = SummaryManager(SummarySpec(granularity=length, **options))
+        summary = SummaryManager(SummarySpec(granularity=length, **options), KeyTable(self._names.hasher))
         for batch in self.manager(name, on).batches():
             summary.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
         self._names.remember(name, on, summary)

@@ -14,7 +14,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from preferences.clock import Pace, exact_costs, retime
 from summaries.costs import CostTable
-from summaries.hashing import Encoded, KeyTable
+from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 class Loaded:
     """A whole stream in order.  ts: int64 [n] ns; key: Arrow chunked array [n]; accounting: what was read.
 
-    carried: further columns [n] that were asked for (`StreamSpec.carry`), or None.
+    carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Loaded:
     key: pa.ChunkedArray
     accounting: Accounting
     carried: pa.RecordBatch | None = None
+    hasher: KeyHasher = PUBLIC
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
@@ -57,7 +58,7 @@ def load_stream(manager: StreamManager, *, batch_rows: int = 65_536) -> Loaded:
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     column = pa.chunked_array(keys) if keys else pa.chunked_array([], type=pa.null())
     columns = pa.concat_batches(carried) if carried else None
-    return Loaded(manager.spec.name, ts, column, manager.accounting, columns)
+    return Loaded(manager.spec.name, ts, column, manager.accounting, columns, manager.spec.hasher)
 
 
 def load_together(
@@ -110,7 +111,7 @@ class Joinable:
         self.right = right
         self.window = window
         if encoded is None:
-            self.keys = KeyTable()
+            self.keys = KeyTable(left.hasher)
             self._left = self.keys.encode(left.key, where=f"stream '{left.name}'")
             self._right = self.keys.encode(right.key, where=f"stream '{right.name}'")
         else:

@@ -39,7 +39,7 @@ class MultiwayJoinable:
         self.streams = streams
         self.window = window
         self.condition = condition
-        self.keys = KeyTable()
+        self.keys = KeyTable(streams[0].hasher)
         encoded: dict[int, Encoded] = {}
         for one in streams:
             if id(one.key) not in encoded:

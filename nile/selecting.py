@@ -74,7 +74,7 @@ class Selectable:
         self.loaded = loaded
         self.on = on
         self.names = tuple(name for name, _ in predicates)
-        table = KeyTable()
+        table = KeyTable(loaded.hasher)
         encoded = table.encode(loaded.key, where=f"stream '{loaded.name}', column '{on}'")
         values = table.decode(np.arange(table.known))
         hashes = table.hashes()

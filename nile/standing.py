@@ -205,12 +205,13 @@ def _ordered_streams(queries: Sequence[JoinQuery]) -> list[str]:
 
 def _encode(queries: Sequence[JoinQuery], loaded: dict[str, Loaded]) -> dict[str, tuple[KeyTable, Encoded]]:
     """Every stream's keys, with one table for all streams that are joined, directly or through others."""
+    hasher = next(iter(loaded.values())).hasher
     groups: list[set[str]] = []
     for query in queries:
         pair = {query.left, query.right}
         joined = [group for group in groups if group & pair]
         groups = [group for group in groups if not group & pair] + [pair.union(*joined)]
-    tables = {name: table for group in groups for table in [KeyTable()] for name in group}
+    tables = {name: table for group in groups for table in [KeyTable(hasher)] for name in group}
     encoded = {name: tables[name].encode(it.key, where=f"stream '{name}'") for name, it in loaded.items()}
     return {name: (tables[name], encoded[name]) for name in loaded}
 

@@ -27,7 +27,8 @@ from pyramid.disk.manifest import StoredFile
 from pyramid.history.history import History
 from pyramid.manager_state import KIND as MANAGER
 from pyramid.manager_state import manager_content, read_manager
-from summaries.errors import NileError, StoreCorrupt, StoreTooNew
+from summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
+from summaries.hashing import PUBLIC, KeyHasher
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,13 +48,22 @@ class Keeper:
     """The store of one database.
 
     memory: anonymous bytes that the streams' histories together may hold, None for no limit; every: seconds between
-    checkpoints, None: only when asked.  Not safe for threads: it is called under the lock of `Live`.
+    checkpoints, None: only when asked; hasher: of all keys, now and ever after.  Not safe for threads: it is called
+    under the lock of `Live`.
     """
 
-    def __init__(self, directory: StoreDirectory, *, memory: int | None, every: float | None) -> None:
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        *,
+        memory: int | None,
+        every: float | None,
+        hasher: KeyHasher = PUBLIC,
+    ) -> None:
         self.directory = directory
         self.memory = memory
         self.every = every
+        self.hasher = hasher
         self._last = time.monotonic()
         self.seconds = 0.0
         """What checkpoints have taken so far, s."""
@@ -72,7 +82,7 @@ class Keeper:
 
     def history(self, name: str, schema: pa.Schema) -> History:
         """A new history that moves to this store's files when memory is short."""
-        return History(name, schema, directory=self.directory, memory=self.memory)
+        return History(name, schema, directory=self.directory, memory=self.memory, hasher=self.hasher)
 
     def make_room(self, live: Live, names: Registry) -> None:
         """Before rows are taken: move what is beyond the memory limit to files, and write a checkpoint if one is due.
@@ -105,6 +115,8 @@ class Keeper:
         made: list[StoredFile] = []
         keep: list[StoredFile] = []
         state: dict[str, Any] = {"format": FORMAT, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
+        if self.hasher.secret:
+            state["hashing"] = self.hasher.check
 
         places = {name: at for at, name in enumerate(names.entries)}
 
@@ -169,6 +181,7 @@ class Keeper:
             raise StoreTooNew(
                 f"{self.where}: needed a store of format {FORMAT} or older; got {known}; upgrade Nile to open it"
             )
+        self._check_hashing(state.get("hashing"))
         self.restoring = True
         try:
             self._restore(dict(state), live, names)
@@ -181,6 +194,18 @@ class Keeper:
             ) from error
         finally:
             self.restoring = False
+
+    def _check_hashing(self, kept: object) -> None:
+        """That keys are hashed as the store's were.  Raises ConfigError."""
+        mine = self.hasher.check if self.hasher.secret else None
+        if mine == kept:
+            return
+        if kept is None:
+            told = "none, since this store hashes keys without one; got one; leave it out, or make a new store with it"
+        else:
+            got = "none" if mine is None else "another"
+            told = f"the secret that this store was made with; got {got}; without it the store cannot be read"
+        raise ConfigError(f"{self.where}, hash_secret: needed {told}")
 
     def _restore(self, state: dict[str, Any], live: Live, names: Registry) -> None:
         entries = [*self._ordered(state, "sources"), *self._ordered(state, "streams")]
@@ -195,7 +220,7 @@ class Keeper:
                 refuse(self.where, f"CREATE SUMMARY {name}", value)
             names.keep_summary(made)
             if value.get("file") is not None and made.stream in live.streams():
-                manager = read_manager(self._envelope(value, MANAGER))
+                manager = read_manager(self._envelope(value, MANAGER), secret=self.hasher.secret)
                 live.summaries.adopt(made, live.streams()[made.stream], manager)
         live.follow_summaries()
         for _, name, value in self._ordered(state, "queries"):
@@ -220,6 +245,7 @@ class Keeper:
                 state=section(value, "history", self.where),
                 directory=self.directory,
                 memory=self.memory,
+                hasher=self.hasher,
             )
         live.adopt(name, definition, history).go_on_from(self._envelope(value, _STREAM))
         if value.get("offset") is not None:

@@ -156,7 +156,7 @@ def _estimated(summary: SummaryManager, value: Any) -> float | None:
     if held <= 0 or summary.keys.kind is None or value is None:
         return None
     try:
-        hashes = hash_keys(pa.array([value]).cast(summary.keys.kind))
+        hashes = hash_keys(pa.array([value]).cast(summary.keys.kind), summary.keys.hasher)
     except (pa.ArrowException, NileError):
         return None
     return min(1.0, float(summary.estimate(hashes).value[0]) / held)  # type: ignore[index]

@@ -56,7 +56,7 @@ class Live:
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
         self.standing = StandingQueries()
-        self.summaries = LiveSummaries()
+        self.summaries = LiveSummaries(names.hasher)
         self.idleness = Idleness()
         if keeper is not None:
             keeper.restore(self, names)
@@ -129,6 +129,7 @@ class Live:
             event_id=definition.event_id,
             idle=definition.idle,
             history=history,
+            hasher=self._names.hasher,
         )
         self._names.register(name, made, time=definition.time, where=None, lateness=None)
         self._streams[name] = made

@@ -85,7 +85,7 @@ class ApproximateSubscription(StandingQuery):
         self._operator = _join_of(self._prepared, live)
         self.plan: JoinPlan = self._operator.plan
         self.schema = self._prepared.schema
-        self._join = LiveJoin(self.plan)
+        self._join = LiveJoin(self.plan, names.hasher)
         self._arrivals = [
             Arrivals(stream, on, live[stream.name])
             for stream, on in zip(self._operator.streams, self._operator.on, strict=True)

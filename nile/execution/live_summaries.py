@@ -9,6 +9,7 @@ from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
 from pyramid.manager import SummaryManager
 from pyramid.spec import SummarySpec
+from summaries.hashing import KeyHasher, KeyTable
 
 if TYPE_CHECKING:
     from nile.streams.manager import TupleBatch
@@ -28,7 +29,8 @@ class LiveSummaries:
     are in the stream's history, which indexes the column from then on too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hasher: KeyHasher) -> None:
+        self._hasher = hasher
         self._held: dict[str, tuple[CreateSummary, LiveStream, SummaryManager]] = {}
 
     def follow(self, asked: Iterable[CreateSummary], streams: dict[str, LiveStream]) -> None:
@@ -58,7 +60,7 @@ class LiveSummaries:
                 manager.store.release(manager.store.tuples)
 
     def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
-        manager = SummaryManager(spec_of(made))
+        manager = SummaryManager(spec_of(made), KeyTable(self._hasher))
         for ts, rows in stream.kept((made.column,)):
             manager.ingest(ts, rows.column(0), where=f"stream '{stream.name}', {made.column}")
             manager.store.release(manager.store.tuples)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nile.sql.catalog import Entry
     from nile.sql.expressions import Condition
     from nile.streams.manager import StreamManager
+    from summaries.hashing import KeyHasher
 else:
     pa = lazy("pyarrow")
 
@@ -38,6 +39,10 @@ class Kept(Protocol):
     @property
     def entries(self) -> Mapping[str, Entry]:
         """All streams and stored relations."""
+
+    @property
+    def hasher(self) -> KeyHasher:
+        """Of all keys in it."""
 
     def history(self, name: str) -> History | None:
         """What it keeps of a stream, if it does."""
@@ -83,7 +88,7 @@ class Histories:
         columns = self._columns[name]
         whole = self._engine.entries[name].schema
         schema = pa.schema([whole.field(column) for column in columns])
-        made = History(name, schema, indexed=self._indexed.get(name, ()))
+        made = History(name, schema, indexed=self._indexed.get(name, ()), hasher=self._engine.hasher)
         self.made.add(name)
         manager = self._engine.manager(name, self._times[name], tuple(columns))
         for batch in manager.batches():

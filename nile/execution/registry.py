@@ -23,6 +23,7 @@ from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
 from nile.streams.times import check_time_type
 from summaries.errors import ConfigError, UnknownColumn, UnknownStream
+from summaries.hashing import PUBLIC, KeyHasher
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ class Registered:
 
 
 class Registry:
-    """Names and what they stand for; the binder's catalog and the executor's home."""
+    """Names and what they stand for; the binder's catalog and the executor's home.  hasher: of all keys in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, hasher: KeyHasher = PUBLIC) -> None:
+        self.hasher = hasher
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
@@ -79,7 +81,7 @@ class Registry:
 
     def snapshot(self) -> Registry:
         """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
-        made = Registry()
+        made = Registry(self.hasher)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
@@ -225,7 +227,7 @@ class Registry:
         return StreamManager(
             StreamSpec(
                 name=name, source=held.source, time=self.time_column(name), key=key, where=both, lateness=held.lateness,
-                carry=carry,
+                carry=carry, hasher=self.hasher,
             )
         )  # fmt: skip
 

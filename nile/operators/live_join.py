@@ -36,7 +36,7 @@ from preferences.queue import oldest_time
 from pyramid.arrays import BASE, HELD
 from pyramid.manager import Memory
 from summaries.estimate import Estimate
-from summaries.hashing import Encoded, KeyTable
+from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ class LiveJoin(PromisingJoin):
 
     _counts_ranges = False
 
-    def __init__(self, plan: JoinPlan) -> None:
+    def __init__(self, plan: JoinPlan, hasher: KeyHasher = PUBLIC) -> None:
         super().__init__(checked(plan), no_input())
         self._keep_all = False
-        self._table = KeyTable()
+        self._table = KeyTable(hasher)
         self._order = np.zeros(0, np.int8)
         self.sampled = plan.preference == "weighted" and not plan.is_exact
         self._counts = np.zeros((256, 2), np.int64)

@@ -22,6 +22,7 @@ from nile.streams.order import CheckedOrder, RepairedOrder, Run
 from nile.streams.raw import RawBatch, check_columns
 from pyramid.history.history import History
 from summaries.errors import ConfigError, SourceError
+from summaries.hashing import PUBLIC, KeyHasher
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class LiveStream:
         event_id: str | None = None,
         idle: int | None = None,
         history: History | None = None,
+        hasher: KeyHasher = PUBLIC,
     ) -> None:
         self.name = name
         self.schema = schema
@@ -75,7 +77,7 @@ class LiveStream:
         spec = StreamSpec(name, self, time, time, where, lateness, tuple(schema.names), event_id)
         self._manager = StreamManager(spec)
         self._order = CheckedOrder(name) if lateness is None else RepairedOrder(lateness, 1)
-        self.history = History(name, schema) if history is None and keep is None else history
+        self.history = History(name, schema, hasher=hasher) if history is None and keep is None else history
         self._kept: list[TupleBatch] = []
         self._pushed = 0
         self.listeners: list[Listener] = []

@@ -26,6 +26,7 @@ from nile.streams.rowlog import RowLog
 from nile.streams.source import open_source
 from nile.streams.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
 from summaries.errors import ConfigError, KeyTypeError
+from summaries.hashing import PUBLIC, KeyHasher
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class StreamSpec:
     `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder
     is an error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects
     the row, as in the key. `event_id`: one of `carry`, with a lateness; of
-    tuples of one id and time only the first is applied.
+    tuples of one id and time only the first is applied. `hasher`: of its keys, wherever they are hashed.
     """
 
     name: str
@@ -54,6 +55,7 @@ class StreamSpec:
     lateness: int | None = None
     carry: tuple[str, ...] = ()
     event_id: str | None = None
+    hasher: KeyHasher = PUBLIC
 
 
 @dataclass(frozen=True, slots=True)
