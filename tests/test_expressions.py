@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -662,3 +663,29 @@ def test_text_in_a_condition_stays_text_in_spark() -> None:
 def test_a_column_name_cannot_leave_its_quotes_in_spark() -> None:
     parsed = parse_condition('"a` = 1 OR `b" = 1', where="where")
     assert parsed.spark() == "(`a`` = 1 OR ``b` = 1L)"
+
+
+@pytest.mark.parametrize("sign", ["=", "<>", "<", "<=", ">", ">="])
+def test_doubles_compare_in_their_total_order_with_every_constant(sign: str) -> None:
+    cells = [None, NAN, float("-inf"), -1.0, -0.0, 0.0, 1.0, float("inf")]
+    spelled = ["NULL", "CAST('nan' AS DOUBLE)", "CAST('-inf' AS DOUBLE)", "-1.0", "-0.0", "0.0", "1.0",
+               "CAST('inf' AS DOUBLE)"]  # fmt: skip
+    batch = pa.record_batch([pa.array(cells, pa.float64())], names=["f"])
+    order = {
+        "=": operator.eq,
+        "<>": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+    }[sign]
+    for other, text in zip(cells, spelled, strict=True):
+        for written, sides in ((f"f {sign} {text}", (0, 1)), (f"{text} {sign} f", (1, 0))):
+            must = []
+            for cell in cells:
+                pair = [(cell, other)[side] for side in sides]
+                places = [None if x is None else (math.isnan(x), 0.0 if math.isnan(x) else x) for x in pair]
+                must.append(None if None in places else order(*places))
+            condition = parse_condition(written, where="test")
+            condition.check(batch.schema, where="test")
+            assert condition.mask(batch).to_pylist() == must, written

@@ -12,6 +12,7 @@ Pinned where engines differ (DuckDB's and Spark's common ground, tested against 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,10 @@ def _compared(operator: Comparison, left: Value, right: Value) -> Value:
 
 def _compared_numbers(operator: Comparison, left: Value, right: Value) -> Value:
     """Comparison of doubles in their total order: NaN last and equal to itself."""
+    if _is_number(right):
+        return _compared_with(operator, left, right)
+    if _is_number(left):
+        return _compared_with(_MIRRORED[operator], right, left)
     if operator in ("=", "<>"):
         equal = pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
         return equal if operator == "=" else pc.invert(equal)
@@ -147,6 +152,30 @@ def _compared_numbers(operator: Comparison, left: Value, right: Value) -> Value:
         left, right = right, left
     less = pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
     return less if operator in ("<", ">") else pc.invert(less)
+
+
+_MIRRORED: dict[Comparison, Comparison] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compared_with(operator: Comparison, value: Value, number: pa.Scalar) -> Value:
+    """The same with a number that is not NaN: what Arrow calls false of NaN is right, or all but."""
+    match operator:
+        case "=":
+            return pc.equal(value, number)
+        case "<>":
+            return pc.invert(pc.equal(value, number))
+        case "<":
+            return pc.less(value, number)
+        case "<=":
+            return pc.less_equal(value, number)
+        case ">":
+            return pc.invert(pc.less_equal(value, number))
+        case ">=":
+            return pc.invert(pc.less(value, number))
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, pa.Scalar) and value.is_valid and not math.isnan(value.as_py())
 
 
 def _in(node: In, batch: pa.RecordBatch) -> Value:
