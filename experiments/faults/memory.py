@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.faults.fault import expect
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
 
 __all__ = ["anonymous", "bounded", "descriptors"]
 
@@ -39,10 +47,18 @@ def bounded(touched: int, claimed: int) -> Iterator[None]:
     expect(grown <= touched, f"{grown / MB:.0f} MB of memory were touched; the cap is {touched / MB:.0f} MB")
 
 
-def anonymous() -> int:
-    """Anonymous resident bytes of this process, garbage collected."""
+def anonymous() -> tuple[int, int]:
+    """(anonymous resident bytes of this process, and those that allocators had kept for later and gave back before).
+
+    What is free but kept comes and goes by megabytes and hides what grows.  Needs /proc and glibc for the latter.
+    """
     gc.collect()
-    return _field("RssAnon")
+    before = _field("RssAnon")
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+    after = _field("RssAnon")
+    return after, before - after
 
 
 def descriptors() -> int:

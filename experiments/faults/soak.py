@@ -29,7 +29,7 @@ __all__ = ["Soak", "SoakReport", "soak", "write_soak"]
 BAR = 1_000_000.0
 """Bytes an hour that anonymous memory may grow after the warm-up."""
 _WARM = 1 / 3
-_SAMPLES = 60
+_SAMPLES = 240
 _SECOND = 10**9
 _FIGURE = Figure("anonymous", "Anonymous memory", "memory", "anonymous memory, MB", "seconds", -1)
 
@@ -48,7 +48,7 @@ class Soak:
 class SoakReport:
     """What came of it.  tuples: pushed; rate: tuples a second reached; slope: bytes an hour after the warm-up.
 
-    curve: [(minutes, anonymous bytes, descriptors)], garbage collected before each.
+    curve: [(minutes, anonymous bytes, bytes that allocators kept beyond them, descriptors)], see `anonymous`.
     """
 
     asked: Soak
@@ -57,7 +57,7 @@ class SoakReport:
     rate: float
     slope: float
     descriptors_grown: int
-    curve: tuple[tuple[float, int, int], ...]
+    curve: tuple[tuple[float, int, int, int], ...]
 
     @property
     def good(self) -> bool:
@@ -72,12 +72,13 @@ class SoakReport:
             f"{self.rate:,.0f} a second of {self.asked.rate:,} asked, {self.outputs:,} outputs read\n"
             f"anonymous memory {first / 1e6:.1f} to {last / 1e6:.1f} MB; after the warm-up {self.slope / 1e6:+.2f} "
             f"MB an hour, bar {BAR / 1e6:g}: {'met' if self.slope <= BAR else 'NOT met'}\n"
+            f"beyond it allocators kept at most {max(kept for _, _, kept, _ in self.curve) / 1e6:.1f} MB for later\n"
             f"descriptors grown: {self.descriptors_grown}"
         )
 
 
 def soak(asked: Soak, told: Callable[[str], object] = lambda *_: None) -> SoakReport:
-    """Push at a rate (or as fast as it goes) for so long, read all outputs, look at memory 60 times."""
+    """Push at a rate (or as fast as it goes) for so long, read all outputs, look at memory 240 times."""
     rng = np.random.Generator(np.random.PCG64(asked.seed))
     with Database() as db:
         for name in "ab":
@@ -88,7 +89,7 @@ def soak(asked: Soak, told: Callable[[str], object] = lambda *_: None) -> SoakRe
         begun = time.monotonic()
         end, every = begun + 60 * asked.minutes, 60 * asked.minutes / _SAMPLES
         tuples = outputs = 0
-        curve: list[tuple[float, int, int]] = []
+        curve: list[tuple[float, int, int, int]] = []
         while (now := time.monotonic()) < end:
             at = tuples * _SECOND // asked.rate + np.arange(size) * _SECOND // asked.rate
             at = at - rng.integers(0, _SECOND // 20, size)
@@ -101,7 +102,7 @@ def soak(asked: Soak, told: Callable[[str], object] = lambda *_: None) -> SoakRe
             tuples += size
             outputs += sum(len(batch) for query in standing for batch in query.poll())
             if now >= begun + len(curve) * every:
-                curve.append(((now - begun) / 60, anonymous(), descriptors()))
+                curve.append(((now - begun) / 60, *anonymous(), descriptors()))
                 told(f"{curve[-1][0]:.1f} min, {tuples:,} tuples, {curve[-1][1] / 1e6:.1f} MB")
             ahead = begun + tuples / asked.rate - time.monotonic()
             if ahead > 0:
@@ -111,7 +112,7 @@ def soak(asked: Soak, told: Callable[[str], object] = lambda *_: None) -> SoakRe
         took = time.monotonic() - begun
     warm = [point for point in curve if point[0] >= _WARM * asked.minutes] or curve
     slope = 0.0 if len(warm) < 2 else float(np.polyfit([p[0] / 60 for p in warm], [p[1] for p in warm], 1)[0])
-    return SoakReport(asked, tuples, outputs, tuples / took, slope, warm[-1][2] - warm[0][2], tuple(curve))
+    return SoakReport(asked, tuples, outputs, tuples / took, slope, warm[-1][3] - warm[0][3], tuple(curve))
 
 
 def write_soak(report: SoakReport, folder: Path) -> None:
@@ -123,7 +124,7 @@ def write_soak(report: SoakReport, folder: Path) -> None:
 
 
 def _page(report: SoakReport) -> Markup:
-    points = tuple(Point(at, held / 1e6, held / 1e6, held / 1e6, 1) for at, held, _ in report.curve)
+    points = tuple(Point(at, held / 1e6, held / 1e6, held / 1e6, 1) for at, held, *_ in report.curve)
     curve = Curve(Series("soak", None, 0), points)
     drawn = chart(_FIGURE, [curve], [], [point.budget for point in points], label="memory over time", scale="linear",
                   what="minute ")  # fmt: skip
