@@ -109,7 +109,7 @@ def markdown(report: Mapping[str, Any], names: Sequence[str] = ()) -> str:
                 side = "at most" if measure["most"] else "at least"
                 met = "" if measure["met"] else ", **not reached**"
                 figure = measure["name"].replace("|", "\\|")
-                lines.append(f"| {name} | {figure} | {_told(measure)} | {side} {measure['bar']:g}{met} |")
+                lines.append(f"| {name} | {figure} | {_told(measure)} | {side} {_digits(measure['bar'])}{met} |")
     return "\n".join(lines)
 
 
@@ -119,8 +119,12 @@ def _size(run: Mapping[str, Any]) -> str:
 
 def _told(measure: Mapping[str, Any]) -> str:
     unit = f" {measure['unit']}" if measure["unit"] else ""
-    spread = "" if measure["low"] is None else f" ({measure['low']:.3g} to {measure['high']:.3g})"
-    return f"{measure['value']:.3g}{unit}{spread}"
+    spread = "" if measure["low"] is None else f" ({_digits(measure['low'])} to {_digits(measure['high'])})"
+    return f"{_digits(measure['value'])}{unit}{spread}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
