@@ -73,4 +73,8 @@ def test_a_short_soak_reads_all_outputs_and_draws_its_curve(tmp_path: Path) -> N
     assert report.curve[0][1] > 0
     write_soak(report, tmp_path)
     assert json.loads((tmp_path / "soak.json").read_text())["tuples"] == report.tuples
-    assert "<svg" in (tmp_path / "soak.html").read_text()
+    page = (tmp_path / "soak.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "anonymous memory, MB" in page
+    assert report.verdict() in page
+    assert page.count('class="mark"') == 2 * min(60, len(report.curve))

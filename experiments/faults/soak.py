@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.faults.memory import anonymous, descriptors
+from experiments.faults.soak_page import soak_page
 from nile.engine import Database
-from nile.report.markup import Markup, element
-from nile.report.runs import Curve, Figure, Point, Series
-from nile.report.style import STYLE
-from nile.report.svg import chart
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ BAR = 1_000_000.0
 _WARM = 1 / 3
 _SAMPLES = 240
 _SECOND = 10**9
-_FIGURE = Figure("anonymous", "Anonymous memory", "memory", "anonymous memory, MB", "seconds", -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +59,13 @@ class SoakReport:
     def good(self) -> bool:
         """Whether neither memory nor descriptors grew."""
         return self.slope <= BAR and self.descriptors_grown <= 0
+
+    def verdict(self) -> str:
+        """Whether memory and descriptors grew, in one sentence."""
+        met = "within" if self.slope <= BAR else "beyond"
+        grown = "no descriptor stayed open" if self.descriptors_grown <= 0 else f"{self.descriptors_grown} stayed open"
+        slope = f"{self.slope / 1e6:+.2f} MB an hour"
+        return f"After the warm-up memory grew by {slope}, {met} the bar of {BAR / 1e6:g}; {grown}."
 
     def text(self) -> str:
         """The report as a person reads it."""
@@ -120,17 +123,7 @@ def write_soak(report: SoakReport, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Any] = {**asdict(report), "good": report.good}
     (folder / "soak.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    (folder / "soak.html").write_text(str(_page(report)), encoding="utf-8")
-
-
-def _page(report: SoakReport) -> Markup:
-    points = tuple(Point(at, held / 1e6, held / 1e6, held / 1e6, 1) for at, held, *_ in report.curve)
-    curve = Curve(Series("soak", None, 0), points)
-    drawn = chart(_FIGURE, [curve], [], [point.budget for point in points], label="memory over time", scale="linear",
-                  what="minute ")  # fmt: skip
-    style = element("style", Markup(STYLE))
-    told = [element("p", line) for line in report.text().splitlines()]
-    return element("html", element("head", style), element("body", element("h1", "Soak"), *told, drawn))
+    (folder / "soak.html").write_text(soak_page(report), encoding="utf-8")
 
 
 def _statements(count: int) -> list[str]:
