@@ -104,8 +104,8 @@ def grants(costs: Array, fraction: float, pace: Pace, times: Array) -> Array:
     """What each arrival grants: float64 [n].  costs: float64 [n] (exact); times: int64 [n] ns, merged order."""
     if not pace.is_replay or costs.shape[0] < 2:
         return fraction * costs
-    gaps = np.diff(times).astype(np.float64)
-    span = float(times[-1] - times[0])
+    gaps = np.diff(times).view(np.uint64).astype(np.float64)  # times may lie further apart than an int64 can say
+    span = float(int(times[-1]) - int(times[0]))
     if span <= 0:
         return np.zeros(costs.shape[0])
     mean_cost = float(costs.sum()) / costs.shape[0]

@@ -85,3 +85,10 @@ def test_bursts_outside_their_range_are_refused(options: dict[str, float], neede
 def test_bursts_need_the_exponential_replay(replay: str) -> None:
     with pytest.raises(ConfigError, match="needed replay 'exponential'"):
         Pace(replay, MEAN, Bursts())
+
+
+def test_a_gap_of_centuries_grants_what_is_its_due() -> None:
+    times = np.array([-6_917_529_027_641_081_855, 4_611_686_018_427_387_904, 4_611_686_018_427_387_905])
+    granted = grants(np.full(3, 10.0), 0.5, Pace("data"), times)
+    assert granted[0] == pytest.approx(10.0)
+    assert granted[1:] == pytest.approx([0.0, 0.0])

@@ -29,3 +29,12 @@ def test_the_papers_first_example_reports_28_22_13_and_20() -> None:
         if sign > 0
     }
     assert {at: total for at, total in totals.items() if at >= 6} == {6: 28, 7: 22, 8: 13, 10: 20}
+
+
+def test_times_centuries_apart_are_in_order_though_their_difference_fits_no_int64() -> None:
+    early, late = -6_917_529_027_641_081_855, 4_611_686_018_427_387_904
+    pipeline = Pipeline(Select(Scan("sales", SALES, Range(5), 0), lambda rows: pc.greater(rows["price"], 4)))
+    out = pipeline.push("sales", np.array([early, late, late + 1]), pa.record_batch([[5, 6, 7]], schema=SALES))
+    out += pipeline.finish()
+    told = [(ts, sign) for each in out for ts, sign in zip(each.ts.tolist(), each.sign.tolist(), strict=True)]
+    assert told[:4] == [(early, 1), (early + 6, -1), (late, 1), (late + 1, 1)]

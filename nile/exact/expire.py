@@ -124,7 +124,7 @@ class Calendar:
         if not stay.all():
             until, sign, rows = until[stay], sign[stay], rows.filter(pa.array(stay))
         self._taken_back += int((sign < 0).sum())
-        if (np.diff(until) < 0).any():
+        if (until[1:] < until[:-1]).any():
             order = np.argsort(until, kind="stable")
             until, sign, rows = until[order], sign[order], rows.take(pa.array(order))
         if self._runs and self._runs[-1].last <= until[0]:
@@ -190,7 +190,7 @@ class Calendar:
         until = np.concatenate([part[0] for part in parts])
         sign = np.concatenate([part[1] for part in parts])
         rows = joined([part[2] for part in parts], self.schema)
-        if (np.diff(until) < 0).any():
+        if (until[1:] < until[:-1]).any():
             order = np.argsort(until, kind="stable")
             until, sign, rows = until[order], sign[order], rows.take(pa.array(order))
         return until, sign, rows

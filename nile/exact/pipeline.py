@@ -275,7 +275,7 @@ class Pipeline:
                 f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
             )
         floor = max(self._last[name], self._passed[name] + 1) if self._passed[name] > EARLIEST else EARLIEST
-        falls = np.flatnonzero(np.diff(times) < 0)
+        falls = np.flatnonzero(times[1:] < times[:-1])  # centuries apart, a difference would not fit
         if times[0] < floor or falls.shape[0]:
             at = 0 if times[0] < floor else int(falls[0]) + 1
             before = floor if at == 0 else int(times[at - 1])
