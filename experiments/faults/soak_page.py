@@ -27,7 +27,7 @@ _ALL = Series("with what allocators kept for later", None, 1)
 
 def soak_page(report: SoakReport) -> str:
     """The whole page as HTML."""
-    asked, curve = report.asked, report.curve
+    asked = report.asked
     header = element(
         "header",
         element("p", "Nile, standing queries over live streams", class_="eyebrow"),
@@ -50,8 +50,9 @@ def soak_page(report: SoakReport) -> str:
                   what="at "),
             element("p", "minutes since the start", class_="axis across"),
         )  # fmt: skip
-    names = ("minute", "held, MB", "kept by allocators, MB", "descriptors")
-    rows = [(f"{at:.1f}", f"{held / 1e6:.2f}", f"{kept / 1e6:.2f}", files) for at, held, kept, files in curve]
+    names = ("minute", "held, MB", "from", "to", "most that allocators kept, MB")
+    rows = [(place.text, *_told([held for _, held in found]), f"{max(both - held for both, held in found):.2f}")
+            for place, found in binned]  # fmt: skip
     figure = element(
         "figure",
         element("figcaption", element("h3", _FIGURE.title), element("p", report.verdict(), class_="reading")),
@@ -73,6 +74,10 @@ def _binned(report: SoakReport) -> list[tuple[Amount, list[tuple[float, float]]]
         rows = [((held + kept) / 1e6, held / 1e6) for _, held, kept, _ in part]
         out.append((Amount.named(minute, f"{minute:.1f}" if report.asked.minutes < 10 else f"{minute:.0f}"), rows))
     return out
+
+
+def _told(values: Sequence[float]) -> tuple[str, str, str]:
+    return f"{fmean(values):.2f}", f"{min(values):.2f}", f"{max(values):.2f}"
 
 
 def _point(place: Amount, values: Sequence[float]) -> Point:
