@@ -57,8 +57,8 @@ def soak(minutes: float, rate: int, queries: int, seed: int, out: Path | None) -
     from experiments.faults.soak import Soak, write_soak
     from experiments.faults.soak import soak as run
 
-    # Arrow's own allocator keeps segments of 4 MB: one more of them came into use every quarter or half hour (measured),
-    # though what Arrow held stayed the same.  What the C library has free can be given back before each look.
+    # Arrow's own allocator keeps segments of 4 MB: one more came into use every quarter or half hour (measured), though
+    # what Arrow held stayed the same.  What the C library has free can be given back before each look.
     pa.set_memory_pool(pa.system_memory_pool())
 
     report = run(Soak(minutes, rate, queries, seed), lambda line: click.echo(line, err=True))

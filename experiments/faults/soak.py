@@ -28,6 +28,8 @@ BAR = 1_000_000.0
 _WARM = 1 / 3
 _SAMPLES = 720
 """What is held differs by megabytes from batch to batch: fewer leave the slope uncertain by its bar."""
+_TOLD = 12
+"""Of so many looks one is told."""
 _SECOND = 10**9
 
 
@@ -107,7 +109,8 @@ def soak(asked: Soak, told: Callable[[str], object] = lambda *_: None) -> SoakRe
             outputs += sum(len(batch) for query in standing for batch in query.poll())
             if now >= begun + len(curve) * every:
                 curve.append(((now - begun) / 60, *anonymous(), descriptors()))
-                told(f"{curve[-1][0]:.1f} min, {tuples:,} tuples, {curve[-1][1] / 1e6:.1f} MB")
+                if len(curve) % _TOLD == 1:
+                    told(f"{curve[-1][0]:.1f} min, {tuples:,} tuples, {curve[-1][1] / 1e6:.1f} MB")
             ahead = begun + tuples / asked.rate - time.monotonic()
             if ahead > 0:
                 time.sleep(ahead)
