@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nile.report.metrics import BINS, ExactPairs, Obtained, Score, score
+from nile.report.histograms import BINS, Histogram
+from nile.report.metrics import ExactPairs, Obtained, Score, score
 from summaries.errors import ConfigError, SourceError, SourceMissing
 
 SECOND = 1_000_000_000
@@ -356,18 +357,18 @@ def flat(age: list[int], **columns: list[int]) -> ExactPairs:
 
 
 def test_age_bins_are_closed_at_the_window_and_exact_at_every_edge() -> None:
-    assert flat([0, 1, 99, 100]).age_bins(100).tolist() == [0, 1, 99, 99]
+    assert flat([0, 1, 99, 100]).by_age(100).bins.tolist() == [0, 1, 99, 99]
     # floor(100 * age / 7): the edges fall between whole ages.
-    assert flat(list(range(8))).age_bins(7).tolist() == [0, 14, 28, 42, 57, 71, 85, 99]
+    assert flat(list(range(8))).by_age(7).bins.tolist() == [0, 14, 28, 42, 57, 71, 85, 99]
 
 
 def test_age_bins_hold_where_a_hundred_ages_pass_the_largest_int64() -> None:
     century = 100 * 365 * 86_400 * SECOND
-    assert flat([0, century // 2, century]).age_bins(None).tolist() == [0, 50, 99]
+    assert flat([0, century // 2, century]).by_age(None).bins.tolist() == [0, 50, 99]
 
 
 def test_without_a_window_ages_of_zero_share_one_bin() -> None:
-    assert flat([0, 0]).age_bins(None).tolist() == [0, 0]
+    assert flat([0, 0]).by_age(None).bins.tolist() == [0, 0]
 
 
 def test_mean_age_of_centuries_does_not_overflow() -> None:
@@ -378,8 +379,8 @@ def test_mean_age_of_centuries_does_not_overflow() -> None:
 
 
 def test_key_bins_are_equal_ranges_of_the_rank() -> None:
-    assert flat([0] * 200).key_bins.tolist() == [i // 2 for i in range(200)]
-    assert flat([0] * 4).key_bins.tolist() == [0, 25, 50, 75]
+    assert flat([0] * 200).by_key.bins.tolist() == [i // 2 for i in range(200)]
+    assert flat([0] * 4).by_key.bins.tolist() == [0, 25, 50, 75]
 
 
 def test_ordinals_beyond_32_bits_are_told_apart() -> None:
@@ -464,3 +465,26 @@ def test_a_missing_broken_or_foreign_exact_answer_is_named(tmp_path: Path) -> No
     pq.write_table(pa.table({"left_ordinal": [1]}), foreign)
     with pytest.raises(SourceError, match="right_ordinal, key_rank"):
         ExactPairs.read(foreign)
+
+
+@given(
+    found=st.lists(
+        st.tuples(
+            st.integers(0, BINS - 1),
+            st.one_of(st.floats(5e-324, 1e300), st.sampled_from([1.0, 0.1, 3.0, 5e-324, 2.0**53, 1e300])),
+        )
+    )
+)
+def test_weights_of_a_bin_add_up_as_by_fsum(found: list[tuple[int, float]]) -> None:
+    bins, weights = np.array([b for b, _ in found], np.uint8), np.array([w for _, w in found], np.float64)
+    sums = Histogram.weighed(np.zeros(BINS, np.int64), bins, weights).obtained
+    assert sums == tuple(math.fsum(w for b, w in found if b == at) for at in range(BINS))
+
+
+def test_more_weights_than_add_up_exactly_at_once_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    bins, weights = rng.integers(0, BINS, 5_000), 1 / rng.random(5_000)
+    whole = Histogram.weighed(np.zeros(BINS, np.int64), bins, weights)
+    monkeypatch.setattr("nile.report.histograms._EXACTLY", 7)
+    assert Histogram.weighed(np.zeros(BINS, np.int64), bins, weights) == whole
+    assert whole.obtained[3] == math.fsum(weights[bins == 3].tolist())

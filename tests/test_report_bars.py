@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from nile.report.bars import Compared, Told, histogram_figure, intervals_chart
-from nile.report.metrics import Histogram
+from nile.report.histograms import Histogram
 from nile.report.svg import HEIGHT, linear_axis
 
 

@@ -59,7 +59,7 @@ def stream(source: random.Random, size: int, keys: int, span: int) -> list[Tuple
 def counted(pairs: ExactPairs, window: int | None, cap: int) -> dict[str, Any]:
     """What the report's own scoring makes of the pairs."""
     table = np.zeros((100, 100), np.int64)
-    np.add.at(table, (pairs.key_bins, pairs.age_bins(window)), 1)
+    np.add.at(table, (pairs.by_key.bins, pairs.by_age(window).bins), 1)
     return {
         "pairs": len(pairs),
         "keys": pairs.keys,

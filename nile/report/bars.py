@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nile.report.histograms import Histogram
 from nile.report.markup import Markup, element
-from nile.report.metrics import Histogram
 from nile.report.svg import HEIGHT, INSET, Axis, grid, linear_axis
 from nile.report.tables import folded, table
 from nile.report.wording import grouped_digits, percent, plain_number, small

@@ -13,7 +13,7 @@ from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.words import bin_texts
 from nile.report.bars import Compared
-from nile.report.metrics import BINS, Histogram, ideal_mse
+from nile.report.histograms import BINS, Histogram, ideal_mse
 from nile.report.records import asked_of, finite
 from nile.reporting import Step, Wanted
 from summaries.lazy import lazy
@@ -54,7 +54,7 @@ class _Exact:
 
     @property
     def bins(self) -> Array:
-        """The bin of each ranked key: equal ranges of the rank, as `ExactPairs.key_bins`."""
+        """The bin of each ranked key: equal ranges of the rank, as `ExactPairs.by_key`."""
         bins: Array = np.arange(self.counts.shape[0]) * BINS // max(1, self.counts.shape[0])
         return bins
 

@@ -17,7 +17,8 @@ from nile.report.accuracy.outliers import outliers_of
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.words import bin_texts
 from nile.report.bars import Compared
-from nile.report.metrics import BINS, ExactPairs, Obtained, histograms
+from nile.report.histograms import BINS
+from nile.report.metrics import ExactPairs, Obtained, histograms
 from nile.report.records import join_record
 from nile.report.truth import exact_pairs, exact_pairs_by_spark
 from nile.report.wording import duration

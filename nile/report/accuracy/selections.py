@@ -13,7 +13,7 @@ from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.words import bin_texts
 from nile.report.bars import Compared
 from nile.report.heatmap import moment
-from nile.report.metrics import BINS, Histogram, ideal_mse
+from nile.report.histograms import BINS, Histogram, ideal_mse
 from nile.report.records import finite
 from nile.report.truth import plain
 from nile.reporting import Step, Wanted

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.report.metrics import BINS
+from nile.report.histograms import BINS
 from nile.shell.show import cell_text
 
 __all__ = ["bin_texts", "key_text"]
