@@ -103,8 +103,10 @@ def _show_info(described: Described) -> None:
             _line(key, f"{len(value):,}")
             for name, entry in value.items():
                 _line(f"  {name}", _brief(entry))
+        elif key == "hashing":
+            _line(key, f"with a hash_secret, whose check is {value}")
         else:
-            _line(key, _brief(value))
+            _line("state format" if key == "format" else key, _brief(value))
 
 
 def _show_check(path: str, checked: Checked) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from test_history_join import brute, found, history, side
 
 import nile
+from experiments.cli import main
 from experiments.faults.collisions import colliding
 from nile.operators.history_desc import DescendingJoin
 from nile.operators.history_weighted import WeightedJoin
@@ -195,6 +198,9 @@ def test_a_store_opens_with_its_own_secret_only_and_does_not_hold_it(tmp_path: P
             held = file.read_bytes()
             assert SECRET not in held
             assert SECRET.hex().encode() not in held
+    told = CliRunner().invoke(main, ["store", "info", str(tmp_path / "with")]).output
+    assert re.search(r"^hashing +with a hash_secret, whose check is [0-9a-f]{16}$", told, re.MULTILINE)
+    assert "hashing" not in CliRunner().invoke(main, ["store", "info", str(tmp_path / "without")]).output
 
 
 @pytest.mark.parametrize(("secret", "got"), [("x" * 32, "got str"), (b"x" * 15, "got 15"), (b"x" * 65, "got 65")])
