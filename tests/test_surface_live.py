@@ -155,6 +155,20 @@ def test_disorder_without_a_lateness_is_refused_and_nothing_of_that_batch_is_tak
     assert db.accounting("clicks").applied == 2
 
 
+def test_what_is_wrong_with_a_refused_batch_is_not_set_aside_until_it_is_taken() -> None:
+    with nile.connect() as db:
+        db.stream("s", [("at", pa.int64()), ("x", pa.string())], time="at")
+        db.push("s", {"at": [5, None], "x": ["a", "b"]})
+        with pytest.raises(nile.TimestampOrderError):
+            db.push("s", {"at": [None, 9, 7], "x": ["c", "d", "e"]})
+        told = db.accounting("s")
+        assert (told.tuples_in, told.applied, told.rejected) == (2, 1, 1)
+        assert db.quarantine("s").column("row").to_pylist() == [2]
+        db.push("s", {"at": [None, 7, 9], "x": ["c", "e", "d"]})
+        assert db.quarantine("s").column("row").to_pylist() == [2, 3]
+        assert db.accounting("s").rejected == 2
+
+
 def test_columns_may_come_in_any_order_and_are_converted(db: nile.Database) -> None:
     db.push("clicks", pa.table({"page": ["a"], "more": [1], "at": pa.array([1], pa.int64())}))
     db.push("clicks", [clicks((2.0, "b")), clicks((3.0, "c"))])

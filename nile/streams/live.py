@@ -122,12 +122,7 @@ class LiveStream:
             return 0
         done = 0
         for raw in self._whole(data) if whole else self._rows(data):
-            before = self.accounting + Accounting()
-            try:
-                due = self._manager.taken(raw, self._order)
-            except Exception:
-                self._manager.accounting = before
-                raise
+            due = self._manager.taken(raw, self._order)
             self._pushed += len(raw.rows)
             done += self._give(due) + self._give(self._order.due())
         return done

@@ -134,12 +134,20 @@ class StreamManager:
             yield self.batch(joined(waiting))
 
     def taken(self, raw: RawBatch, order: Order, largest_dictionary: int = 65_536) -> Run | None:
-        """The tuples whose turn has come with these rows; broken, late and repeated ones are set aside and counted."""
+        """The tuples whose turn has come with these rows; broken, late and repeated ones are set aside and counted.
+
+        Rows that break the order are refused whole: none of them is taken, counted or set aside.
+        """
+        self._refused.clear()
         run = self._admit(raw, largest_dictionary)
         if self.spec.event_id is not None:
             assert isinstance(order, RepairedOrder)
             run = self._first_of_each(run, raw, *order.late(run.ts))
         due, late = order.push(run)
+        for reasons, rows in self._refused:
+            self.accounting.reject(reasons)
+            self._rejected.append(rows)
+        self._refused.clear()
         if late is not None:
             self._set_late(late)
         return due
@@ -180,6 +188,7 @@ class StreamManager:
         self.distinct = Distinct()
         self._next_ordinal = 0
         self._rejected = RowLog(pa.schema([("reason", pa.string()), ("row", pa.int64()), ("raw", pa.string())]))
+        self._refused: list[tuple[dict[str, int], pa.RecordBatch]] = []
         self._late = RowLog(pa.schema([("row", pa.int64()), ("ts", pa.timestamp("ns")), ("key", self.key_type)]))
 
     def _full(self, waiting: list[Run], rows: int) -> Iterator[TupleBatch]:
@@ -259,9 +268,13 @@ class StreamManager:
 
     def _reject(self, reasons: list[str], rows: np.ndarray, text: pa.Array) -> None:
         names, counts = np.unique(np.array(reasons, object), return_counts=True)
-        self.accounting.reject({str(name): int(count) for name, count in zip(names, counts, strict=True)})
         columns = [pa.array(reasons, pa.string()), pa.array(rows), text]
-        self._rejected.append(pa.RecordBatch.from_arrays(columns, names=["reason", "row", "raw"]))
+        self._refused.append(
+            (
+                {str(name): int(count) for name, count in zip(names, counts, strict=True)},
+                pa.RecordBatch.from_arrays(columns, names=["reason", "row", "raw"]),
+            )
+        )
 
     def _set_late(self, late: Run) -> None:
         self.accounting.arrive_late(len(late))
