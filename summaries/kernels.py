@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +24,8 @@ __all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined"
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FLOORS = ("summaries", "pyramid", "preferences", "nile")
 _ROOT = Path(__file__).resolve().parents[1]
+_UNUSED = 30 * 86_400
+"""Seconds after which a cache of another version is emptied."""
 _BASE: Any = getattr(caching, "UserProvidedCacheLocator", None)  # numba before 0.68 has it not for others
 
 
@@ -58,10 +62,27 @@ def _writable(home: Path) -> bool:
     return os.access(home, os.W_OK)
 
 
+def _begun(cache: Path, *, cold: bool) -> None:
+    """Mark the cache as used now; a cold one empties those of other versions that nobody has begun with for long.
+
+    Their directories stay: a process of that version may still run, and finds its kernels missing as on its first day.
+    """
+    with suppress(OSError):
+        os.utime(cache)
+        if not cold:
+            return
+        for other in cache.parent.glob("kernels-*"):
+            if other != cache and other.stat().st_mtime < time.time() - _UNUSED:
+                for file in other.glob("*/*.nb[ic]"):
+                    file.unlink(missing_ok=True)
+
+
 _NAME = f"kernels-{_fingerprint()}"
 _HOMES = [home / _NAME for home in _cache_homes()]
 _COLD = not any(home.exists() for home in _HOMES)
 _CACHE = next((home for home in _HOMES if _writable(home)), None)
+if _CACHE is not None:
+    _begun(_CACHE, cold=_COLD)
 
 
 class KernelLocator(_BASE or object):  # type: ignore[misc]
