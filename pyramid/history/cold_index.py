@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,6 +55,7 @@ class ColdIndex(KeyIndex):
         self._sketch: IndexSketch | None = None
         self._cells: dict[int, _Loaded] = {}
         self._kept = 0
+        self._keeping = threading.Lock()
         self._read_bytes = 0
 
     @property
@@ -162,7 +164,8 @@ class ColdIndex(KeyIndex):
 
     def release(self) -> None:
         """Forget the cells read last."""
-        self._cells, self._kept = {}, 0
+        with self._keeping:
+            self._cells, self._kept = {}, 0
 
     def _portions(self, buckets: Array) -> list[list[int]]:
         """The same buckets, ascending, about `_LOAD` tuples at a time."""
@@ -172,16 +175,25 @@ class ColdIndex(KeyIndex):
 
     def _load(self, buckets: Sequence[int], *, keep: bool = True) -> dict[int, _Loaded]:
         """Cells by bucket, ascending: those kept, and the others from the lake."""
-        missing = [bucket for bucket in buckets if bucket not in self._cells]
-        fresh = self._decoded(missing) if missing else {}
-        cells = {bucket: fresh[bucket] if bucket in fresh else self._cells[bucket] for bucket in buckets}
-        for bucket, cell in fresh.items() if keep else ():
+        with self._keeping:
+            cells = {bucket: self._cells[bucket] for bucket in buckets if bucket in self._cells}
+        missing = [bucket for bucket in buckets if bucket not in cells]
+        if missing:
+            cells |= self._decoded(missing)
+        if keep:
+            with self._keeping:
+                self._keep({bucket: cells[bucket] for bucket in missing})
+        return {bucket: cells[bucket] for bucket in buckets}
+
+    def _keep(self, fresh: dict[int, _Loaded]) -> None:
+        for bucket, cell in fresh.items():
+            if bucket in self._cells:
+                continue  # another reader was faster
             while self._cells and self._kept + cell.rows.shape[0] > _CACHE:
                 self._kept -= self._cells.pop(next(iter(self._cells))).rows.shape[0]
             if cell.rows.shape[0] <= _CACHE:
                 self._cells[bucket] = cell
                 self._kept += cell.rows.shape[0]
-        return cells
 
     def _decoded(self, buckets: Sequence[int]) -> dict[int, _Loaded]:
         scale = (1 << BITS) // self.buckets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ class History:
 
     Rows come in through `append`.  Every `segment` rows (a slice end, counted by ordinal, however batches are
     cut) an index is sealed; four adjacent ones of a size become one, up to `largest` rows.
+    Threads may share it: changes take turns, and what is read is a picture of one moment, which stays readable and
+    unchanged whatever comes later.
     directory: where it goes beyond memory, None: nowhere; then it stays in memory, whatever the limit.
     memory: anonymous bytes to stay below after each `settle`, None for no limit; local: bytes of files beside the
     lake, likewise.
@@ -91,6 +94,7 @@ class History:
         self._largest = largest
         self._rows = RowStore(self.schema, largest)
         self._indices: dict[str, IndexStore] = {}
+        self._changing = threading.RLock()
         self._tiers = Tiers(name, self._rows, self._indices, directory, memory, local, self.hasher)
         for column in indexed:
             self.index(column)
@@ -127,29 +131,28 @@ class History:
         Cost: one hash a distinct value of a batch and indexed column, some 50 ns a row; every `segment` rows
         a counting sort.
         """
-        batch = self._checked(ts, rows)
-        done = 0
-        while done < ts.shape[0]:
-            n = min(ts.shape[0] - done, self._segment - self.tuples % self._segment)
-            piece = batch.slice(done, n)
-            for column, store in self._indices.items():
-                store.open.append(piece.column(column), where=f"history of {self.name!r}, column {column!r}")
-            self._rows.append(ts[done : done + n], piece)
-            done += n
-            if self.tuples % self._segment == 0:
-                self._tiers.seal()
+        with self._changing:
+            batch = self._checked(ts, rows)
+            done = 0
+            while done < ts.shape[0]:
+                n = min(ts.shape[0] - done, self._segment - self.tuples % self._segment)
+                self._tiers.append(ts[done : done + n], batch.slice(done, n))
+                done += n
+                if self.tuples % self._segment == 0:
+                    self._tiers.seal()
 
     def index(self, column: str) -> None:
         """Keep key indices of a column from now on, and make them for the rows that are here.
 
         Cost: one pass over the column.  Raises UnknownColumn, or KeyTypeError for a type that is no key.
         """
-        if column in self._indices:
-            return
-        self._check_columns([column])
-        kind = self.schema.field(column).type
-        key_family(kind, where=f"history of {self.name!r}, column {column!r}")
-        self._tiers.index(IndexStore(column, kind, self.hasher, self._segment, self._largest))
+        with self._changing:
+            if column in self._indices:
+                return
+            self._check_columns([column])
+            kind = self.schema.field(column).type
+            key_family(kind, where=f"history of {self.name!r}, column {column!r}")
+            self._tiers.index(IndexStore(column, kind, self.hasher, self._segment, self._largest))
 
     def batches(
         self, columns: Sequence[str] | None = None, begin: int = 0, end: int | None = None
@@ -211,11 +214,7 @@ class History:
                 f"({', '.join(self._indices) or 'none is'}); got {column!r}; "
                 f"CREATE SUMMARY on it, or call index({column!r})"
             )
-        store = self._indices[column]
-        found = list(store.sealed)
-        if store.open.tuples:
-            found.append(self._tiers.built(store))
-        return found
+        return self._tiers.indices(self._indices[column])
 
     def settle(self) -> None:
         """Move between tiers and collapse: few indices, few files, memory and local files within their limits.
@@ -225,7 +224,8 @@ class History:
         Nothing is durable before the next commit of the directory.  Cost: what `append` put off, some 0.3 us a row
         in all.  Raises StoreWriteError: then all rows are still here, and it may be called again.
         """
-        self._tiers.settle()
+        with self._changing:
+            self._tiers.settle()
 
     def archive(self, before_ns: int) -> int:
         """Move to the lake all segments whose rows are older than `before_ns`; how many rows went.
@@ -234,7 +234,8 @@ class History:
         belong to none yet.  Cost: about 1 us a row, memory for some 300,000 rows.  Raises ConfigError without a
         directory or an indexed column, or for columns that Parquet does not take; StoreWriteError.
         """
-        return self._tiers.archive(lambda index: index.until < before_ns)
+        with self._changing:
+            return self._tiers.archive(lambda index: index.until < before_ns)
 
     def stage(self, directory: StoreDirectory | None = None) -> tuple[dict[str, Any], list[StoredFile]]:
         """Write what no file has yet; what `restore` needs (JSON values), and all files a commit has to keep.
@@ -243,7 +244,8 @@ class History:
         nothing is lost, and it may be called again.  Raises ConfigError without a directory, and for another than
         the one the history was made with.
         """
-        state, files = self._tiers.stage(directory)
+        with self._changing:
+            state, files = self._tiers.stage(directory)
         return {"segment": self._segment, "largest": self._largest, **state}, files
 
     def stored(self) -> tuple[dict[tuple[int, int], StoredFile], dict[str, dict[tuple[int, int], StoredFile]]]:
@@ -296,12 +298,12 @@ class History:
     @property
     def memory(self) -> int:
         """Anonymous bytes held: rows, key codes and indices in memory."""
-        return self._rows.nbytes + sum(store.nbytes for store in self._indices.values())
+        return self._rows.nbytes + sum(store.nbytes for store in list(self._indices.values()))
 
     def info(self) -> list[dict[str, Any]]:
         """Every stretch of rows and every index: kind, tier, first ordinal, tuples, bytes, since and until (ns)."""
         rows = [_described("rows", None, part) for part, _, _ in self._rows.parts()]
-        indices = [_described("index", column, index) for column in self._indices for index in self.indices(column)]
+        indices = [_described("index", column, index) for column in self.indexed for index in self.indices(column)]
         return rows + indices
 
     def _located(self, ordinals: Array) -> Iterator[tuple[Rows, Array, Array]]:

@@ -5,6 +5,7 @@ Source: DESIGN section 2, Key directory and tuple lists; promising tuples, secti
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,14 @@ from summaries.errors import ConfigError, StoreCorrupt
 from summaries.hashing import KeyHasher
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
 
 __all__ = ["Tiers"]
+
+Array = np.ndarray[Any, Any]
 
 
 class Tiers:
@@ -48,10 +53,18 @@ class Tiers:
         self._indices = indices
         self._directory = directory
         self._hasher = hasher
+        self._moment = threading.Lock()  # rows and their keys come, and an index is sealed, at once for who reads
 
     @property
     def _held(self) -> int:
         return self._rows.nbytes + sum(store.nbytes for store in self._indices.values())
+
+    def append(self, ts: Array, batch: pa.RecordBatch) -> None:
+        """Take rows of one segment."""
+        with self._moment:
+            for column, store in self._indices.items():
+                store.open.append(batch.column(column), where=f"history of {self.name!r}, column {column!r}")
+            self._rows.append(ts, batch)
 
     def seal(self) -> None:
         """A segment has ended."""
@@ -86,7 +99,15 @@ class Tiers:
                 store.evict(self._directory)
             store.collapse(self._directory, room)
 
-    def built(self, store: IndexStore) -> HotIndex:
+    def indices(self, store: IndexStore) -> list[KeyIndex]:
+        """See `History.indices`."""
+        with self._moment:
+            found = list(store.sealed)
+            if store.open.tuples:
+                found.append(self._built(store))
+        return found
+
+    def _built(self, store: IndexStore) -> HotIndex:
         """The open index as it is now."""
         opened = store.open
         ends = [opened.first, opened.first + opened.tuples - 1]
@@ -98,7 +119,8 @@ class Tiers:
         return int(part.times_of(np.array([row - part.first]))[0])
 
     def _seal(self, store: IndexStore) -> None:
-        store.seal(self.built(store))
+        with self._moment:
+            store.seal(self._built(store))
         if self._directory is None:
             store.collapse(None, None)
 
