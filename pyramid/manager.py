@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,15 @@ class SummaryManager:
     counter updates and as many in the change detector; a slice end (256 tuples) compares two small
     sketches; a zone's end adds its counters into log2(zones) index nodes.
     Source: promising tuples, section 3; the query-side counterpart is `nile.operators`.
+    One thread may ingest while others ask: estimates, zones and the directory are those between two batches.  What
+    `index`, `store` and `keys` give is of this moment; hold `changing` while you read them.
     """
 
     def __init__(self, spec: SummarySpec, keys: KeyTable | None = None) -> None:
         self.spec = spec
         self.keys = KeyTable() if keys is None else keys
         self.store = TupleStore(spec)
+        self.changing = threading.RLock()
 
     def ingest(self, ts: Array, column: pa.Array, *, where: str = "key") -> None:
         """Take a batch in stream order.  ts: int64 [n] ns, not decreasing; column: the keys [n], Arrow.
@@ -65,30 +69,36 @@ class SummaryManager:
         times that are not int64 [n] or keys of another number, KeyTypeError for a column that cannot be a key,
         and then takes nothing of the batch.
         """
-        self._check_times(ts, len(column))
-        self._take(ts, self.keys.encode(column, where=where))
+        with self.changing:
+            self._check_times(ts, len(column))
+            self._take(ts, self.keys.encode(column, where=where))
 
     def ingest_encoded(self, ts: Array, keys: Encoded) -> None:
         """The same with keys already encoded by this manager's key table.
 
         Raises likewise, and KeyTypeError for a code that the table has not given.
         """
-        n = keys.codes.shape[0]
-        self._check_times(ts, n)
-        if n and not -1 <= int(keys.codes.min()) <= int(keys.codes.max()) < self.keys.known:
+        with self.changing:
+            n = keys.codes.shape[0]
+            self._check_times(ts, n)
+            self._check_codes(keys)
+            self._take(ts, keys)
+
+    def _check_codes(self, keys: Encoded) -> None:
+        if keys.codes.shape[0] and not -1 <= int(keys.codes.min()) <= int(keys.codes.max()) < self.keys.known:
             raise KeyTypeError(
                 f"ingest: needed key codes -1 to {self.keys.known - 1}, as this manager's key table gives; "
                 f"got {keys.codes.min()} to {keys.codes.max()}; encode the column with manager.keys.encode"
             )
-        self._take(ts, keys)
 
     def release(self, before: int) -> None:
         """Free the tuples older than `before` (ns): no query asks for them any more.  Summaries stay."""
-        side = self.store.side
-        base = int(side.meta[BASE])
-        if self.store.tuples > base and side.ts[0] < before:
-            held = side.ts[: self.store.tuples - base]
-            self.store.release(base + int(np.searchsorted(held, min(before, (1 << 63) - 1), side="left")))
+        with self.changing:
+            side = self.store.side
+            base = int(side.meta[BASE])
+            if self.store.tuples > base and side.ts[0] < before:
+                held = side.ts[: self.store.tuples - base]
+                self.store.release(base + int(np.searchsorted(held, min(before, (1 << 63) - 1), side="left")))
 
     def estimate(self, keys: Array, since: int | None = None) -> Estimate:
         """How many tuples of each key (uint64 hashes [n]) arrived at or after `since` (ns; None: all kept).
@@ -105,18 +115,21 @@ class SummaryManager:
                 "turn a column into hashes with summaries.hashing.hash_keys"
             )
         lowest = -(1 << 63) if since is None else since
-        parts = [self.index(g).estimate(keys, lowest) for g in range(1, self.spec.depth + 1)]
+        with self.changing:
+            parts = [self.index(g).estimate(keys, lowest) for g in range(1, self.spec.depth + 1)]
         high = np.sum([bound for _, bound in parts], axis=0).astype(np.float64)
         value = np.clip(np.median(np.sum([rows for rows, _ in parts], axis=0), axis=0), 0.0, high)
         return Estimate(value=value, low=np.zeros(keys.shape[0]), high=high, confidence=0.0, certified=False)
 
     def directory(self, since: int | None = None) -> KeyDirectory:
         """Exact counts of the tuples in the lists that arrived at or after `since` (ns; None: all that are held)."""
-        return KeyDirectory.of(self.store, self.keys.hashes(), since)
+        with self.changing:
+            return KeyDirectory.of(self.store, self.keys.hashes(), since)
 
     def zones(self) -> list[Zone]:
         """The zones of every granularity, oldest first; the open zone comes last."""
-        return [zone for g in range(self.spec.depth, 0, -1) for zone in self.index(g).zones()]
+        with self.changing:
+            return [zone for g in range(self.spec.depth, 0, -1) for zone in self.index(g).zones()]
 
     def index(self, granularity: int) -> PyramidIndex:
         """The multi-resolution index over granularity 1..depth."""

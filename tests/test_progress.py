@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +84,9 @@ JOINS = [
     "TIMESTAMP '1970-01-01 00:10:00' AND TIMESTAMP '1970-01-01 00:13:00'",
     "SELECT a.seq FROM a, b WHERE a.item = b.item AND a.quantity = b.quantity AND a.seq < 300",
     "SELECT a.seq FROM a, empty e WHERE a.item = e.item",
+    "SELECT a.seq, b.seq AS other FROM a, b WHERE a.item = b.item AND a.item > 'i2' AND b.item IN ('i3', 'i40', 'i1')",
+    "SELECT a.seq, b.seq AS other FROM a, b WHERE a.quantity = b.seq AND b.seq > 2 AND a.quantity <> 5",
+    "SELECT a.seq, b.seq AS other FROM a, b WHERE a.price = b.price AND b.price >= 0",
     "SELECT q.total FROM (SELECT a.seq + b.seq AS total, a.price AS p FROM a, b WHERE a.item = b.item AND "
     "a.seq > 1400) q WHERE q.p > 0",
 ]
@@ -93,6 +97,7 @@ JOINS = [
 def test_a_join_grows_to_the_full_answer(db: nile.Database, join: str, preference: str) -> None:
     exact = db.sql(join).to_arrow()
     key = {"x": "x.item", "q": None}.get(join.split()[1][0], "a.item")
+    key = next((on.split()[0] for on in ("a.quantity = b.seq", "a.price = b.price") if on in join), key)
     if preference and key is None:
         pytest.skip("a preference names a column of the outer SELECT")
     asked = db.sql(join + (f" WITH PREFERENCE {preference} {key}" if preference else ""), seed=5)
@@ -288,6 +293,21 @@ def test_a_side_too_large_to_be_held_is_refused(db: nile.Database, monkeypatch: 
     with pytest.raises(MemoryRefused, match="at most 100 tuples"):
         list(db.sql(join).progress())
     assert "progress():" not in db.sql("EXPLAIN ANALYZE " + join).fetchall()[0][0]
+
+
+def test_what_is_asked_of_one_key_is_asked_of_the_other(db: nile.Database) -> None:
+    join = "SELECT a.seq, b.seq AS other FROM a, b WHERE a.item = b.item AND "
+    for condition in ("a.item = 'i7'", "b.item = 'i7'"):
+        asked = db.sql(join + condition + " WITH PREFERENCE desc a.item", output="ranges")
+        records = list(asked.progress())[-1].to_arrow()
+        pairs = db.sql(join + condition).to_arrow().num_rows
+        assert pairs > 0
+        assert set(records["key"].to_pylist()) == {"i7"}
+        assert pc.sum(records["matches"]).as_py() == pairs
+        growing = db.sql(join + condition).progress()
+        *_, last = growing
+        assert len(last) == pairs
+        assert f", outputs {pairs:,}" in growing.explain()
 
 
 def test_ranges_need_the_larger_side_whole(db: nile.Database) -> None:

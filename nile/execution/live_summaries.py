@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
@@ -12,9 +14,13 @@ from pyramid.spec import SummarySpec
 from summaries.hashing import KeyHasher, KeyTable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from nile.streams.manager import TupleBatch
 
 __all__ = ["LiveSummaries", "spec_of"]
+
+Array = np.ndarray[Any, Any]
 
 
 def spec_of(made: CreateSummary) -> SummarySpec:
@@ -56,14 +62,18 @@ class LiveSummaries:
         """Tuples of a stream whose turn has come."""
         for made, stream, manager in self._held.values():
             if stream.name == name and batch.carried is not None:
-                manager.ingest(batch.ts, batch.carried.column(made.column), where=f"stream '{name}', {made.column}")
-                manager.store.release(manager.store.tuples)
+                _taken(manager, stream, made, batch.ts, batch.carried.column(made.column))
 
     def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
         manager = SummaryManager(spec_of(made), KeyTable(self._hasher))
         for ts, rows in stream.kept((made.column,)):
-            manager.ingest(ts, rows.column(0), where=f"stream '{stream.name}', {made.column}")
-            manager.store.release(manager.store.tuples)
+            _taken(manager, stream, made, ts, rows.column(0))
         if stream.history is not None:
             stream.history.index(made.column)
         self._held[made.name] = (made, stream, manager)
+
+
+def _taken(manager: SummaryManager, stream: LiveStream, made: CreateSummary, ts: Array, column: pa.Array) -> None:
+    with manager.changing:
+        manager.ingest(ts, column, where=f"stream '{stream.name}', {made.column}")
+        manager.store.release(manager.store.tuples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from nile.operators.history_outliers import OutlierJoin
 from nile.operators.history_weighted import WeightedJoin
 from nile.sql.evaluate import evaluate_mask
 from nile.sql.plan import Filter, Join, Query, Stream
-from nile.sql.tree import Node, columns_of
+from nile.sql.tree import Node, columns_of, conjuncts, rename
 from summaries.errors import ConfigError, NotYet
 from summaries.estimate import Estimate
 from summaries.hashing import key_family
@@ -126,13 +127,13 @@ class ProgressiveJoin:
                 return
 
     def _make(self) -> HistoryJoin:
-        sides, left = [], []
-        for stream, key, kind in zip(self._streams, self.on, self._times, strict=True):
+        sides = []
+        bounds = [bounded(stream, kind) for stream, kind in zip(self._streams, self._times, strict=True)]
+        probing, left = self._shared([rest for *_, rest in bounds])
+        for stream, key, (since, until, _), asked in zip(self._streams, self.on, bounds, probing, strict=True):
             history = self._histories[stream.name]
-            since, until, rest = bounded(stream, kind)
             begin, end = history.between(since, until)
-            sides.append(HistorySide(history, key, begin, end, *_selector(stream, rest)))
-            left.append(rest)
+            sides.append(HistorySide(history, key, begin, end, *_selector(stream, asked)))
         if self.kind == "asc":
             made: HistoryJoin = OutlierJoin(sides[0], sides[1], cap=self._cap)
         elif self.kind == "weighted":
@@ -148,6 +149,28 @@ class ProgressiveJoin:
         self._residual = all_of(self._residual, other)
         self._selected = self._residual is not None or self._found.selects
         return made
+
+    def _shared(self, rests: Sequence[Node | None]) -> tuple[list[Node | None], list[Node | None]]:
+        """Of each side: what its tuples pass to probe, and what they pass once the other side has found them.
+
+        The keys of a pair are equal, so what is asked of one key is asked of the other: whichever side probes, no pair
+        is made that this refuses.  Not where equal keys may differ: -0.0 and 0.0, or keys of two types.
+        """
+        kinds = [self._histories[s.name].schema.field(key).type for s, key in zip(self._streams, self.on, strict=True)]
+        if kinds[0] != kinds[1] or pa.types.is_floating(kinds[0]):
+            return list(rests), list(rests)
+        names = [f"{stream.alias}.{key}" for stream, key in zip(self._streams, self.on, strict=True)]
+        keyed: list[Node | None] = []
+        others: list[Node | None] = []
+        for rest, name in zip(rests, names, strict=True):
+            parts = conjuncts(rest)
+            keyed.append(all_of(*(part for part in parts if columns_of(part) == (name,))))
+            others.append(all_of(*(part for part in parts if columns_of(part) != (name,))))
+        moved = [
+            None if node is None else rename(node, lambda column, name=name: replace(column, name=name))  # type: ignore[misc]
+            for node, name in zip(reversed(keyed), names, strict=True)
+        ]
+        return [all_of(*parts) for parts in zip(rests, moved, strict=True)], others
 
     def _rows(self, pairs: Pairs) -> pa.RecordBatch:
         parts = []

@@ -1,4 +1,4 @@
-"""A history that one thread fills while others read it: each reading is of one moment, and right for it."""
+"""Histories and summaries that one thread fills while others read them: each reading is right for its moment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from nile.operators.history_join import HistorySide, Pairs
 from pyramid.disk import StoreDirectory
 from pyramid.history.cold_index import ColdIndex
 from pyramid.history.history import History
+from summaries.hashing import hash_keys
 
 SCHEMA = pa.schema([("key", pa.int64()), ("other", pa.string())])
-ROWS, BATCH, SEGMENT = 50_000, 200, 1_024
+ROWS, BATCH, LARGER, SEGMENT = 50_000, 200, 1_000, 1_024
 
 
 def rows() -> tuple[np.ndarray, np.ndarray]:
@@ -138,9 +139,9 @@ def test_a_database_is_asked_while_another_thread_pushes() -> None:
             db.stream(name, [("at", pa.int64()), ("key", pa.int64())], time="at")
 
         def push() -> None:
-            for at in range(0, ROWS, BATCH):
+            for at in range(0, ROWS, LARGER):
                 for name in "ab":
-                    db.push(name, {"at": np.arange(at, at + BATCH), "key": keys[at : at + BATCH]})
+                    db.push(name, {"at": np.arange(at, at + LARGER), "key": keys[at : at + LARGER]})
 
         asked = 0
         with beside(push) as ended:
@@ -154,6 +155,37 @@ def test_a_database_is_asked_while_another_thread_pushes() -> None:
                     assert table["i"].equals(table["j"])  # such a key comes once
                     found = np.sort(table["i"].to_numpy())
                     assert np.array_equal(found, np.flatnonzero(keys[: len(keys)] > 60)[: found.shape[0]])
-                    assert not before or found[-1] >= before - BATCH
+                    assert not before or found[-1] >= before - LARGER
                     asked += 1
     assert asked >= 4
+
+
+def test_a_summary_is_asked_while_another_thread_pushes() -> None:
+    _, keys = rows()
+    with nile.connect() as db:
+        db.stream("a", [("at", pa.int64()), ("key", pa.int64())], time="at")
+        db.sql("CREATE SUMMARY S ON a (key) WITH GRANULARITY '1000 s' AND COLLAPSE (4, 3)")
+        summary = db.summary("S")
+        wanted = np.arange(40)
+        hashes = hash_keys(pa.array(wanted))
+
+        def push() -> None:
+            for at in range(0, ROWS, LARGER):
+                db.push("a", {"at": np.arange(at, at + LARGER), "key": keys[at : at + LARGER]})
+
+        def true(n: int) -> np.ndarray:
+            return np.bincount(keys[:n][keys[:n] < 40], minlength=40)
+
+        asked = 0
+        with beside(push) as ended:
+            while not ended.is_set():
+                before = db.accounting("a").applied
+                with summary.changing:
+                    kept = summary.kept_from
+                    zones, told = summary.zones(), summary.estimate(hashes)
+                after = db.accounting("a").applied + LARGER
+                assert before - kept <= sum(zone.end - zone.start for zone in zones) <= after - kept
+                assert (told.high >= true(before) - true(kept)).all()
+                summary.directory()
+                asked += 1
+    assert asked > 4
