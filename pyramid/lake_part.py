@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -236,6 +237,7 @@ class PartFile:
         self.columns: tuple[str, ...] = tuple(self._file.schema_arrow.names)
         self._checked = np.zeros(part.digests.shape, np.bool_)
         self._spans: dict[int, list[tuple[int, int]]] = {}
+        self._reading = threading.Lock()  # a reader of Arrow's is for one thread at a time
 
     @property
     def schema(self) -> pa.Schema:
@@ -286,7 +288,8 @@ class PartFile:
         at = [self.columns.index(name) for name in wanted]
         self.check(groups, at)
         # By place, not by name: Parquet would take 'a' for a prefix of 'a.b'.
-        table = self._file.reader.read_row_groups(groups, column_indices=sorted(at), use_threads=False)
+        with self._reading:
+            table = self._file.reader.read_row_groups(groups, column_indices=sorted(at), use_threads=False)
         if cut:
             buckets = table.column(BUCKET).to_numpy()
             begin, end = np.searchsorted(buckets, low, "left"), np.searchsorted(buckets, high, "right")

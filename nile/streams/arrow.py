@@ -23,6 +23,20 @@ else:
     pa = lazy("pyarrow")
 
 
+class _Opened:
+    """What was opened to learn the columns: the first reading goes on with it, and no other does, on any thread."""
+
+    def __init__(self, value: Any) -> None:
+        self._held = [value]
+
+    def take(self) -> Any:
+        """It, once; None from then on."""
+        try:
+            return self._held.pop()  # one step: two readings cannot both have it
+        except IndexError:
+            return None
+
+
 class ArrowSource:
     """One object with columns: a table, record batch, reader, DataFrame, or dict of columns.
 
@@ -33,21 +47,22 @@ class ArrowSource:
         """Raises SourceError if Arrow cannot read `data`."""
         self.name = name
         self._data = _as_table(data, name) if isinstance(data, Mapping) else data
-        self._reader = _reader(self._data, name)
-        self.schema = _plain_schema(self._reader.schema)
-        self._fresh = True
+        reader = _reader(self._data, name)
+        self.schema = _plain_schema(reader.schema)
+        self._once = reader is self._data
+        self._opened = _Opened(reader)
         count = getattr(self._data, "num_rows", None)
         self.rows: int | None = count if isinstance(count, int) else None
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError when read again but one-shot."""
         check_columns(self.schema, columns, where=self.name)
-        if not self._fresh:
-            if self._data is self._reader:
+        reader = self._opened.take()
+        if reader is None:
+            if self._once:
                 raise _read_once(self.name, "a reader")
-            self._reader = _reader(self._data, self.name)
-        self._fresh = False
-        yield from _pieces(_read(self._reader, self.name), self.schema, columns, rows, self.name)
+            reader = _reader(self._data, self.name)
+        yield from _pieces(_read(reader, self.name), self.schema, columns, rows, self.name)
 
 
 class IterableSource:
@@ -57,24 +72,25 @@ class IterableSource:
         """Takes the first item, which gives the types. Raises SourceError if there is none."""
         self.name = name
         self._items = items
-        self._iterator: Iterator[Any] | None = iter(items)
-        self._once = self._iterator is items
-        first = next(self._iterator, None)
+        iterator = iter(items)
+        self._once = iterator is items
+        first = next(iterator, None)
         if first is None:
             raise SourceError(f"{name}: the iterable is empty; give at least one batch, so that the columns are known")
-        self._first = _item(first, 1, name)
-        self.schema = _plain_schema(self._first.schema)
+        table = _item(first, 1, name)
+        self.schema = _plain_schema(table.schema)
+        self._opened = _Opened((table, iterator))
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError when read again but one-shot."""
         check_columns(self.schema, columns, where=self.name)
-        if self._iterator is not None:
-            tables = chain([self._first], self._tables(self._iterator, 2))
+        opened = self._opened.take()
+        if opened is not None:
+            tables = chain([opened[0]], self._tables(opened[1], 2))
         elif self._once:
             raise _read_once(self.name, "an iterator")
         else:
             tables = chain(self._tables(iter(self._items), 1))
-        self._iterator = None
         batches = (batch for table in tables for batch in table.to_batches())
         yield from _pieces(batches, self.schema, columns, rows, self.name)
 
@@ -184,12 +200,13 @@ class CallableSource:
         self.name = name
         self._make = make
         self._opening = opening
-        self._ready: Any = opening(make())
-        self.schema: pa.Schema = self._ready.schema
+        ready = opening(make())
+        self.schema: pa.Schema = ready.schema
+        self._opened = _Opened(ready)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows of a new source, only `columns`, at most `rows` a batch."""
-        source, self._ready = self._ready, None
+        source = self._opened.take()
         if source is None:
             source = self._opening(self._make())
         yield from source.batches(columns, rows)

@@ -10,6 +10,7 @@ Cold segments are never rewritten.  Source: DESIGN section 2, Key directory and 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -200,6 +201,7 @@ class ColdSegment:
             )
         self.files: tuple[StoredFile, ...] = (file, *(held[part.name] for part in self.parts))
         self._open: dict[int, PartFile] = {}
+        self._opening = threading.Lock()
 
     @property
     def stored_bytes(self) -> int:
@@ -213,13 +215,14 @@ class ColdSegment:
 
     def part(self, number: int) -> PartFile:
         """A Parquet file, open.  Raises StoreCorrupt."""
-        found = self._open.pop(number, None)
-        if found is None:
-            part = self.parts[number]
-            found = PartFile(self._directory.location(self.files[number + 1]), part)
-            if len(self._open) >= _OPEN:
-                del self._open[next(iter(self._open))]
-        self._open[number] = found
+        with self._opening:
+            found = self._open.pop(number, None)
+            if found is None:
+                part = self.parts[number]
+                found = PartFile(self._directory.location(self.files[number + 1]), part)
+                if len(self._open) >= _OPEN:
+                    del self._open[next(iter(self._open))]
+            self._open[number] = found
         return found
 
     def read(self, ranges: Sequence[tuple[int, int]], columns: Sequence[str], count: Callable[[int], None]) -> pa.Table:

@@ -252,7 +252,7 @@ class ColdRows(Rows):
 
     @property
     def nbytes(self) -> int:
-        return sum(int(column.nbytes) for column in self._last.columns.values())
+        return sum(int(column.nbytes) for column in list(self._last.columns.values()))
 
     @property
     def stored_bytes(self) -> int:
