@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -60,10 +62,12 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def files_in_turn(spark: SparkSession, source: Path, files: int, rows: int) -> DataFrame:
-    """A streaming frame over files of sales, one file an epoch."""
+    """A streaming frame over files of sales, one file an epoch.  Spark takes them by their time, to a millisecond."""
     source.mkdir()
+    first = time.time() - 60
     for number in range(files):
         pq.write_table(sales(number * rows, number * rows + rows), source / f"{number}.parquet")
+        os.utime(source / f"{number}.parquet", (first + number,) * 2)
     stream = spark.readStream.schema(frame_of(spark, sales(0, 1)).schema)
     return stream.option("maxFilesPerTrigger", 1).parquet(str(source))
 

@@ -1,7 +1,8 @@
 """The closed set of statements that a claim can make about curves, and how each is judged.
 
 Curves are means over seeds (of times, medians over runs).  A subject without a
-figure breaks a claim: an answer with nothing in it shows nothing; an opponent without one is behind there.
+figure breaks a claim: an answer with nothing in it shows nothing (unless the claim is about figures `where_any` are);
+an opponent without one is behind there.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def _trial(
     rows = []
     for x in at:
         figure, other = mine[x], None if theirs is None else theirs[x]
+        if figure is None and claim.where_any and any(mine[each] is not None for each in at):
+            continue
         if figure is None:
             return Trial(subject, opponent, False, x, None, other)
         if theirs is None or other is not None:

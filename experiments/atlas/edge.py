@@ -86,6 +86,7 @@ class _Claim(_Table):
     margin: Annotated[Number, Field(gt=-1)] = Field(0.0, description="a number above -1, such as 0.05 for 5 %")
     low: Number | None = Field(None, description="a finite number")
     high: Number | None = Field(None, description="a finite number")
+    where_any: bool = Field(False, description="true or false")
 
 
 class _File(_Table):

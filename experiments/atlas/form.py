@@ -51,7 +51,8 @@ class Claim:
     against: the opponents that each is compared with.  at: where on the axis, empty for everywhere.
     only: panels it is claimed for, by option; empty for all.
     margin: relative, how much further than the bound it must be (negative: may fall short).
-    low, high: bounds of `within` and `ratio`.
+    low, high: bounds of `within` and `ratio`.  where_any: passed over where the subject has no figure, broken only
+    if it has none at all.
     """
 
     by: str
@@ -65,6 +66,7 @@ class Claim:
     margin: float
     low: float | None
     high: float | None
+    where_any: bool = False
 
 
 @dataclass(frozen=True, slots=True)
