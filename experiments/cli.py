@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from experiments.atlas.command import experiment
-from experiments.build_command import build_command
-from experiments.doctor_command import doctor
+from experiments.commands.build import build_command
+from experiments.commands.doctor import doctor
+from experiments.commands.ingest import ingest_command
+from experiments.commands.report import report_command
+from experiments.commands.store import store
 from experiments.faults.command import faults, soak
-from experiments.ingest_command import ingest_command
-from experiments.report_command import report_command
-from experiments.store_command import store
 from nile import __version__
 from summaries.errors import NileError
 
@@ -53,7 +53,7 @@ main.add_command(store)
               help="Folder for report.html and report.json.")  # fmt: skip
 def demo(out: Path, **options: Any) -> None:
     """Join two retail streams under several budgets, scored against Spark."""
-    from experiments.demo import demo_config, run_and_tell
+    from experiments.run.demo import demo_config, run_and_tell
 
     run_and_tell(demo_config(options), out, command=["nile", *sys.argv[1:]])
 
@@ -64,14 +64,14 @@ def demo(out: Path, **options: Any) -> None:
 @click.option("--example", is_flag=True, help="Print a commented config and stop.")
 def run(config: Path | None, out: Path | None, example: bool) -> None:
     """Run the experiment that CONFIG (TOML) describes."""
-    from experiments.config import EXAMPLE, load_config
+    from experiments.run.config import EXAMPLE, load_config
 
     if example:
         click.echo(EXAMPLE, nl=False)
         return
     if config is None or out is None:
         raise click.UsageError("needed a config and a folder: nile run CONFIG.toml --out DIR (or --example)")
-    from experiments.demo import run_and_tell
+    from experiments.run.demo import run_and_tell
 
     loaded = load_config(config)
     run_and_tell(loaded, out, command=["nile", *sys.argv[1:]], text=config.read_text(encoding="utf-8-sig"))

@@ -44,24 +44,24 @@ from summaries.errors import (
 from summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from nile.aggregate_answer import AggregateAnswer
-    from nile.aggregate_join import JoinAggregateAnswer, JoinAggregateQuery
-    from nile.aggregate_query import AggregateQuery
-    from nile.answer import Answer
-    from nile.connecting import connect
-    from nile.engine import Database
-    from nile.execution.builder import QueryBuilder
-    from nile.execution.live_approximate import ApproximateSubscription
-    from nile.execution.progress import Partial, Progress
-    from nile.execution.result import Result
-    from nile.execution.subscription import Subscription
-    from nile.multiway import MultiwayQuery
-    from nile.multiway_answer import MultiwayAnswer
-    from nile.query import JoinQuery
+    from nile.answers.aggregate_answer import AggregateAnswer
+    from nile.answers.aggregate_query import AggregateQuery
+    from nile.answers.join_aggregate import JoinAggregateAnswer, JoinAggregateQuery
+    from nile.answers.join_answer import Answer
+    from nile.answers.join_query import JoinQuery
+    from nile.answers.multiway_answer import MultiwayAnswer
+    from nile.answers.multiway_query import MultiwayQuery
+    from nile.answers.progress import Partial, Progress
+    from nile.answers.result import Result
+    from nile.answers.selection_answer import SelectionAnswer
+    from nile.answers.selection_query import SelectionQuery
+    from nile.answers.standing import StandingAnswer, StandingQueries
+    from nile.engine.connect import connect
+    from nile.engine.database import Database
+    from nile.execution.live.approximate import ApproximateSubscription
+    from nile.execution.live.subscription import Subscription
+    from nile.execution.statement.builder import QueryBuilder
     from nile.report.accuracy.report import AccuracyReport
-    from nile.selection import SelectionQuery
-    from nile.selection_answer import SelectionAnswer
-    from nile.standing import StandingAnswer, StandingQueries
     from nile.streams.accounting import Accounting
     from preferences.budget import Budget, BudgetReport
     from preferences.clock import Bursts
@@ -134,30 +134,30 @@ __all__ = [
 _HOMES = {
     "Accounting": "nile.streams.accounting",
     "AccuracyReport": "nile.report.accuracy.report",
-    "AggregateAnswer": "nile.aggregate_answer",
-    "AggregateQuery": "nile.aggregate_query",
-    "Answer": "nile.answer",
-    "ApproximateSubscription": "nile.execution.live_approximate",
+    "AggregateAnswer": "nile.answers.aggregate_answer",
+    "AggregateQuery": "nile.answers.aggregate_query",
+    "Answer": "nile.answers.join_answer",
+    "ApproximateSubscription": "nile.execution.live.approximate",
     "Budget": "preferences.budget",
     "BudgetReport": "preferences.budget",
     "Bursts": "preferences.clock",
-    "Database": "nile.engine",
+    "Database": "nile.engine.database",
     "Estimate": "summaries.estimate",
-    "JoinAggregateAnswer": "nile.aggregate_join",
-    "JoinAggregateQuery": "nile.aggregate_join",
-    "JoinQuery": "nile.query",
-    "MultiwayAnswer": "nile.multiway_answer",
-    "MultiwayQuery": "nile.multiway",
-    "Partial": "nile.execution.progress",
-    "Progress": "nile.execution.progress",
-    "QueryBuilder": "nile.execution.builder",
-    "Result": "nile.execution.result",
-    "SelectionAnswer": "nile.selection_answer",
-    "SelectionQuery": "nile.selection",
-    "StandingAnswer": "nile.standing",
-    "StandingQueries": "nile.standing",
-    "Subscription": "nile.execution.subscription",
-    "connect": "nile.connecting",
+    "JoinAggregateAnswer": "nile.answers.join_aggregate",
+    "JoinAggregateQuery": "nile.answers.join_aggregate",
+    "JoinQuery": "nile.answers.join_query",
+    "MultiwayAnswer": "nile.answers.multiway_answer",
+    "MultiwayQuery": "nile.answers.multiway_query",
+    "Partial": "nile.answers.progress",
+    "Progress": "nile.answers.progress",
+    "QueryBuilder": "nile.execution.statement.builder",
+    "Result": "nile.answers.result",
+    "SelectionAnswer": "nile.answers.selection_answer",
+    "SelectionQuery": "nile.answers.selection_query",
+    "StandingAnswer": "nile.answers.standing",
+    "StandingQueries": "nile.answers.standing",
+    "Subscription": "nile.execution.live.subscription",
+    "connect": "nile.engine.connect",
 }
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -1,0 +1,1 @@
+"""What to do next: preference, fade, priority queue, budget and clock.  Imports `pyramid` and `summaries`."""

@@ -1,0 +1,4 @@
+"""Where cells live: `disk` (the one manifest), `grid` (zones and granularities), `lake`, `history`.
+
+Imports `summaries`.
+"""

@@ -16,11 +16,11 @@ import pytest
 
 import nile
 from nile.durable.keeper import Keeper
-from nile.spark.build_tasks import Done, Job, Work
+from nile.spark.building.tasks import Done, Job, Work
 from pyramid.disk.directory import StoreDirectory
 from pyramid.history import layout, rows_store
 from pyramid.history.history import History
-from pyramid.lake import DAY, ORDINAL, LakeStream, Layout, streams_of, write_part
+from pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout, streams_of, write_part
 from summaries.errors import (
     StoreWriteError,
 )

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from pyramid.disk import StoredFile, StoreDirectory
 from pyramid.disk.manifest import pack_generation, read_generation
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.manager_state import manager_bytes, read_manager
+from pyramid.grid.spec import SummarySpec
 from pyramid.history.pages import PageFile, PageWriter
-from pyramid.manager import SummaryManager
-from pyramid.manager_state import manager_bytes, read_manager
-from pyramid.spec import SummarySpec
 from summaries.catalogue import CATALOGUE, make_summary, read_summary
 from summaries.envelope import VERSION, pack, unpack
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pipeline_cases import Case, batches, told
 
-from nile.exact.held import all_of
-from nile.exact.pipeline import Changes, Figures, Pipeline
+from nile.exact.pipeline.pipeline import Changes, Figures, Pipeline
+from nile.exact.state.held import all_of
 from nile.execution.held import content, packed
 from summaries.envelope import unpack
 

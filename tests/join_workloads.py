@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nile.joining import Joinable, Loaded
-from nile.operators.join import PromisingJoin
-from nile.operators.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.joining import Joinable, Loaded
+from nile.operators.join.join import PromisingJoin
 from nile.streams.accounting import Accounting
 from preferences.clock import retime
 

@@ -9,8 +9,8 @@ import itertools
 import math
 from typing import Any
 
-from nile.multiway_joining import MultiwayJoinable
-from nile.operators.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.multiway import MultiwayJoinable
 
 _WORD = (1 << 64) - 1
 _CONTROL = 256

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from join_workloads import SECOND, random_stream
 
-from nile.joining import Loaded
-from nile.multiway_joining import MultiwayJoinable
-from nile.operators.multiway import Combinations, MultiwayJoin, buys_everything
-from nile.operators.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.joining import Loaded
+from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from preferences.budget import Budget
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 
 Found = list[tuple[int, ...]]
 NAN = float("nan")

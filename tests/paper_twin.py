@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.join import JoinInput
-from nile.operators.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan
+from nile.operators.join.join import JoinInput
 from preferences.clock import grants
-from pyramid import grid_kernels
-from pyramid.arrays import (
+from pyramid.grid import grid_kernels
+from pyramid.grid.arrays import (
     ADDS,
     COUNT,
     END,
@@ -30,9 +30,9 @@ from pyramid.arrays import (
     ZONE_FIRST,
     ZONE_START,
 )
-from pyramid.granularity import turn
-from pyramid.index import PyramidIndex
-from pyramid.store import TupleStore
+from pyramid.grid.granularity import turn
+from pyramid.grid.index import PyramidIndex
+from pyramid.grid.store import TupleStore
 from summaries.costs import CostTable
 
 DETECTOR_ROWS = 3

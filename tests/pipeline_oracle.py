@@ -8,7 +8,7 @@ from itertools import product
 from statistics import median
 from typing import Any
 
-from nile.exact.algebra import (
+from nile.exact.pipeline.algebra import (
     Distinct,
     GraphJoin,
     Group,
@@ -24,7 +24,7 @@ from nile.exact.algebra import (
     Stored,
     Union,
 )
-from nile.exact.pipeline_arrow import pa
+from nile.exact.state.arrow import pa
 
 __all__ = ["instants", "snapshot"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.predicate_index import EDGE, FULL, NONE
-from nile.operators.selection_arrays import kept
-from nile.operators.selection_data import SelectionInput, naive_costs, value_buckets
-from nile.operators.selection_plan import SelectionPlan
+from nile.operators.common.predicate_index import EDGE, FULL, NONE
+from nile.operators.selection.arrays import kept
+from nile.operators.selection.data import SelectionInput, naive_costs, value_buckets
+from nile.operators.selection.plan import SelectionPlan
 from preferences.clock import grants
-from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
+from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
 Output = tuple[int, int, int]
 """Query, ordinal, arrivals by then."""

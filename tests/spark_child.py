@@ -20,8 +20,8 @@ from pyspark import TaskContext
 from pyspark.sql.classic.dataframe import DataFrame
 
 import nile
+from nile.engine.spark_checkup import PROBED, Probe
 from nile.spark import build, exact_join, exact_truth, ingest, spark_session, stop_session, tuple_files
-from nile.spark.checkup import PROBED, Probe
 from nile.spark.masters import is_connect
 from nile.spark.progress import JobProgress
 

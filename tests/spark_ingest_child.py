@@ -16,7 +16,7 @@ from spark_sink_child import say
 
 from nile.spark import ingest
 from nile.spark.session import spark_session
-from pyramid.lake import LakeStream
+from pyramid.lake.lake import LakeStream
 from summaries.errors import SourceMissing
 
 HOUR = 3_600 * 10**6

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 import nile
 from nile.spark import StreamSink, spark_session, stream_sink
-from nile.spark.sink_place import Place
-from pyramid.manager_state import manager_bytes
+from nile.spark.sink.place import Place
+from pyramid.grid.manager_state import manager_bytes
 from summaries.envelope import pack
 
 if TYPE_CHECKING:

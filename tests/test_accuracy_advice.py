@@ -14,8 +14,8 @@ from nile.report.accuracy.groups import GroupErrors, NumberError
 from nile.report.accuracy.intervals import Interval, coverages, reading, tail
 from nile.report.accuracy.outliers import Outliers
 from nile.report.accuracy.report import AccuracyReport
-from pyramid.spec import SummarySpec
-from pyramid.zone import Zone
+from pyramid.grid.spec import SummarySpec
+from pyramid.grid.zone import Zone
 
 
 def record(method: str, budget: float, **figures: Any) -> dict[str, Any]:

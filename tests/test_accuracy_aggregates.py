@@ -7,7 +7,7 @@ from statistics import median
 import pyarrow as pa
 import pytest
 
-from experiments.benchmarks.accuracy_aggregates import (
+from experiments.benchmarks.accuracy.aggregates import (
     COVERAGE_BAR,
     ERROR_BAR,
     coverage_of_prices,

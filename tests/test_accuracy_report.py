@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.answer import Answer
+from nile.answers.join_answer import Answer
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.truth import exact_pairs
 

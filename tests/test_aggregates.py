@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.aggregate_answer import AggregateAnswer
-from nile.streams.raw import RawBatch
+from nile.answers.aggregate_answer import AggregateAnswer
+from nile.base.raw import RawBatch
 from nile.streams.synthetic import SyntheticRetail
 
 RETAIL = pa.Table.from_batches(list(SyntheticRetail(seed=4, tuples=20_000).batches()))

@@ -22,7 +22,7 @@ from experiments.atlas.runner import KEPT, Kept, run_points
 from experiments.atlas.shelf import CATALOGUE
 from experiments.atlas.verdicts import Spread
 from experiments.cli import main
-from experiments.progress import Progress
+from experiments.run.progress import Progress
 from nile.streams.synthetic import SyntheticRetail
 
 SEVERAL = GOOD.replace("tuples = 300\n", 'tuples = 300\nwindow = 0.1\n\n[panels]\ncosts = ["engine", "memory"]\n')

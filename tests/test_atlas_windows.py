@@ -16,9 +16,9 @@ from experiments.atlas.shelf import chosen
 from experiments.atlas.verdicts import Spread
 from experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
 from experiments.atlas.window_streams import Arrivals, made, split
-from nile.exact.clique import ExactClique
-from nile.exact.window_graph import WindowGraph
-from nile.exact.wjoin import window_join
+from nile.exact.join.clique import ExactClique
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import window_join
 from summaries.errors import ConfigError
 
 S = 1_000_000_000

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments.benchmarks import harness, names, ranges, run, sketch, surface
-from experiments.benchmarks.accuracy_streams import workload
+from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
 from experiments.cli import main
 from summaries.countsketch import CountSketch

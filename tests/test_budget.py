@@ -12,9 +12,9 @@ import pytest
 from join_workloads import SECOND, Pairs, assert_honest, brute_force, joinable
 
 import nile
-from nile.operators.join import PromisingJoin
-from nile.operators.metered import MeteredRun, load_kernels
-from nile.operators.plan import METHODS, PREFERRING, JoinPlan
+from nile.operators.common.plan import METHODS, PREFERRING, JoinPlan
+from nile.operators.drive.metered import MeteredRun, load_kernels
+from nile.operators.join.join import PromisingJoin
 from preferences.budget import BUDGET_UNITS, Budget
 from preferences.clock import Pace
 from summaries.errors import BudgetError, ConfigError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nile.exact.chain import ExactJoin, encode
+from nile.exact.join.chain import ExactJoin, encode
 from summaries.errors import KeyTypeError
 
 KEYS = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, float("nan"), -float("nan")]))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pyramid_twin import two_window as two_window_twin
 from pyramid_twin import variance as variance_twin
 
-from pyramid.arrays import TWO_WINDOW, VARIANCE
-from pyramid.change_kernels import confidence_of, look, middle
-from pyramid.manager import SummaryManager
-from pyramid.spec import SLICE, SummarySpec
+from pyramid.grid.arrays import TWO_WINDOW, VARIANCE
+from pyramid.grid.change_kernels import confidence_of, look, middle
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SLICE, SummarySpec
 
 Array = np.ndarray[Any, Any]
 

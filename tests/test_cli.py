@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from experiments.cli import main
-from experiments.config import load_config
+from experiments.run.config import load_config
 
 ROWS = {
     "ts": pa.array([0, 60, 120, 180, 240, 300], pa.timestamp("s")),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config import (
+from experiments.run.config import (
     EXAMPLE,
     RunConfig,
     StreamConfig,
@@ -20,10 +20,10 @@ from experiments.config import (
     build_config,
     load_config,
 )
-from experiments.toml_lines import line_of
+from experiments.run.toml_lines import line_of
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.errors import BudgetError, ConfigError, MemoryRefused, NileError, SourceMissing
 
 SECOND = 1_000_000_000

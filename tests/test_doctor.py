@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import nile.doctor as doctor
-from nile.doctor import Check, checks
+import nile.engine.doctor as doctor
+from nile.engine.doctor import Check, checks
 
 GIB = 1 << 30
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import nile
 from pyramid.disk.directory import StoreDirectory
-from pyramid.manager_state import manager_bytes
+from pyramid.grid.manager_state import manager_bytes
 
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("price", pa.float64()), ("n", pa.int32())])
 

@@ -10,7 +10,7 @@ from test_history_failures import Failing
 
 import nile
 from nile.durable.keeper import Keeper
-from nile.engine import Database
+from nile.engine.database import Database
 from pyramid.disk.directory import StoreDirectory
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nile.durations import MAX_DURATION, format_duration, parse_duration
+from nile.base.durations import MAX_DURATION, format_duration, parse_duration
 from summaries.errors import ConfigError
 
 SECOND = 1_000_000_000

@@ -165,7 +165,7 @@ def test_disorder_without_a_lateness_names_the_tuple() -> None:
 
 
 def test_an_exact_answer_too_big_for_memory_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nile.tabular.memory_bytes", lambda: 64)
+    monkeypatch.setattr("nile.answers.tabular.memory_bytes", lambda: 64)
     answer = database().join("l", "r", on="k", window=5).run()
     with pytest.raises(nile.MemoryRefused, match="output='ranges'"):
         answer.to_arrow()

@@ -7,9 +7,9 @@ import pytest
 
 from experiments.benchmarks.exact import joined_table
 from experiments.benchmarks.exact_streams import SECOND, best_of, duckdb_queries, duckdb_session, spark_join, streams
-from nile.exact.chain_stream_count import count_whole
-from nile.exact.window_graph import WindowGraph
-from nile.exact.wjoin import window_join
+from nile.exact.join.count import count_whole
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import window_join
 
 WORK = streams(2_000, 3, keys=50, window=7 * SECOND)
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nile.sql.expressions import parse_condition
+from nile.expressions.conditions import parse_condition
 from summaries.errors import ExpressionError, UnknownColumn
 
 NAN = float("nan")

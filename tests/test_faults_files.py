@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from pyramid.disk.directory import StoreDirectory
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.manager_state import manager_bytes, read_manager
+from pyramid.grid.spec import SummarySpec
 from pyramid.history.history import History
 from pyramid.history.pages import PageFile, PageWriter
 from pyramid.history.warm_index import WarmIndex
 from pyramid.history.zone_file import KIND
-from pyramid.manager import SummaryManager
-from pyramid.manager_state import manager_bytes, read_manager
-from pyramid.spec import SummarySpec
 from summaries.envelope import pack, unpack
 from summaries.errors import EnvelopeError, StoreCorrupt
 from summaries.schemas import schema_from_json, schema_to_json

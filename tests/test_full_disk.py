@@ -20,9 +20,9 @@ from store_killer import ROOT
 
 import nile
 from nile.spark import build, ingest
-from nile.spark.building import build_with
-from nile.spark.lake_tasks import AsideJob
-from pyramid.lake import LakeStream
+from nile.spark.building.build import build_with
+from nile.spark.ingesting.lake_tasks import AsideJob
+from pyramid.lake.lake import LakeStream
 from summaries.errors import StoreWriteError
 
 if TYPE_CHECKING:

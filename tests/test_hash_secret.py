@@ -15,8 +15,8 @@ from test_history_join import brute, found, history, side
 import nile
 from experiments.cli import main
 from experiments.faults.collisions import colliding
-from nile.operators.history_desc import DescendingJoin
-from nile.operators.history_weighted import WeightedJoin
+from nile.operators.history.desc import DescendingJoin
+from nile.operators.history.weighted import WeightedJoin
 from pyramid.disk.directory import StoreDirectory
 from summaries.errors import ConfigError
 from summaries.hashing import KeyHasher

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pyarrow as pa
 
-from nile.report.heatmap import HeatMap, heat_map
-from pyramid.manager import SummaryManager
-from pyramid.spec import SummarySpec
+from nile.report.pages.heatmap import HeatMap, heat_map
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
 
 
 def summary_of(n: int, **options: object) -> SummaryManager:

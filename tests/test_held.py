@@ -11,9 +11,9 @@ import pytest
 from held_twin import apart, bytes_of, cut, feed, restored, split_apart, undecided
 from pipeline_cases import ROW, case
 
-from nile.exact.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored
-from nile.exact.pipeline import Pipeline
-from nile.exact.wjoin import ALGORITHMS
+from nile.exact.join.wjoin import ALGORITHMS
+from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored
+from nile.exact.pipeline.pipeline import Pipeline
 from nile.execution.held import content, flat, of
 from summaries.envelope import pack, unpack
 from summaries.errors import ConfigError, EnvelopeError

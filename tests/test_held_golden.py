@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from held_twin import feed
 
-from nile.exact.algebra import (
+from nile.exact.pipeline.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -26,7 +26,7 @@ from nile.exact.algebra import (
     Unbounded,
     Union,
 )
-from nile.exact.pipeline import FORMAT, Pipeline
+from nile.exact.pipeline.pipeline import FORMAT, Pipeline
 from nile.execution.held import content, flat, packed
 from summaries.envelope import unpack
 

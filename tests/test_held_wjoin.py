@@ -9,9 +9,9 @@ import pytest
 from held_twin import undecided
 from test_wjoin import NULL, Work, members_of, runs, work_of
 
-from nile.exact.held import Held
-from nile.exact.window_graph import FORMS
-from nile.exact.wjoin import Condition, WindowJoin, WindowJoinPlan
+from nile.exact.join.window_graph import FORMS
+from nile.exact.join.wjoin import Condition, WindowJoin, WindowJoinPlan
+from nile.exact.state.held import Held
 from nile.execution.held import content, packed
 from summaries.envelope import unpack
 from summaries.errors import EnvelopeError

@@ -16,9 +16,9 @@ from pyramid.disk.manifest import StoredFile
 from pyramid.history.history import History, plain_schema
 from pyramid.history.pages import VERSION, blocks
 from pyramid.history.rows_file import StoredRows, rows_file
-from pyramid.history.sketch import cells_for
 from pyramid.history.warm_index import WarmIndex
 from pyramid.history.zone_file import zone_file
+from pyramid.lake.key_sketch import cells_for
 from summaries.errors import StoreCorrupt, StoreTooNew
 
 FOLDER = Path(__file__).parent / "golden" / "v1"

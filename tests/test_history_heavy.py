@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from test_history_join import Pair, brute, found, history, side
 
-from nile.operators.history_desc import DescendingJoin
-from nile.operators.history_join import Pairs
+from nile.operators.history.desc import DescendingJoin
+from nile.operators.history.join import Pairs
 from pyramid.disk.directory import StoreDirectory
 from pyramid.history import heavy
 from pyramid.history.heavy import Heaviest, HeavyKeys

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nile.operators import history_kernels as kernels
-from nile.operators.history_desc import DescendingJoin
-from nile.operators.history_join import HistoryJoin, HistorySide, Pairs, Ranges
-from nile.operators.history_outliers import OutlierJoin
-from nile.operators.history_weighted import WeightedJoin
+from nile.operators.history import kernels
+from nile.operators.history.desc import DescendingJoin
+from nile.operators.history.join import HistoryJoin, HistorySide, Pairs, Ranges
+from nile.operators.history.outliers import OutlierJoin
+from nile.operators.history.weighted import WeightedJoin
 from pyramid.disk.directory import StoreDirectory
 from pyramid.history.history import History
 from pyramid.history.keys import KeyIndex
@@ -245,7 +245,7 @@ def test_keys_whose_hashes_collide_stay_apart(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_probing_tuples_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nile.operators.history_join.CHUNK", 100)
+    monkeypatch.setattr("nile.operators.history.join.CHUNK", 100)
     rng = np.random.default_rng(8)
     left = [f"k{k}" for k in rng.integers(0, 30, 450)]
     right = [f"k{k}" for k in rng.integers(0, 40, 700)]

@@ -17,8 +17,8 @@ from pyramid.history.history import History
 from pyramid.history.keys import HotIndex
 from pyramid.history.layout import index_runs, rows_runs
 from pyramid.history.merge import merged_parts
-from pyramid.history.sketch import cells_for
 from pyramid.history.zone_file import zone_file
+from pyramid.lake.key_sketch import cells_for
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.float64())])
 SEGMENT, LARGEST = 512, 8_192

@@ -12,17 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
-from experiments.benchmarks.accuracy_streams import WINDOW_TUPLES, workload
-from nile.joining import Joinable
-from nile.operators import join as operator
-from nile.operators import plan as plans
-from nile.operators import state
-from nile.operators.join import PromisingJoin
-from nile.operators.key_levels import pair_sample
-from nile.operators.plan import JoinPlan
+from experiments.benchmarks.accuracy.streams import WINDOW_TUPLES, workload
+from nile.operators.common import plan as plans
+from nile.operators.common import state
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.key_levels import pair_sample
+from nile.operators.inputs.joining import Joinable
+from nile.operators.join import join as operator
+from nile.operators.join.join import PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.costs import ENGINE, MEMORY
 
 WINDOW = 60 * SECOND

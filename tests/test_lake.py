@@ -12,9 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid import lake as lake_module
-from pyramid.lake import BUCKET, DAY, ORDINAL, TS, LakeStream, Layout, directory_of, range_name, streams_of, write_part
-from pyramid.lake_part import Part, PartFile, buckets_of, pack_parts, unpack_parts
+from pyramid.lake import lake as lake_module
+from pyramid.lake.lake import (
+    BUCKET,
+    DAY,
+    ORDINAL,
+    TS,
+    LakeStream,
+    Layout,
+    directory_of,
+    range_name,
+    streams_of,
+    write_part,
+)
+from pyramid.lake.part import Part, PartFile, buckets_of, pack_parts, unpack_parts
 from summaries.errors import (
     ConfigError,
     EnvelopeError,
@@ -247,7 +258,7 @@ def test_a_commit_that_fails_leaves_the_stream_as_it_was_and_the_next_one_works(
         else:
             patch.setattr(os, "fsync", fail)
             patch.setattr(lake_module, "_sync_directory", lambda path: None)
-            patch.setattr("pyramid.lake_part._sync", lambda path: None)
+            patch.setattr("pyramid.lake.part._sync", lambda path: None)
         with pytest.raises(StoreWriteError, match="No space left on device; make room"):
             append(stream, ts, table)
     now = LakeStream.open(tmp_path, "shop")

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from nile.spark import ingest
-from nile.spark.drift import check_rules, drift_of, parse_type, plain_schema, widens
 from nile.spark.failure import needed_packages, sentence, spark_failures
+from nile.spark.ingesting.drift import check_rules, drift_of, parse_type, plain_schema, widens
 from nile.spark.masters import check_master
 from nile.spark.progress import JobProgress, tasks_done
 from nile.spark.slices import Stretch, cut_sql, stretches

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from nile.spark import tuple_files
-from pyramid.lake import LakeStream, Layout, write_part
+from pyramid.lake.lake import LakeStream, Layout, write_part
 from summaries.errors import SourceError, SourceMissing, StoreCorrupt, UnknownColumn
 
 

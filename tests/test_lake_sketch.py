@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from lakes import write_lake
 
-from pyramid import lake_kernels
-from pyramid.lake import LakeStream
-from pyramid.lake_sketch import (
+from pyramid.lake import kernels as lake_kernels
+from pyramid.lake.lake import LakeStream
+from pyramid.lake.sketch import (
     LANES,
     LENGTHS,
     PartSketch,

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import nile
-from nile.execution.builder import read_query
 from nile.execution.held import content, flat, of, packed
-from nile.execution.live_approximate import ApproximateSubscription
+from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.options import Options
-from nile.operators.key_sample import KeySample
-from nile.operators.live_join_estimate import LiveSample
+from nile.execution.statement.builder import read_query
+from nile.operators.common.key_sample import KeySample
+from nile.operators.drive.live_estimate import LiveSample
 from summaries.envelope import unpack
 
 SECOND = 10**9

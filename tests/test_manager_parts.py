@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid.manager import SummaryManager
-from pyramid.manager_parts import (
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.manager_parts import (
     count_by_leaf,
     counters_for,
     leaves_of,
@@ -20,8 +20,8 @@ from pyramid.manager_parts import (
     take_keys,
     take_slices,
 )
-from pyramid.manager_state import manager_bytes, read_manager
-from pyramid.spec import SummarySpec
+from pyramid.grid.manager_state import manager_bytes, read_manager
+from pyramid.grid.spec import SummarySpec
 from summaries.envelope import unpack
 from summaries.hashing import KeyTable
 

@@ -20,12 +20,13 @@ from multiway_twin import Twin
 from multiway_workloads import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
 
 import nile
-from nile.exact.clique import ExactClique
-from nile.joining import Loaded
-from nile.multiway_joining import MultiwayJoinable
-from nile.operators import multiway, state
-from nile.operators import plan as plans
-from nile.operators.multiway import MultiwayInput, MultiwayJoin
+from nile.exact.join.clique import ExactClique
+from nile.operators.common import plan as plans
+from nile.operators.common import state
+from nile.operators.inputs.joining import Loaded
+from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.multiway import multiway
+from nile.operators.multiway.multiway import MultiwayInput, MultiwayJoin
 from nile.streams.accounting import Accounting
 from preferences.clock import Pace
 from preferences.fade import Fade

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from test_paper_selection import ONES, encoded, retail, run
 
 import nile
-from nile.operators.selection_plan import SELECTION_METHODS, SelectionPlan
+from nile.operators.selection.plan import SELECTION_METHODS, SelectionPlan
 from preferences.budget import Budget
 from preferences.clock import Pace
 
@@ -270,7 +270,7 @@ def test_a_condition_that_contradicts_itself_is_told() -> None:
 
 
 def test_more_than_memory_should_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nile.selecting._MOST_BYTES", 1_000)
+    monkeypatch.setattr("nile.operators.inputs.selecting._MOST_BYTES", 1_000)
     with pytest.raises(nile.MemoryRefused, match=r"6 predicates x \d+ values, 5 of them over other columns x 3,000"):
         mixed().run()
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
-from nile.joining import Joinable
-from nile.operators.opponent_kernels import SIZE, STACK_FIELDS, TIME
-from nile.operators.plan import JoinPlan
-from nile.operators.runners import kept_share, runner_of
+from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.joining import Joinable
+from nile.operators.join.runners import kept_share, runner_of
+from nile.operators.opponents.hash_kernels import SIZE, STACK_FIELDS, TIME
 from preferences.budget import Budget
 from preferences.clock import Pace
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.costs import ENGINE, MEMORY, CostTable
 from summaries.errors import ConfigError
 

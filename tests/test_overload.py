@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nile.exact.chain import ExactJoin
-from nile.operators import state as st
-from nile.operators.join import JoinInput, PromisingJoin
-from nile.operators.plan import JoinPlan, default_spec
+from nile.exact.join.chain import ExactJoin
+from nile.operators.common import state as st
+from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
-from pyramid.arrays import HELD, PLACE
+from pyramid.grid.arrays import HELD, PLACE
 from summaries.hashing import Encoded, KeyHasher
 
 Array = np.ndarray[Any, Any]

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nile
-from nile.conditions import read_pair_condition
-from nile.multiway import MultiwayQuery
-from nile.operators import multiway
+from nile.answers.multiway_query import MultiwayQuery
+from nile.operators.inputs.pair_conditions import read_pair_condition
+from nile.operators.multiway import multiway
 from nile.streams import csv
 from summaries.errors import ConfigError, ExpressionError, UnknownColumn, UnknownStream
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.operators.selection_plan import SELECTION_METHODS
+from nile.operators.selection.plan import SELECTION_METHODS
 from nile.streams.synthetic import SyntheticRetail
 
 PREDICATES = {"low": "price < 3", "middle": "price BETWEEN 4 AND 9", "high": "price >= 10", "none": "price < 0"}

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from join_workloads import SECOND, Pairs, assert_honest, brute_force, joinable, run, stream
 from paper_twin import Twin
 
-from nile.joining import Joinable
-from nile.operators.join import JoinInput, PromisingJoin
-from nile.operators.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.joining import Joinable
+from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.fade import Fade
 from preferences.heap import new_heap, new_heaps, roomier
 from preferences.heap_kernels import ARRIVAL, HIGH, KEY, OWN, TIME, WAITING, replay_operations
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.costs import ENGINE, MEMORY, CostTable
 from summaries.errors import ConfigError
 

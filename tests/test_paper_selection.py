@@ -15,10 +15,10 @@ from hypothesis import strategies as some
 from selection_twin import Twin
 
 import nile
-from nile.operators.predicate_index import EDGE, FULL
-from nile.operators.selection import StandingSelections
-from nile.operators.selection_data import SelectionInput, naive_costs
-from nile.operators.selection_plan import SELECTION_METHODS, SelectionPlan
+from nile.operators.common.predicate_index import EDGE, FULL
+from nile.operators.selection.data import SelectionInput, naive_costs
+from nile.operators.selection.plan import SELECTION_METHODS, SelectionPlan
+from nile.operators.selection.selection import StandingSelections
 from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
 from preferences.clock import Pace

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from experiments.benchmarks.pipelines import join_group, ran, sales, select_sum
-from nile.exact.algebra import Range
+from nile.exact.pipeline.algebra import Range
 
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])

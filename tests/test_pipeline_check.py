@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nile.exact.algebra import (
+from nile.exact.pipeline.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -22,7 +22,7 @@ from nile.exact.algebra import (
     Scan,
     Union,
 )
-from nile.exact.pipeline import Pipeline, check
+from nile.exact.pipeline.pipeline import Pipeline, check
 from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn, UnknownStream
 
 

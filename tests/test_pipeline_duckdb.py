@@ -13,7 +13,7 @@ import pytest
 from pipeline_cases import ROW, told
 from pipeline_oracle import key
 
-from nile.exact.algebra import (
+from nile.exact.pipeline.algebra import (
     Aggregate,
     Distinct,
     Group,
@@ -28,7 +28,7 @@ from nile.exact.algebra import (
     Select,
     Union,
 )
-from nile.exact.pipeline import Pipeline
+from nile.exact.pipeline.pipeline import Pipeline
 
 duckdb = pytest.importorskip("duckdb")
 

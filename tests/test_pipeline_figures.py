@@ -10,7 +10,7 @@ import pytest
 from pipeline_cases import case, changes
 from pipeline_oracle import forget, rows_of, snapshot
 
-from nile.exact.algebra import (
+from nile.exact.pipeline.algebra import (
     Aggregate,
     GraphJoin,
     Group,
@@ -25,8 +25,8 @@ from nile.exact.algebra import (
     inputs_of,
     walk,
 )
-from nile.exact.pipeline import Figures, Pipeline
-from nile.exact.pipeline_leaf import chain_of
+from nile.exact.pipeline.leaf import chain_of
+from nile.exact.pipeline.pipeline import Figures, Pipeline
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pipeline_cases import told
 
-from nile.exact.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
-from nile.exact.group_sums_kernels import add_double, rounded
-from nile.exact.pipeline import Changes, Pipeline
+from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
+from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.state.sums_kernels import add_double, rounded
 from summaries.errors import SumOverflow
 
 NAN, INF = math.nan, math.inf

@@ -11,7 +11,8 @@ import pytest
 from pipeline_cases import case, changes, told
 from pipeline_oracle import forget, key, rows_of, snapshot
 
-from nile.exact.algebra import (
+from nile.exact.join.wjoin import ALGORITHMS
+from nile.exact.pipeline.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -25,9 +26,8 @@ from nile.exact.algebra import (
     Unbounded,
     Union,
 )
-from nile.exact.pipeline import Changes, Pipeline
-from nile.exact.pipeline_leaf import Stream
-from nile.exact.wjoin import ALGORITHMS
+from nile.exact.pipeline.leaf import Stream
+from nile.exact.pipeline.pipeline import Changes, Pipeline
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])

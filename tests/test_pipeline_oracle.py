@@ -10,8 +10,8 @@ import pytest
 from pipeline_cases import case, changes, difference, told
 from pipeline_oracle import Row
 
-from nile.exact.algebra import Range, Rows, Scan, walk
-from nile.exact.pipeline import Changes
+from nile.exact.pipeline.algebra import Range, Rows, Scan, walk
+from nile.exact.pipeline.pipeline import Changes
 
 NORMAL, LONG = 190, 5000
 

@@ -14,10 +14,10 @@ from pipeline_oracle import forget, key, rows_of, snapshot
 from pipeline_twin import Distinct as PrintedDistinct
 from pipeline_twin import Minus as PrintedMinus
 
-from nile.exact.algebra import Aggregate, Distinct, Group, Join, Minus, Plan, Range, Scan, Select
-from nile.exact.pipeline import Pipeline
-from nile.exact.pipeline_build import Reader, build
-from nile.exact.schedule import EARLIEST, Clock
+from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Minus, Plan, Range, Scan, Select
+from nile.exact.pipeline.build import Reader, build
+from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.pipeline.schedule import EARLIEST, Clock
 
 PRICE = pa.schema([("price", pa.int64())])
 LETTER = pa.schema([("letter", pa.string())])

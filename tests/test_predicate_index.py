@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from nile.operators.predicate_index import EDGE, FULL, NONE, PredicateIndex
-from nile.sql.binding import bind
-from nile.sql.expressions import parse_condition
-from nile.sql.outcomes import is_ordered, outcomes
+from nile.expressions.binding import bind
+from nile.expressions.conditions import parse_condition
+from nile.expressions.outcomes import is_ordered, outcomes
+from nile.operators.common.predicate_index import EDGE, FULL, NONE, PredicateIndex
 
 
 def says_of(values: list[int], ranges: list[tuple[int, int]]) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nile
-from nile.execution.progress import Partial
+from nile.answers.progress import Partial
 from summaries.errors import ConfigError, MemoryRefused, NotYet, SumOverflow
 from summaries.estimate import Estimate
 
@@ -288,7 +288,7 @@ def test_what_cannot_progress_says_why(
 
 
 def test_a_side_too_large_to_be_held_is_refused(db: nile.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nile.operators.history_weighted.MOST_PROBING", 100)
+    monkeypatch.setattr("nile.operators.history.weighted.MOST_PROBING", 100)
     join = "SELECT a.seq FROM a, b WHERE a.item = b.item WITH PREFERENCE weighted a.item"
     with pytest.raises(MemoryRefused, match="at most 100 tuples"):
         list(db.sql(join).progress())

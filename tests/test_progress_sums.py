@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nile.operators.history_blocks import UnitTotals, blocks_of
-from nile.operators.history_sums import DoubleSums, WholeSums
+from nile.operators.history.blocks import UnitTotals, blocks_of
+from nile.operators.history.sums import DoubleSums, WholeSums
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 ODD = [math.inf, -math.inf, math.nan, 5e-324, -0.0]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.directory import KeyDirectory
-from pyramid.manager import SummaryManager
-from pyramid.spec import SummarySpec
+from pyramid.grid.directory import KeyDirectory
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
 from summaries.catalogue import read_summary
 from summaries.errors import ConfigError, EnvelopeError, SummaryMismatch
 from summaries.exact import ExactCounter

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.arrays import ADDS, CHANGES, COUNT, ENDING, NOW, REFERENCE, SLICE_COUNT, ZONE_COUNT, Side
-from pyramid.granularity import turn
-from pyramid.grid_kernels import cell_of, reach, slice_end, summarize
-from pyramid.list_kernels import append, is_full, make_room
-from pyramid.manager import SummaryManager
-from pyramid.region_kernels import density_class, root_estimate
-from pyramid.spec import SLICE, SummarySpec
-from pyramid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from pyramid.grid.arrays import ADDS, CHANGES, COUNT, ENDING, NOW, REFERENCE, SLICE_COUNT, ZONE_COUNT, Side
+from pyramid.grid.granularity import turn
+from pyramid.grid.grid_kernels import cell_of, reach, slice_end, summarize
+from pyramid.grid.list_kernels import append, is_full, make_room
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.region_kernels import density_class, root_estimate
+from pyramid.grid.spec import SLICE, SummarySpec
+from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 from summaries.hashing import KeyTable
 
 Array = np.ndarray[Any, Any]

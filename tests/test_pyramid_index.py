@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.arrays import COUNT, FIRST, LAST
-from pyramid.index import PyramidIndex
-from pyramid.manager import SummaryManager
-from pyramid.spec import SummarySpec
+from pyramid.grid.arrays import COUNT, FIRST, LAST
+from pyramid.grid.index import PyramidIndex
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(7)

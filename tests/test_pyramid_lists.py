@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyramid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, ROOM, TOP, Side
-from pyramid.list_kernels import (
+from pyramid.grid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, ROOM, TOP, Side
+from pyramid.grid.list_kernels import (
     append,
     counts_since,
     end_rank,
@@ -25,8 +25,8 @@ from pyramid.list_kernels import (
     rank_from,
     rank_since,
 )
-from pyramid.spec import SummarySpec
-from pyramid.store import PIECE, TupleStore
+from pyramid.grid.spec import SummarySpec
+from pyramid.grid.store import PIECE, TupleStore
 
 Array = np.ndarray[Any, Any]
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyramid_twin import Twin, sketch_of
 
-from pyramid.arrays import COUNT, END, FIRST, LAST, NO_TUPLE, START
-from pyramid.manager import SummaryManager
-from pyramid.spec import SummarySpec
+from pyramid.grid.arrays import COUNT, END, FIRST, LAST, NO_TUPLE, START
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
 from summaries.errors import ConfigError, KeyTypeError, NileError, TimestampOrderError
 from summaries.hashing import Encoded, KeyTable
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramid.arrays import DETECTOR_BITS, NO_TUPLE, OFFSET, REACH, SPAN
-from pyramid.manager import SummaryManager
-from pyramid.spec import LONGEST, SummarySpec
-from pyramid.store import TupleStore
+from pyramid.grid.arrays import DETECTOR_BITS, NO_TUPLE, OFFSET, REACH, SPAN
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import LONGEST, SummarySpec
+from pyramid.grid.store import TupleStore
 from summaries.errors import ConfigError, MemoryRefused, NileError
 
 MISTAKES = {

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_pyramid_manager import Stretch, specs, stream, stretches
 
-from pyramid.manager import SummaryManager
-from pyramid.manager_state import manager_bytes, read_manager
-from pyramid.spec import SummarySpec
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.manager_state import manager_bytes, read_manager
+from pyramid.grid.spec import SummarySpec
 from summaries.envelope import pack, unpack
 from summaries.errors import EnvelopeError
 from summaries.hashing import KeyHasher, KeyTable, hash_keys

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from nile.report.bars import Compared, Told, histogram_figure, intervals_chart
 from nile.report.histograms import Histogram
-from nile.report.svg import HEIGHT, linear_axis
+from nile.report.pages.bars import Compared, Told, histogram_figure, intervals_chart
+from nile.report.pages.svg import HEIGHT, linear_axis
 
 
 def test_an_axis_has_few_steps_however_far_beyond_the_whole_it_goes() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nile.report.html import render
-from nile.report.measures import measures, readings, with_measured
+from nile.report.pages.html import render
+from nile.report.pages.measures import measures, readings, with_measured
 from nile.report.runs import grouped
 from nile.report.wording import Amount, asked, tick
 

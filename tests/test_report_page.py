@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nile.report.checks import checks
-from nile.report.html import render
-from nile.report.prose import headline, reading, verdicts
+from nile.report.pages.html import render
+from nile.report.pages.prose import headline, reading, verdicts
 from nile.report.runs import FIGURES, Point, Runs, grouped
 from nile.report.verdict import Outcome, compare
 from nile.report.wording import at_budgets, duration, listing, percent, small, times

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from join_workloads import SECOND, joinable, run, stream
 
-from experiments.config import build_config
 from experiments.figures.structures import CONFIG, config
-from nile.joining import Joinable
-from nile.operators.plan import JoinPlan
-from nile.report.html import render
-from nile.report.structures import Structure, compared, figure_9, order, reasons
+from experiments.run.config import build_config
+from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.joining import Joinable
+from nile.report.pages.html import render
+from nile.report.pages.structures import Structure, compared, figure_9, order, reasons
 from preferences.budget import Budget
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.costs import cost_table
 
 STRUCTURES = ("T1", "T2", "T3", "T4")

@@ -11,7 +11,7 @@ from held_twin import undecided
 
 import nile
 from nile.execution.held import content, packed
-from nile.execution.subscription import Subscription
+from nile.execution.live.subscription import Subscription
 from summaries.envelope import pack, unpack
 from summaries.errors import ConfigError, EnvelopeError
 

@@ -12,10 +12,10 @@ from join_workloads import SECOND, brute_force, joinable
 from paper_twin import Twin
 from test_paper_join import HAND, ZONES, A, B, hand_plan, hand_run, hand_streams, spec_of
 
-from nile.joining import Joinable
-from nile.operators.join import JoinInput, PromisingJoin
-from nile.operators.plan import JoinPlan
-from nile.operators.round_robin import RoundRobinJoin
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.round_robin import RoundRobinJoin
+from nile.operators.inputs.joining import Joinable
+from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.fade import Fade

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from experiments.config import build_config
-from experiments.progress import Progress
-from experiments.runner import cases, run_experiment, write_report
+from experiments.run.config import build_config
+from experiments.run.progress import Progress
+from experiments.run.runner import cases, run_experiment, write_report
 
 FIELDS = {
     "method", "guide", "preference", "budget", "seed", "output", "costs", "exact_pairs", "pairs", "records", "recall",

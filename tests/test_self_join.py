@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.operators.plan import METHODS
+from nile.operators.common.plan import METHODS
 from summaries.errors import ConfigError
 
 ROWS = pa.table({

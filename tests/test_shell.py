@@ -20,8 +20,8 @@ from rich.cells import cell_len
 
 import nile
 from experiments.cli import main
+from nile.base.show import cell_text, first_rows, render
 from nile.shell import Shell
-from nile.shell.show import cell_text, first_rows, render
 from nile.shell.terminal import completions, history_file
 
 SALES = pa.table({"ts": [0.0, 60.0, 120.0], "item": ["tea", "cup", "tea"], "price": [2.5, None, 3.0]})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nile.sizes import format_size, parse_size
+from nile.base.sizes import format_size, parse_size
 from summaries.errors import ConfigError
 
 

@@ -30,13 +30,13 @@ from click.testing import CliRunner
 
 import nile
 from experiments.cli import main
-from nile.spark import build_plan
-from nile.spark.build_tasks import Asked, Done, Job, Work
-from nile.spark.building import build, build_with
+from nile.spark.building import plan as build_plan
+from nile.spark.building.build import build, build_with
+from nile.spark.building.tasks import Asked, Done, Job, Work
 from nile.spark.progress import JobProgress
 from pyramid.disk.directory import StoreDirectory
-from pyramid.lake import DAY, LakeStream, Layout, write_part
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
+from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
 from summaries.errors import (
     ConfigError,
     SourceError,

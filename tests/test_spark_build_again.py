@@ -25,11 +25,11 @@ from build_lakes import (
 )
 
 import nile
-from nile.spark.build_tasks import Done, Job, Work
-from nile.spark.building import build_with
+from nile.spark.building.build import build_with
+from nile.spark.building.tasks import Done, Job, Work
 from pyramid.disk.directory import StoreDirectory
 from pyramid.disk.files import Files
-from pyramid.lake import LakeStream, Layout, write_part
+from pyramid.lake.lake import LakeStream, Layout, write_part
 
 
 @pytest.mark.usefixtures("small_files")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from nile.spark.celltypes import check_carried, misfit_why, text_cell, typed_cell
-from nile.spark.drift import parse_type
+from nile.spark.ingesting.drift import parse_type
 from nile.spark.sqltypes import read_type
 from summaries.errors import ConfigError
 

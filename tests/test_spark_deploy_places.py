@@ -20,11 +20,11 @@ from build_lakes import content, difference, in_turn
 from spark_child import SUMMARY, WINDOW, events, scanned
 from spark_stand_in import StandIn
 
-import nile.spark.scan as scan_module
-from nile.spark.building import build_with
+import nile.spark.scan.scan as scan_module
+from nile.spark.building.build import build_with
 from nile.spark.failure import CONNECT_PACKAGES
 from nile.spark.java import find_java
-from pyramid.lake import LakeStream
+from pyramid.lake.lake import LakeStream
 from summaries.errors import JavaMissing
 
 HERE = Path(__file__).parent

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nile.spark.exact import exact_join
-from nile.spark.prepare import PrepareSpec, prepare
-from nile.sql.expressions import parse_condition
+from nile.expressions.conditions import parse_condition
+from nile.spark.exact.join import exact_join
+from nile.spark.ingesting.prepare import PrepareSpec, prepare
 from summaries.errors import ConfigError, KeyTypeError, SourceError, SourceMissing
 
 if TYPE_CHECKING:

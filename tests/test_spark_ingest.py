@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from experiments.cli import main
-from nile.durations import MAX_DURATION
+from nile.base.durations import MAX_DURATION
 from nile.spark import ingest
-from nile.spark.ingesting import DUPLICATE, LATE, Ingested
+from nile.spark.ingesting.ingest import DUPLICATE, LATE, Ingested
 from nile.spark.progress import JobProgress
 from nile.streams.manager import StreamManager, StreamSpec
-from pyramid.lake import DAY, ORDINAL, TS, LakeStream
+from pyramid.lake.lake import DAY, ORDINAL, TS, LakeStream
 from summaries.errors import ConfigError, KeyTypeError, SchemaDrift, SourceError, SourceMissing, UnknownColumn
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from spark_ingest_child import SCHEMA, batch
 from store_killer import ROOT, Kills, kill_all_of_it, kill_over_and_over
 
 from nile.spark.java import find_java
-from pyramid.lake import DAY, ORDINAL, LakeStream, Layout
-from pyramid.lake_part import write_part
+from pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout
+from pyramid.lake.part import write_part
 from summaries.errors import JavaMissing, SourceMissing, StoreWriteError
 
 BATCHES = 3

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import nile.spark.session as session_module
+from nile.base.machine import core_count, memory_bytes
 from nile.spark.failure import cause, sentence, spark_failures
 from nile.spark.java import JavaHome, find_java
-from nile.spark.machine import core_count, memory_bytes
 from nile.spark.session import spark_session
 from summaries.errors import ConfigError, JavaMissing, SparkFailed
 

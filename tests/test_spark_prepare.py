@@ -15,9 +15,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from nile.durations import MAX_DURATION
-from nile.spark.prepare import Prepared, PrepareSpec, prepare
-from nile.sql.expressions import parse_condition
+from nile.base.durations import MAX_DURATION
+from nile.expressions.conditions import parse_condition
+from nile.spark.ingesting.prepare import Prepared, PrepareSpec, prepare
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.parquet import ParquetSource
 from summaries.errors import (

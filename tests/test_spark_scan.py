@@ -18,12 +18,12 @@ from lakes import START, write_lake
 from spark_stand_in import StandIn
 
 import nile
-import nile.spark.scan as scan_module
-from nile.execution.result import Result
-from nile.spark import scan_partitions as partitions
-from nile.spark.scan import ScanRun
-from nile.spark.scan_ranking import ranked
-from pyramid.lake import LakeStream
+import nile.spark.scan.scan as scan_module
+from nile.answers.result import Result
+from nile.spark.scan import partitions
+from nile.spark.scan.ranking import ranked
+from nile.spark.scan.scan import ScanRun
+from pyramid.lake.lake import LakeStream
 from summaries.errors import StoreCorrupt
 
 if TYPE_CHECKING:

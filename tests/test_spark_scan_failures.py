@@ -11,8 +11,8 @@ from lakes import write_lake
 from spark_stand_in import StandIn
 
 import nile
-import nile.spark.scan as scan_module
-from pyramid.lake import LakeStream
+import nile.spark.scan.scan as scan_module
+from pyramid.lake.lake import LakeStream
 from summaries.errors import StoreCorrupt
 
 HOUR = 3_600 * 10**9

@@ -13,12 +13,12 @@ from scan_workloads import workload
 from spark_stand_in import StandIn
 
 import nile
-import nile.spark.scan as scan_module
-import nile.spark.scan_task as task_module
-from nile.execution.result import Result
+import nile.spark.scan.scan as scan_module
+import nile.spark.scan.task as task_module
+from nile.answers.result import Result
 from nile.spark import exact_join, tuple_files
-from nile.spark.scan import ScanRun
-from pyramid.lake_part import PartFile
+from nile.spark.scan.scan import ScanRun
+from pyramid.lake.part import PartFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

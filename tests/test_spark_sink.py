@@ -19,9 +19,9 @@ import pytest
 from spark_sink_child import SALES, Careless, differences, in_order, prepared, sales, seen, twin
 
 import nile
-import nile.spark.sink as sink_module
+import nile.spark.sink.sink as sink_module
 from nile.spark import StreamSink, stream_sink
-from nile.spark.sink_place import Place
+from nile.spark.sink.place import Place
 from summaries.errors import ConfigError, SchemaDrift, StoreError, UnknownColumn
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nile.spark.rows import name_sql
+from nile.base.cells import parse_cells
+from nile.base.times import TIME_LIMIT, TIME_REASONS, event_times
+from nile.spark.ingesting.rows import name_sql
 from nile.spark.sqltypes import cell_sql, plain_type, read_type, time_sql
-from nile.streams.cells import parse_cells
-from nile.streams.times import TIME_LIMIT, TIME_REASONS, event_times
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

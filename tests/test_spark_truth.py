@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nile.exact.window_graph import WindowGraph
-from nile.exact.wjoin import window_join
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import window_join
+from nile.expressions.conditions import parse_condition
 from nile.report.metrics import ExactPairs
-from nile.spark.exact import exact_join
-from nile.spark.exact_counts import JoinTruth, exact_truth
-from nile.spark.exact_input import TupleFiles
-from nile.spark.exact_multiway import Windows, exact_many
-from nile.spark.exact_rows import exact_aggregates, exact_selection
-from nile.sql.expressions import parse_condition
+from nile.spark.exact.counts import JoinTruth, exact_truth
+from nile.spark.exact.input import TupleFiles
+from nile.spark.exact.join import exact_join
+from nile.spark.exact.multiway import Windows, exact_many
+from nile.spark.exact.rows import exact_aggregates, exact_selection
 from summaries.errors import ConfigError, SourceError, SumOverflow, UnknownColumn
 
 if TYPE_CHECKING:

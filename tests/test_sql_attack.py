@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.aggregate_scope import instant
+from nile.operators.aggregate.scope import instant
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from sql_catalog import CATALOG
 from sql_logic import Case, read_cases
 
+from nile.expressions.tree import Column, Compare, Constant
 from nile.sql.plan import (
     Constraint,
     Distinct,
@@ -32,7 +33,6 @@ from nile.sql.plan import (
 )
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Explain, Select
-from nile.sql.tree import Column, Compare, Constant
 from summaries.errors import NileError, NotYet, SqlError
 
 SECOND = 10**9

@@ -13,7 +13,7 @@ import pytest
 from sql_random import cell, tables
 
 import nile
-from nile.exact.wjoin import ALGORITHMS
+from nile.exact.join.wjoin import ALGORITHMS
 
 SECOND = 1_000_000_000
 SALES = {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sql_catalog import CATALOG
 
+from nile.expressions.tokens import split_statements
 from nile.sql.reading_statements import read_statement
-from nile.sql.tokens import split_statements
 from summaries.errors import NileError, SqlError
 
 STATEMENTS = """

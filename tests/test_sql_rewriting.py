@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sql_catalog import CATALOG
 
+from nile.expressions.tree import Compare, Constant, columns_of
 from nile.sql.plan import Distinct, Filter, Group, Join, Plan, Project, Query, Relation, Stream, walk
 from nile.sql.reading_statements import read_statement
 from nile.sql.rewriting import REWRITES
 from nile.sql.statements import Select
-from nile.sql.tree import Compare, Constant, columns_of
 
 
 def query(text: str) -> Query:

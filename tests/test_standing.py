@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from join_workloads import SECOND, brute_force, random_stream
 
 import nile
-from nile.joining import Joinable, Loaded
-from nile.operators.keeper import KeptStream
-from nile.operators.standing import DISPATCH
-from pyramid.spec import SummarySpec
+from nile.operators.drive.keeper import KeptStream
+from nile.operators.drive.standing import DISPATCH
+from nile.operators.inputs.joining import Joinable, Loaded
+from pyramid.grid.spec import SummarySpec
 from summaries.errors import BudgetError, ConfigError, KeyTypeError, UnknownStream
 from summaries.hashing import KeyTable
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nile.streams.cells import infer_type, misfit_reason, parse_cells, parse_instant
+from nile.base.cells import infer_type, misfit_reason, parse_cells, parse_instant
 
 MICRO, NANO = pa.timestamp("us"), pa.timestamp("ns")
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nile.base.raw import RawBatch
 from nile.streams import csv
 from nile.streams.csv import CsvSource, infer_types
-from nile.streams.raw import RawBatch
 from summaries.errors import SourceError, SourceMissing, UnknownColumn
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nile.sql.expressions import parse_condition
+from nile.expressions.conditions import parse_condition
 from nile.streams import csv
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from summaries.errors import (

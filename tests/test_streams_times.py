@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nile.durations import MAX_DURATION
-from nile.streams.times import TIME_LIMIT, TIME_REASONS, check_time_type, event_times
+from nile.base.durations import MAX_DURATION
+from nile.base.times import TIME_LIMIT, TIME_REASONS, check_time_type, event_times
 from summaries.errors import SourceError
 
 SECOND = 10**9

@@ -11,7 +11,7 @@ import pytest
 import nile.execution
 
 MODULES = [
-    "nile.engine",
+    "nile.engine.database",
     *(f"nile.execution.{found.name}" for found in pkgutil.iter_modules(nile.execution.__path__)),
 ]
 
@@ -27,6 +27,9 @@ def test_there_are_examples_to_run() -> None:
     with_examples = [
         name for name in MODULES if any(test.examples for test in finder.find(importlib.import_module(name)))
     ]
-    assert {"nile.engine", "nile.execution.builder", "nile.execution.result", "nile.execution.subscription"} <= set(
-        with_examples
-    )
+    assert {
+        "nile.engine.database",
+        "nile.execution.statement.builder",
+        "nile.answers.result",
+        "nile.execution.live.subscription",
+    } <= set(with_examples)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.operators.history_desc import DescendingJoin
-from nile.operators.history_join import HistorySide, Pairs
+from nile.operators.history.desc import DescendingJoin
+from nile.operators.history.join import HistorySide, Pairs
 from nile.streams.source import Source, open_source
 from pyramid.disk import StoreDirectory
 from pyramid.history.cold_index import ColdIndex

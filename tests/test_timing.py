@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from join_workloads import SECOND, joinable, run
 
-from nile.operators.plan import METHODS, JoinPlan
-from nile.operators.timing import WallFigures, insert_time, run_time, wall_figures
+from nile.operators.common.plan import METHODS, JoinPlan
+from nile.operators.drive.timing import WallFigures, insert_time, run_time, wall_figures
 from preferences.budget import Budget
 
 

@@ -8,9 +8,9 @@ import pytest
 from join_workloads import SECOND, assert_honest, brute_force, joinable
 
 from experiments.benchmarks.share import random_join
-from nile.operators.join import PromisingJoin
-from nile.operators.live import run_live
-from nile.operators.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.wall_clock import run_live
+from nile.operators.join.join import PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.wall import WallBudget, WallClock

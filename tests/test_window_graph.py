@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nile.exact.window_graph import FORMS, UNBOUNDED, WindowGraph
+from nile.exact.join.window_graph import FORMS, UNBOUNDED, WindowGraph
 from summaries.errors import ConfigError
 
 NAMES = ("a", "b", "c", "d")

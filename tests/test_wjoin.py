@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from nile.exact import chain_stream_parts
-from nile.exact.chain import encode_all
-from nile.exact.window_graph import FORMS, WindowGraph
-from nile.exact.wjoin import ALGORITHMS, STRATEGIES, Condition, WindowJoin, WindowJoinPlan, window_join
+from nile.exact.join import parts as chain_stream_parts
+from nile.exact.join.chain import encode_all
+from nile.exact.join.window_graph import FORMS, WindowGraph
+from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, Condition, WindowJoin, WindowJoinPlan, window_join
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
-from pyramid.manager import SummaryManager
-from pyramid.spec import CONFIDENCES, SummarySpec
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import CONFIDENCES, SummarySpec
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import numpy as np
 from pydantic import Field
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
-from experiments.benchmarks.accuracy_streams import exponent_for
+from experiments.benchmarks.accuracy.streams import exponent_for
 from experiments.benchmarks.history import FORMULATIONS, Peer, Store, asked
 from experiments.benchmarks.history_data import make
-from pyramid.manager import SummaryManager
-from pyramid.spec import STRUCTURES, SummarySpec
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import STRUCTURES, SummarySpec
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

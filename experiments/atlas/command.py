@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.retail import retail_file
+from experiments.run.retail import retail_file
 from summaries.errors import ConfigError, SourceMissing
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def _run(
     from experiments.atlas.report import atlas_of, write_atlas
     from experiments.atlas.runner import Kept, run_points
     from experiments.atlas.shelf import chosen
-    from experiments.progress import Progress
-    from nile.spark.machine import core_count
+    from experiments.run.progress import Progress
+    from nile.base.machine import core_count
 
     wanted = chosen(names)
     with Progress() as progress:

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
-from experiments.benchmarks.accuracy_aggregates import coverage_of_prices
+from experiments.benchmarks.accuracy.aggregates import coverage_of_prices
 
 __all__ = ["COVERAGE", "CoverageOptions"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nile.report.cells import value_cell
-from nile.report.markup import Markup, element, joined
+from nile.report.pages.cells import value_cell
+from nile.report.pages.markup import Markup, element, joined
+from nile.report.pages.svg import chart, swatch
+from nile.report.pages.tables import folded
 from nile.report.runs import Curve, Figure, Point, Series
-from nile.report.svg import chart, swatch
-from nile.report.tables import folded
 from nile.report.wording import Amount, grouped_digits, listing, percent, shown
 
 __all__ = ["panel_chart", "panel_name", "place"]

@@ -15,9 +15,9 @@ from experiments.atlas import measures
 from experiments.atlas.claims import NEEDS, PREDICATES, compared
 from experiments.atlas.form import Axis, Claim, Experiment, Method
 from experiments.atlas.kinds import Kind, one_of
-from experiments.config_edge import Finding, nearest, shown
-from experiments.toml_file import read_toml
-from experiments.toml_lines import line_of
+from experiments.run.config_edge import Finding, nearest, shown
+from experiments.run.toml_file import read_toml
+from experiments.run.toml_lines import line_of
 from summaries.errors import ConfigError
 
 __all__ = ["load_experiment"]

@@ -18,10 +18,10 @@ from pydantic import Field, model_validator
 
 import nile
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
-from experiments.benchmarks.accuracy_joins import run
-from experiments.benchmarks.accuracy_streams import streams
-from nile.joining import Joinable, Loaded, retimed
-from nile.operators.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
+from experiments.benchmarks.accuracy.joins import run
+from experiments.benchmarks.accuracy.streams import streams
+from nile.operators.common.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
+from nile.operators.inputs.joining import Joinable, Loaded, retimed
 from nile.report.metrics import ExactPairs, Obtained, score
 from nile.report.runs import FIGURES
 from nile.report.truth import exact_pairs
@@ -29,7 +29,7 @@ from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.fade import Fade
 from preferences.preference import PREFERENCES
-from pyramid.spec import STRUCTURES
+from pyramid.grid.spec import STRUCTURES
 from summaries.costs import cost_table
 from summaries.errors import ConfigError
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from experiments.config_edge import nearest, shown
+from experiments.run.config_edge import nearest, shown
 from summaries.errors import ConfigError
 
 __all__ = ["Data", "Kind", "Metric", "Options", "kind_of", "kinds", "one_of", "register"]

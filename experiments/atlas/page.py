@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.atlas.drawing import panel_chart, panel_name, place
-from nile.report.document import document
-from nile.report.markup import Markup, element
+from nile.report.pages.document import document
+from nile.report.pages.markup import Markup, element
 from nile.report.wording import grouped_digits, listing, shown
 
 __all__ = ["render"]

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
 from experiments.atlas.pipeline_queries import QUERIES, Sales, made, query, read
-from nile.exact.algebra import Plan, Scan, inputs_of, walk
-from nile.exact.pipeline import Changes, Pipeline
+from nile.exact.pipeline.algebra import Plan, Scan, inputs_of, walk
+from nile.exact.pipeline.pipeline import Changes, Pipeline
 
 __all__ = ["PIPELINE", "PIPELINE_CLOCK", "Asked", "PipelineOptions", "delays"]
 

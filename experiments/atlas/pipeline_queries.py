@@ -14,8 +14,8 @@ import numpy as np
 
 import nile
 from experiments.atlas.kinds import Data
-from nile.exact.algebra import Aggregate, Distinct, Group, Join, Plan, Project, Range, Scan, Select, Stored
-from nile.exact.chain import encode_all
+from nile.exact.join.chain import encode_all
+from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Plan, Project, Range, Scan, Select, Stored
 from summaries.lazy import lazy
 
 __all__ = ["QUERIES", "Sales", "Streams", "made", "query", "read"]

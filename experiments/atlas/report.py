@@ -16,7 +16,7 @@ from experiments.atlas.kinds import Data
 from experiments.atlas.page import render
 from experiments.atlas.points import Point, Record, code_version
 from experiments.atlas.verdicts import PanelResult, Spread, Verdict, results_of
-from experiments.runner import environment_of
+from experiments.run.runner import environment_of
 from nile.report.saving import save_texts, to_json
 
 __all__ = ["atlas_of", "csv_of", "write_atlas"]

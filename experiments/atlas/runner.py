@@ -17,7 +17,7 @@ from experiments.atlas.form import Experiment
 from experiments.atlas.kinds import Data
 from experiments.atlas.points import Group, Point, Record, grouped, points_of
 from experiments.atlas.worker import as_json, measured
-from experiments.progress import Progress
+from experiments.run.progress import Progress
 from summaries.errors import ConfigError, NileError
 
 __all__ = ["Kept", "run_points"]

@@ -15,13 +15,13 @@ from pydantic import Field
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
 from experiments.figures.selections import mean_cost, point, ranges_over
-from nile.operators.selection_plan import OUTPUTS, SELECTION_METHODS
-from nile.selecting import Selectable
-from nile.selection import SelectionQuery
+from nile.answers.selection_query import SelectionQuery
+from nile.operators.inputs.selecting import Selectable
+from nile.operators.selection.plan import OUTPUTS, SELECTION_METHODS
 from nile.streams.source import open_source
 from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
-from pyramid.spec import STRUCTURES
+from pyramid.grid.spec import STRUCTURES
 from summaries.errors import SourceError
 from summaries.lazy import lazy
 

@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
 from experiments.atlas.window_streams import PATTERNS, Arrivals, made, split
-from nile.exact.window_graph import WindowGraph
-from nile.exact.wjoin import ALGORITHMS, STRATEGIES, WindowJoin, WindowJoinPlan
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, WindowJoin, WindowJoinPlan
 from summaries.errors import ConfigError
 
 __all__ = ["WINDOW", "WINDOW_CLOCK", "WindowOptions"]

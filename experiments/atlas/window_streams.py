@@ -11,7 +11,7 @@ import numpy as np
 
 import nile
 from experiments.atlas.kinds import Data
-from nile.exact.chain import encode_all
+from nile.exact.join.chain import encode_all
 from summaries.errors import ConfigError
 
 __all__ = ["PATTERNS", "Arrivals", "made", "split"]

@@ -1,7 +1,6 @@
 """Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it."""
 
 from experiments.benchmarks import (
-    accuracy,
     build,
     checkpoints,
     exact,
@@ -17,6 +16,7 @@ from experiments.benchmarks import (
     sketch,
     surface,
 )
+from experiments.benchmarks.accuracy import accuracy
 from experiments.benchmarks.harness import Result, names, run
 
 __all__ = [

@@ -17,10 +17,10 @@ from experiments.benchmarks.build_fed import fed
 from experiments.benchmarks.harness import Measure, Result, benchmark
 from experiments.benchmarks.history_data import anonymous_bytes
 from experiments.benchmarks.sketch import zipf_keys
-from nile.spark.build_tasks import Done, Job, Work
-from nile.spark.building import Built, build, build_with
+from nile.spark.building.build import Built, build, build_with
+from nile.spark.building.tasks import Done, Job, Work
 from nile.spark.session import spark_session
-from pyramid.lake import DAY, LakeStream, Layout, write_part
+from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.spark.build_reading import Rows, Taking
-from nile.spark.build_tasks import DONE, Done, Job, Work
-from nile.spark.building import done_of
+from nile.spark.building.build import done_of
+from nile.spark.building.reading import Rows, Taking
+from nile.spark.building.tasks import DONE, Done, Job, Work
 from nile.spark.slices import cut_sql
 from pyramid.history.history import plain_batch
-from pyramid.lake import ORDINAL, TS
+from pyramid.lake.lake import ORDINAL, TS
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Task:
 
 
 def fed(spark: SparkSession) -> Any:
-    """A runner of works for `nile.spark.building.build_with`."""
+    """A runner of works for `nile.spark.building.build.build_with`."""
 
     def run(_: str, job: Job, works: Sequence[Work]) -> list[list[Done]]:
         found: dict[int, list[Done]] = {number: [] for number in range(len(works))}

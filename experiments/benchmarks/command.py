@@ -39,7 +39,7 @@ def run_benchmarks(wanted: Sequence[str], out: Path | None) -> None:
     if len(results) > 1:
         click.echo(f"{sum(measure.met is True for measure in held)} of {len(held)} bars reached.")
     if out is not None:
-        from experiments.runner import environment_of
+        from experiments.run.runner import environment_of
 
         out.mkdir(parents=True, exist_ok=True)
         report = {"environment": environment_of({}), "results": [result.as_dict() for result in results]}

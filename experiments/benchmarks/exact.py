@@ -21,9 +21,9 @@ from experiments.benchmarks.exact_streams import (
     streams,
 )
 from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, benchmark, race
-from nile.exact.chain_stream_count import count_whole
-from nile.exact.window_graph import WindowGraph
-from nile.exact.wjoin import ALGORITHMS, WindowJoin, window_join
+from nile.exact.join.count import count_whole
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import ALGORITHMS, WindowJoin, window_join
 from nile.spark.session import spark_session
 from summaries.errors import ConfigError, JavaMissing, SparkFailed
 from summaries.lazy import lazy

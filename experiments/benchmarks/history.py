@@ -29,10 +29,10 @@ import numpy as np
 
 from experiments.benchmarks.harness import Measure, Result, Timing, benchmark
 from experiments.benchmarks.history_data import STREAMS, Peak, histories, make
+from nile.answers.progress import Progress
 from nile.execution.options import Options
-from nile.execution.progress import Progress
 from nile.execution.registry import Registry
-from nile.execution.statements import run_statement
+from nile.execution.statement.statements import run_statement
 from nile.sql.reading_statements import read_statement
 from nile.streams.live import LiveStream
 from summaries.errors import ConfigError

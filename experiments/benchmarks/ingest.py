@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
 from experiments.benchmarks.sketch import zipf_keys
-from pyramid.manager import SummaryManager
-from pyramid.spec import SummarySpec
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
 from summaries import sketch_kernels
 from summaries.countsketch import CountSketch
 from summaries.hashing import KeyTable

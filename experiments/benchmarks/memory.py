@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from experiments.benchmarks.harness import Result, benchmark
-from pyramid.manager import Memory, SummaryManager
-from pyramid.spec import SummarySpec
+from pyramid.grid.manager import Memory, SummaryManager
+from pyramid.grid.spec import SummarySpec
 
 __all__ = ["curve", "memory"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from experiments.benchmarks.accuracy_streams import workload
+from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Contestant, Result, benchmark, race
-from nile.operators.join import JoinInput, PromisingJoin
-from nile.operators.plan import GUIDES, JoinPlan, default_spec
+from nile.operators.common.plan import GUIDES, JoinPlan, default_spec
+from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
 from preferences.preference import PREFERENCES
 

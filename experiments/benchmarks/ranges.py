@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.accuracy_streams import workload
+from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
-from nile.operators import state as st
-from nile.operators.join import JoinInput, PromisingJoin
-from nile.operators.plan import JoinPlan, default_spec
+from nile.operators.common import state as st
+from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
-from pyramid.arrays import PLACED, TOP
-from pyramid.store import PIECE, TupleStore
+from pyramid.grid.arrays import PLACED, TOP
+from pyramid.grid.store import PIECE, TupleStore
 from summaries.errors import ConfigError
 
 __all__ = ["C_SOURCE", "CJoin", "OnlineJoin", "compiled", "exact_ranges"]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from experiments.benchmarks.harness import Measure, Result, benchmark
-from pyramid.lake_part import write_part
-from pyramid.manager import SummaryManager
-from pyramid.manager_parts import count_by_leaf, counters_for, leaves_of, slices_of, take_slices
-from pyramid.spec import SummarySpec
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.manager_parts import count_by_leaf, counters_for, leaves_of, slices_of, take_slices
+from pyramid.grid.spec import SummarySpec
+from pyramid.lake.part import write_part
 from summaries.hashing import KeyTable
 
 __all__ = ["constants", "scale"]

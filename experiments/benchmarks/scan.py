@@ -15,9 +15,9 @@ import numpy as np
 import nile
 from experiments.benchmarks.harness import Measure, Result, benchmark
 from experiments.benchmarks.scan_data import STREAMS, make
-from nile.spark.of_lake import lake
-from nile.spark.scan import ScanRun
-from nile.spark.scan_ranking import ENOUGH
+from nile.spark.ingesting.of_lake import lake
+from nile.spark.scan.ranking import ENOUGH
+from nile.spark.scan.scan import ScanRun
 
 __all__ = ["ask_for", "result_of", "scan"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.lake import DAY, LakeStream, Layout, write_part
+from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.harness import Measure, Result, benchmark
-from nile.operators.join import JoinInput, PromisingJoin
-from nile.operators.live import run_live
-from nile.operators.plan import JoinPlan, default_spec
+from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.drive.wall_clock import run_live
+from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
 from preferences.wall import WallBudget, WallClock

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from statistics import median
 
 from experiments.benchmarks.harness import Measure, Result, benchmark
-from nile.engine import Database
+from nile.engine.database import Database
 
 __all__ = ["surface"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.faults.fault import Fault, expect, generator
-from nile.engine import Database
+from nile.engine.database import Database
 from summaries.countsketch import CountSketch
 from summaries.hashing import PUBLIC, SEED, KeyHasher, hash_keys
 from summaries.lazy import lazy

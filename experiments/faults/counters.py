@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.faults.fault import Fault, expect, feed, generator
-from nile.engine import Database
+from nile.engine.database import Database
 from summaries.catalogue import make_summary, read_summary
 from summaries.countsketch import CountSketch
 from summaries.errors import SumOverflow

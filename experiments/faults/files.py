@@ -20,12 +20,12 @@ import numpy as np
 from experiments.faults.fault import Fault, Wrong
 from experiments.faults.forging import forge, forged
 from experiments.faults.memory import MB, bounded
-from nile.connecting import connect
+from nile.engine.connect import connect
 from pyramid.disk.directory import StoreDirectory
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.manager_state import manager_bytes, read_manager
+from pyramid.grid.spec import SummarySpec
 from pyramid.history.history import History
-from pyramid.manager import SummaryManager
-from pyramid.manager_state import manager_bytes, read_manager
-from pyramid.spec import SummarySpec
 from summaries.catalogue import CATALOGUE, make_summary, read_summary
 from summaries.envelope import unpack
 from summaries.errors import NileError

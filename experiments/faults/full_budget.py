@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.faults.fault import Fault, expect, generator
-from nile.engine import Database
+from nile.engine.database import Database
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

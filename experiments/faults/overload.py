@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.faults.fault import Fault, expect, generator
-from nile.engine import Database
+from nile.engine.database import Database
 from summaries.errors import Overloaded
 
 __all__ = ["BURST", "EMPTY", "SILENT", "STUCK"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.faults.memory import anonymous, descriptors
 from experiments.faults.soak_page import soak_page
-from nile.engine import Database
+from nile.engine.database import Database
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

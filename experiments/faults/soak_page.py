@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from nile.report.document import document
-from nile.report.markup import Markup, element, joined
+from nile.report.pages.document import document
+from nile.report.pages.markup import Markup, element, joined
+from nile.report.pages.svg import chart, swatch
+from nile.report.pages.tables import folded, table
 from nile.report.runs import Curve, Figure, Point, Series
-from nile.report.svg import chart, swatch
-from nile.report.tables import folded, table
 from nile.report.wording import Amount
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 
 from experiments.faults.fault import Fault, expect, generator
 from experiments.faults.memory import MB, bounded
-from nile.engine import Database
-from nile.streams.times import TIME_LIMIT
+from nile.base.times import TIME_LIMIT
+from nile.engine.database import Database
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.faults.fault import Fault, Wrong, expect, generator
-from nile.engine import Database
+from nile.engine.database import Database
 from summaries.errors import NileError
 from summaries.exact import ExactCounter
 from summaries.hashing import KeyHasher, hash_keys

@@ -1,0 +1,1 @@
+"""Drawings and figures of the papers run again.  Imports `nile`."""

@@ -20,12 +20,12 @@ import click
 import numpy as np
 
 import nile
-from nile.selecting import Selectable
-from nile.selection import SelectionQuery
-from nile.selection_answer import SelectionAnswer
+from nile.answers.selection_answer import SelectionAnswer
+from nile.answers.selection_query import SelectionQuery
+from nile.operators.inputs.selecting import Selectable
 from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
-from pyramid.spec import STRUCTURES
+from pyramid.grid.spec import STRUCTURES
 from summaries.errors import ConfigError
 
 if TYPE_CHECKING:

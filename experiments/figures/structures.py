@@ -16,8 +16,8 @@ from pathlib import Path
 
 import click
 
-from experiments.config import RunConfig, build_config
-from nile.report.structures import SAID, findings
+from experiments.run.config import RunConfig, build_config
+from nile.report.pages.structures import SAID, findings
 
 __all__ = ["CONFIG", "config"]
 
@@ -69,7 +69,7 @@ def main(out: Path, only_config: bool) -> None:
     if only_config:
         click.echo(CONFIG, nl=False)
         return
-    from experiments.demo import run_and_tell
+    from experiments.run.demo import run_and_tell
 
     command = ["python", "-m", "experiments.figures.structures", *sys.argv[1:]]
     report = run_and_tell(config(), out, command=command, text=CONFIG)

@@ -15,25 +15,33 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nile.durable.definitions import QueryDefinition, SourceDefinition, StreamDefinition, integer, refuse, section, text
-from nile.execution.builder import read_query
+from nile.execution.definitions import (
+    QueryDefinition,
+    SourceDefinition,
+    StreamDefinition,
+    integer,
+    refuse,
+    section,
+    text,
+)
 from nile.execution.held import content, flat
 from nile.execution.options import Options
+from nile.execution.statement.builder import read_query
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import CreateSummary
 from nile.sql.text import statement_text
 from pyramid.disk.directory import StoreDirectory
 from pyramid.disk.manifest import StoredFile
+from pyramid.grid.manager_state import KIND as MANAGER
+from pyramid.grid.manager_state import manager_content, read_manager
 from pyramid.history.history import History
-from pyramid.manager_state import KIND as MANAGER
-from pyramid.manager_state import manager_content, read_manager
 from summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
 from summaries.hashing import PUBLIC, KeyHasher
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nile.execution.live import Live
+    from nile.execution.live.live import Live
     from nile.execution.registry import Registry
 
 __all__ = ["Keeper"]

@@ -1,8 +1,8 @@
 """States as the content of an envelope and back: JSON values, and arrays by name.
 
-A state (`nile.exact.held`) is a dict of JSON values, arrays, Arrow batches, and dicts and lists of these.  Every array
-becomes {"array": its number}, every batch {"rows": its number, "schema": ...}, numbered in the order they are met, and
-its arrays stand under that number.  So the same state gives the same bytes.
+A state (`nile.exact.state.held`) is a dict of JSON values, arrays, Arrow batches, and dicts and lists of these.
+Every array becomes {"array": its number}, every batch {"rows": its number, "schema": ...}, numbered in the order they
+are met, and its arrays stand under that number.  So the same state gives the same bytes.
 """
 
 from __future__ import annotations

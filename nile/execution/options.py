@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nile.exact.wjoin import ALGORITHMS, STRATEGIES
+from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES
 from preferences.budget import Budget
 from summaries.errors import ConfigError
 

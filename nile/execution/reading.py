@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nile.base.cells import misfit_reason
 from nile.execution.values import filtered, schema_of
 from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
-from nile.streams.cells import misfit_reason
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
 from nile.streams.source import Source
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from nile.sql.expressions import Condition
+    from nile.expressions.conditions import Condition
 else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")

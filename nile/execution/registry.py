@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from nile.aggregate_scope import conjuncts, contradiction
-from nile.durable.definitions import SourceDefinition
-from nile.durations import parse_duration
+from nile.base.durations import parse_duration
+from nile.base.times import check_time_type
+from nile.execution.definitions import SourceDefinition
+from nile.expressions.conditions import Condition, parse_condition
+from nile.expressions.tree import Logic, Node, columns_of
+from nile.operators.aggregate.scope import conjuncts, contradiction
 from nile.sql.catalog import Entry
-from nile.sql.expressions import Condition, parse_condition
 from nile.sql.statements import CreateSummary
-from nile.sql.tree import Logic, Node, columns_of
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
-from nile.streams.times import check_time_type
 from summaries.errors import ConfigError, UnknownColumn, UnknownStream
 from summaries.hashing import PUBLIC, KeyHasher
 from summaries.lazy import lazy
@@ -29,8 +29,8 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyramid.grid.manager import SummaryManager
     from pyramid.history.history import History
-    from pyramid.manager import SummaryManager
 else:
     pa = lazy("pyarrow")
 
@@ -96,7 +96,7 @@ class Registry:
         self._built.clear()
 
     def register(self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any) -> None:
-        """See `nile.engine.Database.register`."""
+        """See `nile.engine.database.Database.register`."""
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
         opened = open_source(source, name=name)

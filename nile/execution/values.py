@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nile.sql.evaluate import evaluate_mask, evaluate_value
+from nile.expressions.evaluate import evaluate_mask, evaluate_value
+from nile.expressions.tree import Column, Logic, Node
 from nile.sql.plan import Field, Item
-from nile.sql.tree import Column, Logic, Node
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

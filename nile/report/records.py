@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nile.report.metrics import ExactPairs, Obtained, score
 
 if TYPE_CHECKING:
-    from nile.answer import Answer
-    from nile.operators.plan import JoinPlan
+    from nile.answers.join_answer import Answer
+    from nile.operators.common.plan import JoinPlan
 
 __all__ = ["asked_of", "finite", "join_record"]
 

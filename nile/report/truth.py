@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.joining import Joinable, Loaded
+from nile.base.machine import memory_bytes
+from nile.operators.inputs.joining import Joinable, Loaded
 from nile.report.metrics import ExactPairs
-from nile.spark.machine import memory_bytes
 from summaries.errors import MemoryRefused
 from summaries.lazy import lazy
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from nile.spark import exact as spark_exact
     from nile.spark import session as spark_session
+    from nile.spark.exact import join as spark_exact
 else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
     pq = lazy("pyarrow.parquet")
-    spark_exact = lazy("nile.spark.exact")
+    spark_exact = lazy("nile.spark.exact.join")
     spark_session = lazy("nile.spark.session")
 
 __all__ = ["completing", "exact_pairs", "exact_pairs_by_spark", "plain", "write_prepared"]

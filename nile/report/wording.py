@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nile.durations import format_duration
+from nile.base.durations import format_duration
 
 __all__ = [
     "Amount",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nile.shell.show import FORMATS
+from nile.base.show import FORMATS
 from summaries.errors import ConfigError, SourceMissing
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from nile.base.show import first_rows, render
+from nile.expressions.tokens import split_statements
 from nile.shell.commands import HELP, command
-from nile.shell.show import first_rows, render
-from nile.sql.tokens import split_statements
 from summaries.errors import ConfigError, NileError
 
 if TYPE_CHECKING:
-    from nile.engine import Database
-    from nile.execution.result import Result
+    from nile.answers.result import Result
+    from nile.engine.database import Database
 
 __all__ = ["Shell"]
 
@@ -22,7 +22,7 @@ _LIMIT = 40
 class Shell:
     """Statements end with ';' and may take several lines; lines that begin with '.' are commands of the shell.
 
-    out, err: where tables and messages go.  form: one of `nile.shell.show.FORMATS`.  limit: most rows of a table
+    out, err: where tables and messages go.  form: one of `nile.base.show.FORMATS`.  limit: most rows of a table
     that are shown (None: all); CSV, JSON and Markdown show all.  width: of tables, in characters.
     """
 

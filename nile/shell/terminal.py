@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from nile import __version__
-from nile.connecting import connect
-from nile.engine import Database
+from nile.engine.connect import connect
+from nile.engine.database import Database
 from nile.shell.commands import COMMANDS
 from nile.shell.session import Shell
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from nile.spark.building import Built, build
-    from nile.spark.exact import exact_join
-    from nile.spark.exact_counts import exact_truth
-    from nile.spark.exact_input import TupleFiles
-    from nile.spark.exact_multiway import exact_many
-    from nile.spark.exact_rows import exact_aggregates, exact_selection
-    from nile.spark.ingesting import Ingested, ingest
-    from nile.spark.of_lake import lake, tuple_files
+    from nile.spark.building.build import Built, build
+    from nile.spark.exact.counts import exact_truth
+    from nile.spark.exact.input import TupleFiles
+    from nile.spark.exact.join import exact_join
+    from nile.spark.exact.multiway import exact_many
+    from nile.spark.exact.rows import exact_aggregates, exact_selection
+    from nile.spark.ingesting.ingest import Ingested, ingest
+    from nile.spark.ingesting.of_lake import lake, tuple_files
     from nile.spark.session import spark_session, stop_session
-    from nile.spark.sink import StreamSink, stream_sink
+    from nile.spark.sink.sink import StreamSink, stream_sink
 
 __all__ = [
     "Built",
@@ -38,21 +38,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Built": "building",
-    "Ingested": "ingesting",
-    "StreamSink": "sink",
-    "TupleFiles": "exact_input",
-    "build": "building",
-    "exact_aggregates": "exact_rows",
-    "exact_join": "exact",
-    "exact_many": "exact_multiway",
-    "exact_selection": "exact_rows",
-    "exact_truth": "exact_counts",
-    "ingest": "ingesting",
-    "lake": "of_lake",
+    "Built": "building.build",
+    "Ingested": "ingesting.ingest",
+    "StreamSink": "sink.sink",
+    "TupleFiles": "exact.input",
+    "build": "building.build",
+    "exact_aggregates": "exact.rows",
+    "exact_join": "exact.join",
+    "exact_many": "exact.multiway",
+    "exact_selection": "exact.rows",
+    "exact_truth": "exact.counts",
+    "ingest": "ingesting.ingest",
+    "lake": "ingesting.of_lake",
     "spark_session": "session",
     "stop_session": "session",
-    "stream_sink": "sink",
-    "tuple_files": "of_lake",
+    "stream_sink": "sink.sink",
+    "tuple_files": "ingesting.of_lake",
 }
 __getattr__ = lazy_names(__name__, {name: f"nile.spark.{home}" for name, home in _HOMES.items()})

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nile.base.cells import misfit_reason
 from nile.spark.sqltypes import CellSql, cell_sql, read_type, shown_sql
-from nile.streams.cells import misfit_reason
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 

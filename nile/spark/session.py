@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.base.machine import core_count, memory_bytes
 from nile.spark.failure import CONNECT_PACKAGES, cause, needed_packages, sentence, spark_failures
 from nile.spark.java import JavaHome, find_java
-from nile.spark.machine import core_count, memory_bytes
 from nile.spark.masters import check_master, check_remote, is_connect, place, task_slots
 from nile.spark.shipping import ship
 from summaries.errors import ConfigError, SparkFailed

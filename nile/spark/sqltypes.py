@@ -1,7 +1,7 @@
 """Column types in Spark: how a Parquet column is read, how a text cell is typed, how a time is told.
 
-The same rules as the direct path's, from the same patterns and constants (`nile.streams.cells`,
-`nile.streams.times`), as Spark SQL text.  All of it is evaluated by Java, none by Python workers.
+The same rules as the direct path's, from the same patterns and constants (`nile.base.cells`,
+`nile.base.times`), as Spark SQL text.  All of it is evaluated by Java, none by Python workers.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nile.durations import NS_PER_SECOND
-from nile.sql.spark_text import quoted
-from nile.streams.cells import (
+from nile.base.cells import (
     BOOLEAN,
     INTEGER,
     MORE_THAN_MICROSECONDS,
@@ -20,7 +18,8 @@ from nile.streams.cells import (
     NUMBER_WORD,
     TIMESTAMP,
 )
-from nile.streams.times import (
+from nile.base.durations import NS_PER_SECOND
+from nile.base.times import (
     INFINITE_TIME,
     NAN_TIME,
     NULL_TIME,
@@ -28,6 +27,7 @@ from nile.streams.times import (
     TIME_OUT_OF_RANGE,
     UNPARSABLE_TIME,
 )
+from nile.expressions.spark_text import quoted
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

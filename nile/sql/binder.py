@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nile.sql.binding import is_native, kind_of
+from nile.expressions.binding import is_native, kind_of
+from nile.expressions.folding import fold
+from nile.expressions.places import Fault, NotYetFault, listed, nearest
+from nile.expressions.tree import Cast, Column, Node, conjunction, conjuncts
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.expression_binder import ExpressionBinder, Grouping, typed
-from nile.sql.folding import fold
 from nile.sql.outputs import Output, alias, aliases, expanded, few, named, position
 from nile.sql.parsed import (
     Block,
@@ -26,7 +28,6 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.places import Fault, NotYetFault, listed, nearest
 from nile.sql.plan import (
     Distinct,
     Field,
@@ -46,7 +47,6 @@ from nile.sql.plan import (
 )
 from nile.sql.pushing import recognised
 from nile.sql.scope import Scope, ScopeSource, find, unique
-from nile.sql.tree import Cast, Column, Node, conjunction, conjuncts
 
 __all__ = ["BoundBlock", "QueryBinder"]
 

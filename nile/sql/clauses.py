@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from nile.expressions.places import Fault, NotYetFault, Parameter
+from nile.expressions.tokens import Token
 from nile.sql.cursor import Cursor, written
-from nile.sql.places import Fault, NotYetFault, Parameter
 from nile.sql.plan import Rows, StreamWindow
-from nile.sql.tokens import Token
 from preferences.budget import Budget
 from summaries.errors import BudgetError
 

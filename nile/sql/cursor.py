@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nile.durations import is_unit, parse_duration
-from nile.sql.places import Fault, Parameter, nearest
-from nile.sql.tokens import Token
+from nile.base.durations import is_unit, parse_duration
+from nile.expressions.places import Fault, Parameter, nearest
+from nile.expressions.tokens import Token
 from summaries.errors import ConfigError
 
 __all__ = ["Cursor", "is_reserved", "written"]

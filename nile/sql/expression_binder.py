@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nile.sql.binding import Binder, is_native, kind_of
+from nile.expressions.binding import Binder, is_native, kind_of
+from nile.expressions.folding import fold
+from nile.expressions.places import Fault
+from nile.expressions.tree import Column, Constant, Kind, Node, columns_of, rebuild
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.folding import fold
 from nile.sql.parsed import Aggregate, Expression
-from nile.sql.places import Fault
 from nile.sql.plan import AggregateFunction, AggregateItem, Field, Item, Plan
 from nile.sql.scope import Scope, find, unique
-from nile.sql.tree import Column, Constant, Kind, Node, columns_of, rebuild
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from nile.durations import format_duration
-from nile.sql.clauses import CLAUSE_WORDS
-from nile.sql.cursor import is_reserved
-from nile.sql.places import Fault
-from nile.sql.plan import AggregateFunction
-from nile.sql.tokens import tokens_of
-from nile.sql.tree import (
+from nile.base.durations import format_duration
+from nile.expressions.places import Fault
+from nile.expressions.tokens import tokens_of
+from nile.expressions.tree import (
     Arithmetic,
     Between,
     Call,
@@ -31,6 +28,9 @@ from nile.sql.tree import (
     Not,
     Piece,
 )
+from nile.sql.clauses import CLAUSE_WORDS
+from nile.sql.cursor import is_reserved
+from nile.sql.plan import AggregateFunction
 
 __all__ = ["aggregate_text", "expression_text", "identifier", "text_literal"]
 

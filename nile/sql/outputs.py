@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nile.expressions.places import Fault
+from nile.expressions.tree import Column, Constant
 from nile.sql.parsed import Block, Expression, Reference, Star
-from nile.sql.places import Fault
 from nile.sql.plan import Field
 from nile.sql.scope import Scope, find
-from nile.sql.tree import Column, Constant
 
 __all__ = ["Output", "alias", "aliases", "expanded", "few", "named", "position"]
 

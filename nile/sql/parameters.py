@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nile.expressions.places import Fault, Parameter, listed, nearest
+from nile.expressions.tokens import Token
 from nile.sql.clauses import BEFORE_NAMES, CLAUSE_WORDS
-from nile.sql.places import Fault, Parameter, listed, nearest
-from nile.sql.tokens import Token
 
 __all__ = ["Parameters", "check_places", "place_parameters", "put_zeros"]
 

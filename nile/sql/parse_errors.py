@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nile.expressions.places import Fault, Parameter, nearest
+from nile.expressions.tokens import DIALECT, Token, tokens_of
 from nile.sql.clauses import CLAUSE_WORDS
-from nile.sql.places import Fault, Parameter, nearest
-from nile.sql.tokens import DIALECT, Token, tokens_of
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

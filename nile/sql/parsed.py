@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nile.expressions.tree import Node
 from nile.sql.clauses import OwnWindow
 from nile.sql.plan import AggregateFunction
-from nile.sql.tree import Node
 
 __all__ = [
     "Aggregate",

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, Literal
 
-from nile.durations import parse_duration
+from nile.base.durations import parse_duration
+from nile.expressions.places import Fault, listed, nearest
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.cursor import Cursor
 from nile.sql.expression_text import expression_text, identifier
 from nile.sql.parameters import put_zeros
-from nile.sql.places import Fault, listed, nearest
 from nile.sql.scope import find
 from nile.sql.selecting import read_fragment
 from nile.sql.statements import CreateRelation, CreateStream, CreateSummary, Describe, Drop, Show, Statement
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]

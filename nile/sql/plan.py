@@ -1,9 +1,9 @@
 """The bound plan: what a statement means, over columns that exist, before anyone has decided how to run it.
 
 A plan is a tree of frozen nodes.  Inside it every column has one name: a source's column is "alias.column", what a
-projection or a group makes is called as the statement calls it.  Expressions are trees of `nile.sql.tree`, typed
-(`kind`), whose `Column` names are those of the node's input.  Nothing here holds data, text positions or callables,
-so that two plans are equal when they mean the same, and a plan can be written out again (`nile.sql.text`).
+projection or a group makes is called as the statement calls it.  Expressions are trees of `nile.expressions.tree`,
+typed (`kind`), whose `Column` names are those of the node's input.  Nothing here holds data, text positions or
+callables, so that two plans are equal when they mean the same, and a plan can be written out again (`nile.sql.text`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from nile.sql.tree import Node
+from nile.expressions.tree import Node
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
+from nile.expressions.tree import Node, columns_of
 from nile.sql.plan import (
     Distinct,
     Field,
@@ -19,7 +20,6 @@ from nile.sql.plan import (
     Stream,
     map_inputs,
 )
-from nile.sql.tree import Node, columns_of
 
 __all__ = ["prune"]
 

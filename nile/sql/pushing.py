@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nile.sql.binding import is_native, kind_of
+from nile.expressions.binding import is_native, kind_of
+from nile.expressions.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
 from nile.sql.plan import (
     Distinct,
     Field,
@@ -21,7 +22,6 @@ from nile.sql.plan import (
     Stream,
     map_inputs,
 )
-from nile.sql.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
 
 __all__ = ["merge_projections", "push_selections", "recognised"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nile.expressions.places import Fault, NotYetFault, Parameter, listed
+from nile.expressions.tokens import Token
 from nile.sql.binder import BoundBlock, QueryBinder
 from nile.sql.catalog import Catalog
 from nile.sql.clauses import Clauses, TermClause, split_clauses
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
-from nile.sql.places import Fault, NotYetFault, Parameter, listed
 from nile.sql.plan import (
     Constraint,
     Filter,
@@ -26,7 +27,6 @@ from nile.sql.plan import (
 )
 from nile.sql.scope import Scope
 from nile.sql.selecting import read_select
-from nile.sql.tokens import Token
 
 __all__ = ["read_query"]
 

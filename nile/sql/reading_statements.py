@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from nile.expressions.places import Fault, statement_error
+from nile.expressions.tokens import plain_signs, tokens_of
 from nile.sql.catalog import Catalog
 from nile.sql.cursor import Cursor
 from nile.sql.parameters import Parameters, place_parameters
 from nile.sql.parsing import read_other
-from nile.sql.places import Fault, statement_error
 from nile.sql.queries import read_query
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import Explain, Select, Statement
-from nile.sql.tokens import plain_signs, tokens_of
 from summaries.errors import SqlError
 
 __all__ = ["read_statement"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nile.durations import MAX_DURATION
+from nile.base.durations import MAX_DURATION
+from nile.expressions.tree import columns_of
 from nile.sql.catalog import Catalog
 from nile.sql.plan import Constraint, Join, Plan, Query, Stream, map_inputs, walk
 from nile.sql.pruning import prune
 from nile.sql.pushing import merge_projections, push_selections
-from nile.sql.tree import columns_of
 
 __all__ = ["REWRITES", "rewrite"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nile.expressions.places import Fault, listed, nearest
 from nile.sql.parsed import Reference, Star
-from nile.sql.places import Fault, listed, nearest
 from nile.sql.plan import Field, Plan
 
 __all__ = ["Scope", "ScopeSource", "find", "unique"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nile.expressions.places import Fault, NotYetFault, Parameter
+from nile.expressions.taking import Taker, start_of
+from nile.expressions.tokens import MAX_DEPTH
+from nile.expressions.tree import Case, Column, Constant, Node
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression, Reference
-from nile.sql.places import Fault, NotYetFault, Parameter
 from nile.sql.plan import AggregateFunction
-from nile.sql.taking import Taker, start_of
-from nile.sql.tokens import MAX_DEPTH
-from nile.sql.tree import Case, Column, Constant, Node
 
 __all__ = ["ExpressionReader", "plain_only"]
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from nile.expressions.places import Fault, NotYetFault, Parameter
+from nile.expressions.taking import start_of
+from nile.expressions.tokens import DIALECT, MAX_DEPTH
+from nile.expressions.tree import Constant
 from nile.sql.clauses import OwnWindow
 from nile.sql.parameters import check_places
 from nile.sql.parse_errors import parse_fault
@@ -22,11 +26,7 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.places import Fault, NotYetFault, Parameter
 from nile.sql.select_expressions import ExpressionReader, plain_only
-from nile.sql.taking import start_of
-from nile.sql.tokens import DIALECT, MAX_DEPTH
-from nile.sql.tree import Constant
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

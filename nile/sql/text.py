@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nile.durations import format_duration
+from nile.base.durations import format_duration
+from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
 from nile.sql.expression_text import aggregate_text, expression_text, identifier, text_literal
 from nile.sql.plan import (
     Distinct,
@@ -36,7 +37,6 @@ from nile.sql.statements import (
     Show,
     Statement,
 )
-from nile.sql.tree import Column, Constant, Node, columns_of, conjuncts
 
 __all__ = ["query_text", "statement_text"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.streams.raw import RawBatch, check_columns
+from nile.base.raw import RawBatch, check_columns
 from summaries.errors import SourceError
 from summaries.lazy import lazy
 

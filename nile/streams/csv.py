@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from nile.streams.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
+from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
+from nile.base.raw import Malformed, RawBatch, check_columns
 from nile.streams.files import existing_file
-from nile.streams.raw import Malformed, RawBatch, check_columns
 from summaries.errors import SourceError
 from summaries.lazy import lazy
 

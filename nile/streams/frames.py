@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nile.base.raw import RawBatch, check_columns
 from nile.streams.arrow import ArrowSource, IterableSource
-from nile.streams.raw import RawBatch, check_columns
 from summaries.errors import SourceError
 from summaries.lazy import lazy
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nile.streams.raw import RawBatch, check_columns
-from pyramid.lake import ORDINAL, LakeStream
-from pyramid.lake_layout import MANIFESTS
-from pyramid.lake_part import Part
+from nile.base.raw import RawBatch, check_columns
+from pyramid.lake.lake import ORDINAL, LakeStream
+from pyramid.lake.layout import MANIFESTS
+from pyramid.lake.part import Part
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.sql.expressions import Condition
+from nile.base.raw import RawBatch, check_columns
+from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource, IterableSource
 from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
-from nile.streams.raw import RawBatch, check_columns
 from pyramid.history.history import History
 from summaries.errors import ConfigError, SourceError
 from summaries.hashing import PUBLIC, KeyHasher
@@ -41,12 +41,12 @@ Listener = Callable[[str, TupleBatch], None]
 
 
 class LiveStream:
-    """A stream that is pushed to.  Not safe for threads by itself: `nile.execution.live` holds one lock for all.
+    """A stream that is pushed to.  Not safe for threads by itself: `nile.execution.live.live` holds one lock for all.
 
     schema: its columns; time: the event-time column; lateness: ns of disorder to repair, None: any disorder is an
     error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
     event_id: the column that tells events apart; what comes again within the lateness, with its id and time, is
-    rejected.  idle: ns without a push after which the stream is silent (`nile.execution.idle`).
+    rejected.  idle: ns without a push after which the stream is silent (`nile.streams.idle`).
     history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
     Raises UnknownColumn, SourceError, ExpressionError, ConfigError.

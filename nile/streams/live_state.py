@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.base.times import TIME_LIMIT
 from nile.streams.accounting import Accounting
 from nile.streams.manager import TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
-from nile.streams.times import TIME_LIMIT
 from summaries import columns
 from summaries.errors import NileError
 from summaries.lazy import lazy

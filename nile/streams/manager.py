@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.durations import MAX_DURATION
-from nile.sql.expressions import Condition
+from nile.base.cells import misfit_reason
+from nile.base.durations import MAX_DURATION
+from nile.base.raw import RawBatch, check_columns
+from nile.base.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
+from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
-from nile.streams.cells import misfit_reason
 from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
-from nile.streams.raw import RawBatch, check_columns
 from nile.streams.rowlog import RowLog
 from nile.streams.source import open_source
-from nile.streams.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
 from summaries.errors import ConfigError, KeyTypeError
 from summaries.hashing import PUBLIC, KeyHasher
 from summaries.lazy import lazy

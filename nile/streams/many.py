@@ -8,8 +8,8 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.base.raw import RawBatch, check_columns
 from nile.streams.order import plain
-from nile.streams.raw import RawBatch, check_columns
 from summaries.errors import SourceError, SourceMissing
 from summaries.lazy import lazy
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nile.durations import format_duration
-from nile.streams.times import TIME_LIMIT
+from nile.base.durations import format_duration
+from nile.base.times import TIME_LIMIT
 from summaries.errors import TimestampOrderError
 from summaries.lazy import lazy
 

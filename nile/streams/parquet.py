@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.base.raw import RawBatch, check_columns
 from nile.streams.files import existing_file, existing_path
-from nile.streams.raw import RawBatch, check_columns
 from summaries.errors import SourceError
 from summaries.lazy import lazy
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from nile.base.raw import RawBatch
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
 from nile.streams.csv import CsvSource
 from nile.streams.files import existing_path
@@ -13,8 +14,7 @@ from nile.streams.frames import FrameSource, frame_of
 from nile.streams.lake import LakeSource, is_lake_stream
 from nile.streams.many import ManySource, files_of, is_glob
 from nile.streams.parquet import ParquetSource
-from nile.streams.raw import RawBatch
-from pyramid.lake import LakeStream
+from pyramid.lake.lake import LakeStream
 from summaries.errors import SourceError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pyramid.history.cold import BITS, ColdSegment
 from pyramid.history.hot_rows import Rows, select
 from pyramid.history.keys import Cell, Found, KeyIndex, Part
 from pyramid.history.opened import OpenIndex
-from pyramid.history.sketch import IndexSketch
-from pyramid.lake_part import ORDINAL, TS
+from pyramid.lake.key_sketch import IndexSketch
+from pyramid.lake.part import ORDINAL, TS
 from summaries.hashing import KeyHasher
 from summaries.lazy import lazy
 

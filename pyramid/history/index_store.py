@@ -13,9 +13,9 @@ from pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
 from pyramid.history.opened import OpenIndex
 from pyramid.history.pages import blocks
 from pyramid.history.rows_store import forget
-from pyramid.history.sketch import cells_for
 from pyramid.history.warm_index import WarmIndex
 from pyramid.history.zone_file import zone_file
+from pyramid.lake.key_sketch import cells_for
 from summaries.errors import StoreCorrupt
 from summaries.hashing import KeyHasher
 from summaries.lazy import lazy

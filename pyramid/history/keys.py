@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pyramid.history.heavy import HeavyKeys, same_keys
-from pyramid.history.sketch import IndexSketch, cells_for
+from pyramid.lake.key_sketch import IndexSketch, cells_for
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pyramid.history.heavy import HeavyKeys
 from pyramid.history.key_pages import is_text, text_parts, unpacked_text
 from pyramid.history.keys import Cell, Found, KeyIndex, Part
 from pyramid.history.pages import PageFile
-from pyramid.history.sketch import MOST_CELLS, ROWS, IndexSketch
 from pyramid.history.zone_file import ENTRIES, KIND, PLACES
+from pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
 from summaries.errors import EnvelopeError, StoreCorrupt
 from summaries.lazy import lazy
 from summaries.schemas import schema_from_json

@@ -24,7 +24,7 @@ from pyramid.history.heavy import Heaviest
 from pyramid.history.key_pages import is_text, text_page
 from pyramid.history.keys import Part, buckets_for, edges_of
 from pyramid.history.pages import PageWriter, packed_batch
-from pyramid.history.sketch import Counting
+from pyramid.lake.key_sketch import Counting
 from summaries.lazy import lazy
 from summaries.schemas import schema_to_json
 

@@ -11,13 +11,13 @@ from nile.report.accuracy.asking import Asked
 from nile.report.accuracy.groups import GroupErrors, NumberError
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.report import AccuracyReport
+from nile.report.accuracy.reporting import Wanted
 from nile.report.accuracy.words import key_text
 from nile.report.records import finite
-from nile.reporting import Wanted
 from summaries.errors import CostWarning
 
 if TYPE_CHECKING:
-    from nile.aggregate_table import AggregateTable
+    from nile.answers.aggregate_table import AggregateTable
 
 __all__ = ["aggregate_accuracy"]
 

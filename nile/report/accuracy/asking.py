@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nile.reporting import Step, Wanted
+from nile.report.accuracy.reporting import Step, Wanted
 from summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BUDGETS", "ENGINES", "EXACT", "LOOKED_AT", "SEEDS", "Asked"]

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.report.accuracy.words import key_text
-from nile.report.heatmap import cell_picture, moment, per_second
-from nile.report.markup import Markup, element
-from nile.report.tables import folded, table
+from nile.report.pages.heatmap import cell_picture, moment, per_second
+from nile.report.pages.markup import Markup, element
+from nile.report.pages.tables import folded, table
 from nile.report.wording import grouped_digits, percent, plain_number
-from pyramid.manager import SummaryManager
-from pyramid.spec import SummarySpec
-from pyramid.zone import Zone
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
+from pyramid.grid.zone import Zone
 from summaries.hashing import Encoded, KeyTable
 
 if TYPE_CHECKING:
-    from nile.joining import Loaded
+    from nile.operators.inputs.joining import Loaded
 
 __all__ = ["CellErrors", "WrongCell", "cell_errors"]
 

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.multiway import METHODS
-from nile.operators.plan import PREFERRING
+from nile.operators.common.plan import PREFERRING
+from nile.operators.multiway.multiway import METHODS
 from nile.report.accuracy.asking import Asked
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.report import AccuracyReport
+from nile.report.accuracy.reporting import Step, Wanted
 from nile.report.accuracy.words import bin_texts
-from nile.report.bars import Compared
 from nile.report.histograms import BINS, Histogram, ideal_mse
+from nile.report.pages.bars import Compared
 from nile.report.records import asked_of, finite
-from nile.reporting import Step, Wanted
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from nile.multiway_answer import MultiwayAnswer
+    from nile.answers.multiway_answer import MultiwayAnswer
 else:
     pc = lazy("pyarrow.compute")
 

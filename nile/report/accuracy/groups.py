@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nile.report.curves import curve_figure
-from nile.report.markup import Markup, element
+from nile.report.pages.curves import curve_figure
+from nile.report.pages.markup import Markup, element
+from nile.report.pages.tables import folded, table
 from nile.report.records import finite
 from nile.report.runs import Figure, Runs, Series
-from nile.report.tables import folded, table
 from nile.report.wording import asked, grouped_digits, percent, plain_number
 
 __all__ = ["ERRORS", "GroupErrors", "NumberError"]

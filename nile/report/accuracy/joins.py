@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.plan import METHODS, PREFERRING, SCANNING
+from nile.operators.common.plan import METHODS, PREFERRING, SCANNING
 from nile.report.accuracy.advice import TOO_WRONG
 from nile.report.accuracy.asking import ENGINES, Asked
 from nile.report.accuracy.cells import CellErrors, cell_errors
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.outliers import outliers_of
 from nile.report.accuracy.report import AccuracyReport
+from nile.report.accuracy.reporting import Step, Wanted
 from nile.report.accuracy.words import bin_texts
-from nile.report.bars import Compared
 from nile.report.histograms import BINS
 from nile.report.metrics import ExactPairs, Obtained, histograms
+from nile.report.pages.bars import Compared
 from nile.report.records import join_record
 from nile.report.truth import exact_pairs, exact_pairs_by_spark
 from nile.report.wording import duration
-from nile.reporting import Step, Wanted
-from pyramid.spec import SummarySpec
+from pyramid.grid.spec import SummarySpec
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nile.answer import Answer
-    from nile.operators.plan import JoinPlan
+    from nile.answers.join_answer import Answer
+    from nile.operators.common.plan import JoinPlan
 else:
     pa = lazy("pyarrow")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.joining import Joinable
+from nile.operators.inputs.joining import Joinable
 from nile.report.accuracy.words import key_text
-from nile.report.heatmap import moment
 from nile.report.metrics import ExactPairs, Obtained
+from nile.report.pages.heatmap import moment
 from nile.report.wording import duration, grouped_digits
 
 __all__ = ["OutlierPair", "Outliers", "outliers_of"]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nile.report import prose
 from nile.report.accuracy.figures import FOUND, looked_at
 from nile.report.accuracy.intervals import reading
 from nile.report.accuracy.outliers import LISTED, OutlierPair
-from nile.report.bars import Told, histogram_figure, intervals_chart
-from nile.report.budgets import budget_story
-from nile.report.curves import curve_figure
-from nile.report.document import document
-from nile.report.duels import verdict_section
-from nile.report.heatmap import moment
-from nile.report.markup import Markup, element, joined
-from nile.report.questions import preference_section
+from nile.report.pages import prose
+from nile.report.pages.bars import Told, histogram_figure, intervals_chart
+from nile.report.pages.budgets import budget_story
+from nile.report.pages.curves import curve_figure
+from nile.report.pages.document import document
+from nile.report.pages.duels import verdict_section
+from nile.report.pages.heatmap import moment
+from nile.report.pages.markup import Markup, element, joined
+from nile.report.pages.questions import preference_section
+from nile.report.pages.tables import folded, table
 from nile.report.runs import FIGURES
-from nile.report.tables import folded, table
 from nile.report.wording import Amount, asked, duration, grouped_digits, listing, percent, plain_number, tick
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nile.report.accuracy.advice import advice
 from nile.report.accuracy.intervals import Coverage, coverages
 from nile.report.accuracy.page import render
-from nile.report.bars import Compared
-from nile.report.markup import element
+from nile.report.pages.bars import Compared
+from nile.report.pages.markup import element
 from nile.report.runs import Runs, grouped
 from nile.report.saving import page_and_json, save_texts, to_json
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.selection_plan import SELECTION_METHODS
+from nile.operators.selection.plan import SELECTION_METHODS
 from nile.report.accuracy.asking import Asked
 from nile.report.accuracy.report import AccuracyReport
+from nile.report.accuracy.reporting import Step, Wanted
 from nile.report.accuracy.words import bin_texts
-from nile.report.bars import Compared
-from nile.report.heatmap import moment
 from nile.report.histograms import BINS, Histogram, ideal_mse
+from nile.report.pages.bars import Compared
+from nile.report.pages.heatmap import moment
 from nile.report.records import finite
 from nile.report.truth import plain
-from nile.reporting import Step, Wanted
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from nile.selection_answer import SelectionAnswer
+    from nile.answers.selection_answer import SelectionAnswer
 else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.show import cell_text
 from nile.report.histograms import BINS
-from nile.shell.show import cell_text
 
 __all__ = ["bin_texts", "key_text"]
 

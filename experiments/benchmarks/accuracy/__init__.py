@@ -1,0 +1,1 @@
+"""How accurate answers are, as benchmarks.  Imports `nile`."""

@@ -1,0 +1,1 @@
+"""The commands of `nile` that have options of their own.  Imports `nile`."""

@@ -1,0 +1,52 @@
+"""`nile build`: a stream of a lake into a store, with progress and an account."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from experiments.run.progress import Progress
+from nile.spark.progress import JobProgress
+
+__all__ = ["build_command"]
+
+
+@click.command("build")
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--stream", metavar="NAME", help="The stream to build (default: the only one of the lake).")
+@click.option(
+    "--summary",
+    "summaries",
+    multiple=True,
+    metavar="SQL",
+    help='A summary of it: "CREATE SUMMARY s ON shop (item_id) WITH ..."; once for each.',
+)
+@click.option(
+    "--index", multiple=True, metavar="COLUMN", help="A column to index, beside the lake's key; once for each."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the account as JSON.")
+def build_command(
+    lake: Path, store: Path, stream: str | None, summaries: tuple[str, ...], index: tuple[str, ...], as_json: bool
+) -> None:
+    """Bring a stream of the lake in the folder LAKE into the store in the folder STORE, with Spark.
+
+    The store is the one that pushing all the tuples would have made: nile.connect(STORE) opens it. Running it again
+    takes what the lake has got since.
+
+    \b
+    nile build lake/ store/ --stream shop \\
+        --summary "CREATE SUMMARY s ON shop (item_id) WITH GRANULARITY '1 h' AND COLLAPSE (4, 3)"
+    """
+    from nile.spark.building.build import build
+
+    with Progress() as progress, progress.stage("build"):
+
+        def say(told: JobProgress) -> None:
+            progress.say(str(told))
+
+        done = build(lake, store, stream=stream, summaries=summaries, index=index, on_progress=say)
+    click.echo(json.dumps(asdict(done)) if as_json else done)

@@ -1,0 +1,40 @@
+"""`nile doctor`: what this machine, and with --spark every executor, lacks, and how to mend it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+__all__ = ["doctor"]
+
+_MARKS = {"ok": "ok  ", "note": "note", "gap": "GAP "}
+
+
+@click.command()
+@click.option("--spark", is_flag=True, help="Also start Spark and run a task on every executor.")
+@click.option("--master", metavar="URL", help="The same on a cluster, spark://host:7077.")
+@click.option("--remote", metavar="URL", help="The same behind a Spark Connect server, sc://host:15002.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def doctor(spark: bool, master: str | None, remote: str | None, as_json: bool) -> None:
+    """Say what this machine lacks, and how to mend it; exit status 1 if anything."""
+    from nile.engine.doctor import checks
+
+    found = checks()
+    if spark or master or remote:
+        from nile.engine.spark_checkup import spark_checks
+
+        found += spark_checks(master, remote)
+    gaps = sum(check.status == "gap" for check in found)
+    if as_json:
+        click.echo(json.dumps({"gaps": gaps, "checks": [asdict(check) for check in found]}))
+    else:
+        for check in found:
+            click.echo(f"{_MARKS[check.status]}  {check.name}: {check.found}")
+            if check.status != "ok":
+                click.echo(f"        needed: {check.needed}\n        mend: {check.mend}")
+    if gaps:
+        click.echo(f"{gaps} to mend.", err=True)
+        sys.exit(1)

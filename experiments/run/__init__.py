@@ -1,0 +1,1 @@
+"""The runner: configuration, workloads, demo.  Imports `nile`."""

@@ -1,0 +1,182 @@
+"""What aggregates return: a row a query and group, and for every number what it is worth."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nile.answers.aggregate_table import AggregateTable
+from nile.operators.aggregate.figures import AggregateFigures
+from nile.operators.aggregate.numbers import Numbers, meet, numbers_of
+from nile.operators.aggregate.plan import AggregatePlan
+from nile.operators.aggregate.run import AggregateRun
+from nile.operators.inputs.aggregating import Asked
+from nile.report.accuracy.reporting import Wanted
+from nile.streams.accounting import Accounting
+from preferences.budget import BudgetReport
+from summaries.errors import CostWarning, ErrorTargetMissed
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.report.accuracy import aggregates
+    from nile.report.accuracy.report import AccuracyReport
+else:
+    aggregates = lazy("nile.report.accuracy.aggregates")
+
+__all__ = ["AggregateAnswer"]
+
+
+class AggregateAnswer(AggregateTable):
+    """Aggregates of one query or of many standing ones, by group.
+
+    notes: what to know before using the numbers; warnings: costs; met: with an error target, whether each query
+    came within it.
+    """
+
+    def __init__(
+        self, asked: Asked, plan: AggregatePlan, accounting: Accounting, *, stream: str = "", standing: bool = False
+    ) -> None:
+        data = asked.data
+        super().__init__(
+            f"aggregates over stream '{stream}'",
+            data.aggregates,
+            [asked.labels[m] if m >= 0 else None for m in data.of],
+            asked.by,
+            [scope.name for scope in data.scopes],
+            standing=standing,
+        )
+        self.plan = plan
+        self._asked = asked
+        self._read = accounting
+        self._stream = stream
+        self._run = AggregateRun(plan, asked.data)
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self._numbers = self._answer()
+        self._take_notes()
+
+    def again(self, budget: float | None, *, seed: int | None = None, method: str | None = None) -> AggregateAnswer:
+        """The same aggregates of what was read, under a fraction of the exact work (None: all of it)."""
+        plan = self.plan
+        plan = replace(
+            plan, budget=budget, target=None, seed=plan.seed if seed is None else seed, method=method or plan.method
+        )
+        return AggregateAnswer(self._asked, plan, self._read, stream=self._stream, standing=self._standing)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`: against every tuple fed to every query."""
+        plan = self.plan
+        wanted.refuse_exact(plan.is_exact, plan.budget)
+        names = ", ".join(aggregate.text for aggregate in self._aggregates)
+        asked = {
+            "method": "nile", "guide": plan.method, "structure": None, "preference": "weighted", "seed": plan.seed,
+            "output": "numbers", "costs": plan.costs.name, "replay": "none",
+        }  # fmt: skip
+        return aggregates.aggregate_accuracy(
+            self, wanted, wanted.query or f"{names} over stream {self._stream}",
+            exact=self.again(None, method="naive"),
+            again=lambda budget, seed: self.again(budget, seed=seed),
+            asked_of=asked,
+            own=None if plan.is_exact else self.budget.fraction if plan.target is not None else plan.budget,
+        )  # fmt: skip
+
+    def _answer(self) -> list[Numbers]:
+        run, target, labels = self._run, self.plan.target, self._asked.labels
+        queries = range(len(run.readers))
+        if target is None or run.method == "naive":
+            self.met: list[bool] | None = None if target is None else [True for _ in queries]
+            return [numbers_of(run, q, labels, self.plan.confidence) for q in queries]
+        numbers, self.met = meet(run, target, labels)
+        if all(self.met):
+            return numbers
+        missed = [self._name(q) for q in queries if not self.met[q]]
+        told = (
+            f"{self._place}: needed an error of at most {target.error:g} at confidence {target.confidence:g}; got "
+            f"it for {len(queries) - len(missed)} of {len(queries)} queries at a cost of {run.spent:,.0f} (exact: "
+            f"{run.exact_cost:,.0f}), not for {', '.join(missed[:3])}{' and others' if len(missed) > 3 else ''}"
+        )
+        if target.otherwise == "refuse":
+            raise ErrorTargetMissed(f"{told}; allow more budget or error, or say otherwise='exact'")
+        if target.otherwise == "exact":
+            run.finish_exactly()
+            self.met = [True for _ in queries]
+            self.notes.append(f"{told}; so it was answered exactly")
+            return [numbers_of(run, q, labels, self.plan.confidence) for q in queries]
+        self.notes.append(f"{told}; `met` says which")
+        return numbers
+
+    def _take_notes(self) -> None:
+        run, data = self._run, self._asked.data
+        if run.note:
+            self.notes.append(run.note)
+        for q, scope in enumerate(data.scopes):
+            if scope.empty:
+                self.notes.append(f"{self._name(q)} is empty: {scope.empty}")
+            if scope.covered < 1.0:
+                self.notes.append(f"{self._name(q)}: the stream holds {scope.covered:.1%} of the window")
+            evidence = run.evidence(q)
+            if data.grouped and not evidence.is_complete:
+                unseen = evidence.sample.unseen
+                self.notes.append(
+                    f"{self._name(q)}: groups of which no tuple was read are missing; they are among {unseen:,} tuples"
+                )
+        if run.spent > run.exact_cost * (1.0 + 1e-9):
+            told = (
+                f"{self._place}: this answer cost {run.spent:,.0f} units of the {self.plan.costs.name} table, the "
+                f"plain exact one costs {run.exact_cost:,.0f}; run it without a budget, or with method='naive'"
+            )
+            self.warnings.append(told)
+            warnings.warn(told, CostWarning, stacklevel=4)
+
+    def _name(self, q: int) -> str:
+        name = self._asked.data.scopes[q].name
+        return f"query '{name}'" if name else "the query"
+
+    def __repr__(self) -> str:
+        names = ", ".join(aggregate.name for aggregate in self._asked.data.aggregates)
+        figures = self._run
+        return f"<AggregateAnswer {names}: {len(self._numbers)} queries by {figures.method}>"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every number is known."""
+        return self._run.is_exact
+
+    @property
+    def coverage(self) -> float:
+        """The share of the window, in time, that the stream still holds; the least over the queries."""
+        return min((scope.covered for scope in self._asked.data.scopes), default=1.0)
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent, as shares of what it costs to feed every tuple to every query."""
+        asked = math.inf if self.plan.budget is None else self.plan.budget
+        spent = self.figures.budget_spent
+        return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)
+
+    @property
+    def accounting(self) -> Accounting:
+        """in = applied + late + shed + rejected; shed: tuples that no query ever looked at."""
+        told = self._read + Accounting()
+        told.shed_applied(self.figures.shed)
+        told.check()
+        return told
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of cells and moments (0 without a grid)."""
+        return 0 if self._run.grid is None else self._run.grid.nbytes
+
+    @property
+    def figures(self) -> AggregateFigures:
+        """Which way was chosen, and what it cost."""
+        return self._run.figures
+
+    def _shown(self, q: int) -> list[int]:
+        data = self._asked.data
+        if not data.grouped:
+            return [0]
+        present = self._run.evidence(q).present
+        return [g for g in range(data.groups) if present[g]]

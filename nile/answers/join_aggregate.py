@@ -1,0 +1,304 @@
+"""Aggregates over a join, of expressions over the columns of all its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.aggregates.asked import MOMENT, SETS, Aggregate, read_aggregates
+from nile.answers.aggregate_table import AggregateTable
+from nile.answers.tabular import Members
+from nile.expressions.conditions import Value, parse_value
+from nile.operators.aggregate.distribution import estimate_distribution
+from nile.operators.aggregate.estimates import Number, estimate_moment
+from nile.operators.aggregate.evidence import Evidence, no_cells
+from nile.operators.aggregate.input import AggregateInput, Measure
+from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
+from nile.operators.common.key_sample import KeySample
+from nile.operators.inputs.aggregating import grouped, measure_of
+from nile.operators.inputs.joining import Loaded
+from nile.operators.inputs.loading import Columns
+from nile.operators.inputs.pair_conditions import StreamNames
+from nile.report.accuracy.reporting import Wanted
+from nile.report.records import asked_of
+from nile.streams.accounting import Accounting
+from preferences.budget import Budget, BudgetReport
+from preferences.clock import Pace
+from summaries.errors import ConfigError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nile.answers.join_answer import Answer
+    from nile.answers.join_query import JoinQuery
+    from nile.answers.multiway_answer import MultiwayAnswer
+    from nile.report.accuracy import aggregates as accuracy
+    from nile.report.accuracy.report import AccuracyReport
+else:
+    pa = lazy("pyarrow")
+    accuracy = lazy("nile.report.accuracy.aggregates")
+
+__all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "aggregate_of_pairs", "join_aggregates"]
+
+Array = np.ndarray[Any, Any]
+_PLACE = "aggregates over a join"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAggregateQuery:
+    """Aggregates over the outputs of a join.  Made by `JoinQuery.aggregate`.
+
+    aliases: the names of the streams in expressions.
+    """
+
+    query: JoinQuery = field(repr=False)
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[Value, ...]
+    aliases: tuple[str, ...]
+
+    def run(self, budget: Budget | float | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
+        """Run the join under a budget and aggregate what it finds.
+
+        Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under
+        desc and asc what was found, which is no random sample.  Raises what `JoinQuery.run` raises.
+        """
+        needed = _columns(self.aggregates, self.by)
+        carry = tuple(
+            tuple(dict.fromkeys(name.removeprefix(f"{alias}.") for name in needed if name.startswith(f"{alias}.")))
+            for alias in self.aliases
+        )
+        answer = self.query.run(budget, carry=carry)
+        return JoinAggregateAnswer(answer, self.aggregates, self.by, self.aliases, confidence)
+
+
+class JoinAggregateAnswer(AggregateTable):
+    """Aggregates of a join's outputs, by group.  answer: the join's own answer, with its pairs; notes: what to know."""
+
+    def __init__(
+        self,
+        answer: Answer | MultiwayAnswer,
+        aggregates: tuple[Aggregate, ...],
+        by: tuple[Value, ...],
+        aliases: tuple[str, ...],
+        confidence: float = 0.95,
+    ) -> None:
+        self.answer = answer
+        self._of = (aggregates, by, aliases, confidence)
+        found = answer.members()
+        batch = _member_columns(found, aliases, _columns(aggregates, by))
+        columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)
+        group, groups, labels_by = grouped(by, columns, _PLACE)
+        measures: list[Measure | None] = []
+        labels: list[pa.Array | None] = []
+        for aggregate in aggregates:
+            if aggregate.value is None:
+                measures.append(None)
+                labels.append(None)
+                continue
+            coded = aggregate.function in SETS
+            measure, label = measure_of(aggregate.value, columns, coded=coded, where=_PLACE)
+            measures.append(measure)
+            labels.append(label)
+        super().__init__(_PLACE, aggregates, labels, labels_by, [""], standing=False)
+        self._groups = groups
+        self.notes: list[str] = []
+        plan = answer.plan
+        if plan.is_exact and plan.preference != "asc":
+            self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
+            return
+        random = plan.method == "nile" and plan.preference == "weighted"
+        sample = KeySample(found.weight, np.ones(len(columns)), found.key)
+        if random:
+            sample = answer.key_sample()
+            if plan.output == "ranges" and sample.drops_keys:
+                # A record's outputs are drawn together: as if nothing were drawn but keys, which is wider.
+                sample = replace(sample, level=1.0 / sample.weight)
+        outputs = WeightedOutputs(sample=sample, group=group.astype(np.int64), groups=groups, random=random)
+        self._numbers = [
+            [
+                weighted_numbers(aggregate, measure, outputs, confidence, label)
+                for aggregate, measure, label in zip(aggregates, measures, labels, strict=True)
+            ]
+        ]
+        self.notes.append(
+            "outputs are a random sample; intervals are not certified, since outputs of one key are not independent"
+            if random
+            else f"the outputs found were picked by preference ({plan.preference}), which is no random sample"
+        )
+        if by:
+            self.notes.append("groups of which no output was found are missing")
+
+    def again(self, answer: Answer | MultiwayAnswer) -> JoinAggregateAnswer:
+        """The same aggregates over another answer to the same join."""
+        aggregates, by, aliases, confidence = self._of
+        return JoinAggregateAnswer(answer, aggregates, by, aliases, confidence)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`: against the same aggregates over every output of the join."""
+        answer, plan = self.answer, self.answer.plan
+        wanted.refuse_exact(plan.is_exact, plan.budget)
+        spec = replace(plan.spec, forgetting=False)
+        whole = answer.again(1.0, preference="desc", method="nile", pace=Pace(), spec=spec)
+        return accuracy.aggregate_accuracy(
+            self, wanted, wanted.query or f"{', '.join(each.text for each in self._aggregates)} over {answer!r}",
+            exact=self.again(whole),
+            again=lambda budget, seed: self.again(answer.again(budget, seed=seed)),
+            asked_of=asked_of(plan),
+            own=None if plan.is_exact or plan.budget.fraction is None else plan.budget.fraction,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        names = ", ".join(aggregate.name for aggregate in self._aggregates)
+        return f"<JoinAggregateAnswer {names}: {self._groups} rows>"
+
+    def _shown(self, q: int) -> list[int]:  # noqa: ARG002
+        return list(range(self._groups))
+
+    @property
+    def coverage(self) -> float:
+        """As of the join's answer."""
+        return self.answer.coverage
+
+    @property
+    def budget(self) -> BudgetReport:
+        """As of the join's answer: aggregating is charged to the emit of each output."""
+        return self.answer.budget
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """As of the join's answer, for each side."""
+        return self.answer.accounting
+
+
+def _columns(aggregates: Sequence[Aggregate], by: Sequence[Value]) -> tuple[str, ...]:
+    names = [name for aggregate in aggregates for name in aggregate.columns]
+    return tuple(dict.fromkeys(names + [name for value in by for name in value.columns]))
+
+
+def join_aggregates(
+    query: JoinQuery, aggregates: Mapping[str, str], by: str | Sequence[str] | None
+) -> JoinAggregateQuery:
+    """The body of `JoinQuery.aggregate`: everything checked against the columns of the streams."""
+    aliases = tuple(alias for _, alias in query.places)
+    schemas = tuple(query.database.schema(stream) for stream, _ in query.places)
+    read, groups = _read(aggregates, by, aliases, schemas)
+    return JoinAggregateQuery(query, read, groups, aliases)
+
+
+def aggregate_of_pairs(
+    answer: Answer, aggregates: Mapping[str, str], by: str | Sequence[str] | None
+) -> JoinAggregateAnswer:
+    """The body of `Answer.aggregate`: over the key, the times, and what else the join carried."""
+    joined = answer.joined
+    aliases = ("left", "right") if joined.left.name == joined.right.name else (joined.left.name, joined.right.name)
+    return aggregate_of_outputs(answer, aliases, answer.key, aggregates, by)
+
+
+def aggregate_of_outputs(
+    answer: Answer | MultiwayAnswer,
+    aliases: tuple[str, ...],
+    key: str,
+    aggregates: Mapping[str, str],
+    by: str | Sequence[str] | None,
+) -> JoinAggregateAnswer:
+    """Aggregates of an answer of streams called `aliases`, joined on `key`."""
+    schemas = tuple(_available(side, key).schema for side in answer.joined.streams)
+    read, groups = _read(aggregates, by, aliases, schemas)
+    return JoinAggregateAnswer(answer, read, groups, aliases)
+
+
+def _read(
+    aggregates: Mapping[str, str],
+    by: str | Sequence[str] | None,
+    aliases: tuple[str, ...],
+    schemas: Sequence[pa.Schema],
+) -> tuple[tuple[Aggregate, ...], tuple[Value, ...]]:
+    names = StreamNames(_PLACE, aliases, tuple(schemas), _PLACE)
+    schema = pa.schema(
+        [
+            pa.field(f"{alias}.{column.name}", column.type)
+            for alias, fields in zip(aliases, schemas, strict=True)
+            for column in fields
+        ]
+    )
+    read = read_aggregates(aggregates, where=_PLACE, resolve=names.resolve)
+    for aggregate in read:
+        aggregate.check(schema, where=_PLACE)
+    wanted = [] if by is None else [by] if isinstance(by, str) else list(by)
+    groups = []
+    for text in wanted:
+        value = parse_value(text, where=f"{_PLACE}, by", resolve=names.resolve)
+        value.kind(schema, where=f"{_PLACE}, by")
+        groups.append(value)
+    taken = [value.text for value in groups] + [aggregate.name for aggregate in read]
+    if len(set(taken)) < len(taken):
+        raise ConfigError(f"{_PLACE}: needed a different name for each column of the answer; got {taken}; rename one")
+    return read, tuple(groups)
+
+
+def _available(side: Loaded, key: str) -> pa.RecordBatch:
+    """The columns of one side that an answer still has: its key, and what was carried."""
+    columns = {} if side.carried is None else dict(zip(side.carried.schema.names, side.carried.columns, strict=True))
+    if key not in columns:
+        columns[key] = pa.concat_arrays(side.key.chunks) if side.key.num_chunks else pa.nulls(0, side.key.type)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[str]) -> pa.RecordBatch:
+    """The needed columns ("alias.column") for every output."""
+    arrays, names = [], []
+    for alias, side, at in zip(aliases, found.streams, found.ordinal, strict=True):
+        prefix = f"{alias}."
+        own = [name.removeprefix(prefix) for name in needed if name.startswith(prefix)]
+        for column in own:
+            held = side.carried
+            if held is not None and column in held.schema.names:
+                values = held.column(held.schema.get_field_index(column))
+            else:
+                values = _available(side, column).column(column)
+            arrays.append(values.take(pa.array(at)))
+            names.append(prefix + column)
+    if not arrays:
+        return pa.RecordBatch.from_arrays([pa.nulls(found.key.shape[0])], names=["_"])
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _exact(
+    aggregates: tuple[Aggregate, ...],
+    measures: Sequence[Measure | None],
+    labels: Sequence[pa.Array | None],
+    columns: Columns,
+    group: Array,
+    groups: int,
+    by: bool,
+) -> list[list[Number]]:
+    """Every output is there: what aggregates over a stream that was read to its end would be."""
+    n = len(columns)
+    kept = [measure for measure in measures if measure is not None]
+    of, at = [], 0
+    for measure in measures:
+        of.append(-1 if measure is None else at)
+        at += measure is not None
+    data = AggregateInput(columns.ts, aggregates, tuple(of), tuple(kept), (), group, groups, by, None, None)
+    none = tuple(np.full(groups, np.inf) for _ in kept)
+    evidence = Evidence(
+        data=data,
+        known=no_cells(groups),
+        at=np.arange(n),
+        stratum=np.zeros(n, np.int64),
+        size=np.array([n]),
+        drawn=np.array([n]),
+        certain=np.array([False]),
+        least=none,
+        most=tuple(-part for part in none),
+    )
+    return [
+        estimate_moment(aggregate, m, evidence, 0.95)
+        if aggregate.function in MOMENT
+        else estimate_distribution(aggregate, m, evidence, 0.95, label)
+        for aggregate, m, label in zip(aggregates, of, labels, strict=True)
+    ]

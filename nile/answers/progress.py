@@ -1,0 +1,180 @@
+"""Answers that grow: what a statement has found so far, handed over at intervals, stoppable at any time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from nile.base.durations import parse_duration
+from summaries.errors import ConfigError
+from summaries.estimate import Estimate
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Partial", "Progress", "Progressive"]
+
+
+class Progressive(Protocol):
+    """A statement that can be answered in growing pieces, checked; nothing is read before `steps`.
+
+    replaces: whether each answer takes the place of the one before (aggregates) or comes on top of it (rows).
+    """
+
+    replaces: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows."""
+
+    def steps(self) -> Iterator[None]:
+        """Pieces of work of a few milliseconds each."""
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Rows found since the last call; where `replaces`, the answer as it is now."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would give rows."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of the answer that is certain to have been found; never falls."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many rows the full answer has; of one aggregate alone, that number."""
+
+    @property
+    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
+        """Of aggregates: what each number of the current answer is worth, by column."""
+
+    def explain(self) -> list[str]:
+        """How it runs, and what it has done so far: lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """An answer so far.
+
+    rows: batches found since the partial before it; of aggregates, whose numbers still move, the whole current answer.
+    coverage: 0 to 1, never falls; what it is a share of depends on the preference (docs/history.md).  estimate: how
+    many rows the full answer has, or of one aggregate alone that number.
+    estimates: of aggregates, by column, one a row.  elapsed: seconds since the query began.  done: this is the full
+    answer (also the last is not where a budget ended before it).
+    """
+
+    rows: tuple[pa.RecordBatch, ...]
+    coverage: float
+    estimate: Estimate
+    elapsed: float
+    done: bool
+    estimates: Mapping[str, Sequence[Estimate]]
+    schema: pa.Schema
+    _found: list[pa.RecordBatch]
+    _known: int
+
+    def to_arrow(self) -> pa.Table:
+        """All rows so far."""
+        return pa.Table.from_batches(self._found[: self._known], self.schema)
+
+    def __len__(self) -> int:
+        """How many rows there are so far."""
+        return sum(batch.num_rows for batch in self._found[: self._known])
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        told = "done" if self.done else f"coverage {self.coverage:.3g}"
+        return f"<nile.Partial: {len(self):,} rows, {told}, {self.elapsed:.3f} s>"
+
+
+class Progress:
+    """Partials, one every so often: the first as soon as there are rows, the last with `done`.
+
+    Iterate it, once.  Leaving the loop, `close` or the end of a `with` stops the work and frees what it held; partials
+    already given stay as they are.
+    """
+
+    def __init__(self, query: Progressive, every: str | float | timedelta) -> None:
+        self.every = _seconds(every)
+        self._query = query
+        self._partials: Iterator[Partial] | None = None
+        self._closed = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self._query.schema
+
+    def __iter__(self) -> Iterator[Partial]:
+        if self._partials is not None:
+            raise ConfigError(
+                "progress: needed to be read once; got a second loop over it; call progress() again for a new run"
+            )
+        self._partials = self._run()
+        return self._partials
+
+    def _run(self) -> Iterator[Partial]:
+        query, began = self._query, time.perf_counter()
+        found: list[pa.RecordBatch] = []
+        last = -math.inf
+        steps = query.steps()
+        try:
+            for _ in steps:
+                now = time.perf_counter()
+                first = last == -math.inf
+                if self._closed:
+                    return
+                if (first and query.has_news) or (not first and now - last >= self.every):
+                    last = now
+                    yield self._partial(found, now - began, done=False)
+            yield self._partial(found, time.perf_counter() - began, done=getattr(query, "whole", True))
+        finally:
+            close = getattr(steps, "close", None)
+            if close is not None:
+                close()
+
+    def _partial(self, found: list[pa.RecordBatch], elapsed: float, *, done: bool) -> Partial:
+        query = self._query
+        new = query.take()
+        held = new if query.replaces else found
+        if not query.replaces:
+            found.extend(new)
+        return Partial(
+            tuple(new), query.coverage, query.estimate, elapsed, done, query.estimates, query.schema, held, len(held)
+        )
+
+    def explain(self) -> str:
+        """How it runs, and what has been done so far: cells read and ruled out, tuples looked at, bytes by tier."""
+        return "\n".join(self._query.explain())
+
+    def close(self) -> None:
+        """Stop."""
+        self._closed = True
+        partials = self._partials
+        if partials is not None and hasattr(partials, "close") and not getattr(partials, "gi_running", False):
+            partials.close()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _seconds(every: str | float | timedelta) -> float:
+    if isinstance(every, int | float) and not isinstance(every, bool) and every == 0:
+        return 0.0
+    return parse_duration(every, where="progress, every") / 1e9

@@ -1,0 +1,362 @@
+"""What a statement returns: a table that is found when it is asked for."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nile.answers.contiguous import contiguous
+from nile.answers.progress import Progress, Progressive
+from nile.answers.tabular import Tabular
+from nile.report.accuracy.reporting import Reporting, Wanted
+from nile.sql.plan import Query
+from nile.sql.text import query_text
+from nile.streams.accounting import Accounting
+from preferences.budget import BudgetReport
+from summaries.errors import ConfigError, MemoryRefused, NotYet
+from summaries.estimate import Estimate
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from nile.report.accuracy.report import AccuracyReport
+else:
+    pa = lazy("pyarrow")
+    pl = lazy("polars")
+    duckdb = lazy("duckdb")
+
+__all__ = ["Result", "Run"]
+
+_SHOWN = 10
+
+
+class Run(Protocol):
+    """One execution of a statement."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its batches."""
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each stream: in = applied + late + shed + rejected."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes held beside the output."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as they are found."""
+
+
+class Result(Tabular, Reporting):
+    """The rows of a statement.  Nothing runs before the first is asked for; showing a result never runs it.
+
+    Iterate `batches()` (or the result itself) for Arrow record batches as they are found, or take all with
+    `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`, `to_spark`, `fetchall`, or any consumer of
+    `__arrow_c_stream__`.  What `to_arrow` has found is kept and shared with all of these: numbers and times are
+    handed over without a copy.  `batches()` keeps nothing: called again, it runs the query again.
+    A result keeps its database's streams alive.  message: what a statement without rows has to say, else None.
+
+    >>> import nile
+    >>> db = nile.connect()
+    >>> _ = db.register("sales", {"ts": [0.0, 1.0, 5.0], "price": [2.0, 3.5, 1.0]}, time="ts")
+    >>> result = db.sql("SELECT price FROM sales WHERE price > 1")
+    >>> result
+    <nile.Result [price: double]: not run yet>
+    >>> result.fetchall()
+    [(2.0,), (3.5,)]
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Run],
+        schema: pa.Schema,
+        *,
+        query: Query | None = None,
+        emit: str | None = None,
+        message: str | None = None,
+        explained: Callable[[Run | None], str] | None = None,
+        progressing: Callable[[], Progressive] | None = None,
+        answering: Callable[[], Any] | None = None,
+    ) -> None:
+        self.query = query
+        self.emit = emit
+        self.message = message
+        self._start = start
+        self._schema = schema
+        self._explained = explained
+        self._progressing = progressing
+        self._answering = answering
+        self._run: Run | None = None
+        self._table: pa.Table | None = None
+        self._head: pa.RecordBatch | None = None
+        self._one: Iterator[tuple[Any, ...]] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, known before anything runs."""
+        return self._schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._schema.names)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of up to 65,536 rows as they are found; from the table once there is one."""
+        if self._table is not None:
+            yield from self._table.to_batches()
+            return
+        run = self._begin()
+        for batch in run.batches():
+            if self._head is None:
+                self._head = batch.slice(0, _SHOWN)
+            yield batch
+
+    __iter__ = batches
+
+    def _begin(self) -> Run:
+        """A run that has not been started yet."""
+        self._run = self._start()
+        return self._run
+
+    def to_arrow(self) -> pa.Table:
+        """All rows.  Runs the query once and keeps them."""
+        if self._table is None:
+            self._table = contiguous(list(self.batches()), self._schema)
+        return self._table
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars DataFrame; numbers and times stay where they are."""
+        return pl.from_arrow(self.to_arrow(), rechunk=False)
+
+    def to_duckdb(self, connection: Any = None) -> duckdb.DuckDBPyRelation:
+        """All rows as a DuckDB relation, of `connection` or of DuckDB's own."""
+        return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """All rows as a Spark DataFrame of `session`; times are cut to microseconds, Spark's own."""
+        return session.createDataFrame(_for_spark(self.to_arrow()))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples of Python values."""
+        return [row for batch in self.to_arrow().to_batches() for row in _tuples(batch)]
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, or None after the last."""
+        if self._one is None:
+            self._one = (row for batch in self.batches() for row in _tuples(batch))
+        return next(self._one, None)
+
+    def fetchmany(self, count: int = 1) -> list[tuple[Any, ...]]:
+        """The next rows, at most `count`."""
+        rows = (self.fetchone() for _ in range(count))
+        return [row for row in rows if row is not None]
+
+    def __len__(self) -> int:
+        """How many rows there are.  Runs the query."""
+        return int(self.to_arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _state(self) -> str:
+        if self.message is not None:
+            return self.message
+        if self._table is not None:
+            return f"{self._table.num_rows:,} rows"
+        return "not run yet" if self._run is None else "read so far as it was asked for"
+
+    def _first(self) -> pa.Table | None:
+        if self._table is not None:
+            return self._table.slice(0, _SHOWN)
+        return None if self._head is None else pa.Table.from_batches([self._head], self._schema)
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
+        told = f"<nile.Result [{named}]: {self._state()}>"
+        first = self._first()
+        if first is None or not first.num_rows:
+            return told
+        rows = [" | ".join(_text(value) for value in row) for batch in first.to_batches() for row in _tuples(batch)]
+        return "\n".join([told, " | ".join(self._schema.names), *rows])
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f"<th>{html.escape(field.name)}<br><small>{html.escape(str(field.type))}</small></th>"
+            for field in self._schema
+        )
+        first = self._first()
+        body = ""
+        for batch in [] if first is None else first.to_batches():
+            for row in _tuples(batch):
+                body += "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>"
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<p><small>{html.escape(self._state())}</small></p>"
+        )
+
+    def progress(self, every: str | float | timedelta = "100 ms") -> Progress:
+        """The same query over all that is kept as an answer that grows: iterate it for a Partial every so often.
+
+        every: how long the work goes on between two partials ("100 ms", seconds, a timedelta; 0: every step).  The
+        first comes as soon as there are rows, the last is the full answer.  Rows that were reported are never taken
+        back and coverage only grows; aggregates come as estimates that settle.  Under a preference the preferred rows
+        come first; a join WITH PREFERENCE asc gives the pairs of keys that are rare in all that is kept.  Leave the
+        loop whenever there is enough.  Each call is a new run; it does not touch what `to_arrow` keeps.
+        Raises NotYet and ConfigError, before anything is read, for a query that cannot be answered so; what depends on
+        how large the sides are (MemoryRefused, conditions under output="ranges") shows when the first partial is asked.
+
+        >>> import nile
+        >>> db = nile.connect()
+        >>> _ = db.register("sales", {"ts": [0.0, 1.0, 5.0], "price": [2.0, 3.5, 1.0]}, time="ts")
+        >>> for partial in db.sql("SELECT price FROM sales WHERE price > 1").progress(every="100 ms"):
+        ...     print(partial.to_arrow().num_rows, partial.coverage, partial.done)
+        2 1.0 False
+        2 1.0 True
+        """
+        if self._progressing is None:
+            raise ConfigError(f"progress: needed a SELECT; got a statement that is done: {self._state()}; ask a query")
+        return Progress(self._progressing(), every)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`, of an approximate query; one without a budget is looked at near 10 %.
+
+        What stands above the operator (ORDER BY, LIMIT, expressions of SELECT) is left aside.
+        """
+        query = self.query
+        if query is None or not (query.preference or query.budget or query.error):
+            got = "an exact query" if query is not None else f"a statement without rows: {self._state()}"
+            raise ConfigError(
+                f"report: needed a query WITH PREFERENCE, BUDGET or ERROR, whose answer can fall short; got {got}; say "
+                "WITH PREFERENCE desc, weighted or asc, and perhaps BUDGET 10 %"
+            )
+        if self._answering is None:
+            raise NotYet(
+                "report: needed a query that runs in this process; got one that Spark scans; leave engine='spark' out "
+                "of the query, report(engine='spark') has Spark compute the exact answer"
+            )
+        ran = getattr(self._run, "answer", None)
+        answer = self._answering() if ran is None else ran
+        told: AccuracyReport = answer.measured(replace(wanted, query=query_text(query)))
+        return told
+
+    def explain(self, analyze: bool = False) -> str:
+        """The plan as a tree; analyze: run it to the end and show what really happened beside what was expected.
+
+        Of a query WITH PREFERENCE that `progress` can answer also how: analyze runs that to its end too, and counts
+        cells read and ruled out.
+        """
+        if self._explained is None:
+            return self._state()
+        if analyze:
+            self.to_arrow()
+        return "\n".join([self._explained(self._run if analyze else None), *self._growing(analyze)])
+
+    def _growing(self, analyze: bool) -> list[str]:
+        """How `progress` answers a query with a preference: lines, none where it cannot."""
+        if self._progressing is None or self.query is None or self.query.preference is None:
+            return []
+        try:
+            growing = self._progressing()
+            if analyze:
+                for _ in growing.steps():
+                    growing.take()
+        except (NotYet, ConfigError, MemoryRefused):
+            return []
+        return ["progress():", *(f"  {line}" for line in growing.explain())]
+
+    @property
+    def plan(self) -> Any:
+        """How it runs: of an approximate query its operator's plan, of an exact one the bound query."""
+        answer = self.answer
+        return getattr(answer, "plan", self.query)
+
+    @property
+    def answer(self) -> Any:
+        """The approximate operator's own answer, with all it can tell; None of an exact query."""
+        if self._run is None:
+            self._begin_if_approximate()
+        return getattr(self._run, "answer", None)
+
+    def _begin_if_approximate(self) -> None:
+        query = self.query
+        if query is not None and (query.preference or query.budget or query.error):
+            self.to_arrow()
+
+    def _finished(self) -> Run:
+        self.to_arrow()
+        if self._run is None:
+            raise ConfigError("result: needed a query; got a statement that has no rows to account for; ask a SELECT")
+        return self._run
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many rows (or pairs) the exact answer has, as far as this one tells.  Runs the query to its end."""
+        run = self._finished()
+        found: Estimate | None = getattr(run, "estimate", None)
+        return Estimate.exact(float(len(self))) if found is None else found
+
+    @property
+    def coverage(self) -> float:
+        """The share of what was asked about, in time, that was still held.  1 of an exact query."""
+        return float(getattr(self._finished(), "coverage", 1.0))
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent.  Of an exact query: all of it."""
+        found: BudgetReport | None = getattr(self._finished(), "budget", None)
+        return BudgetReport(1.0, 1.0, "fraction", 1.0) if found is None else found
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each stream: in = applied + late + shed + rejected.  Runs the query to its end."""
+        return self._finished().accounting
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the run held beside the output.  Runs the query to its end."""
+        return self._finished().memory
+
+    def worth(self) -> str | None:
+        """What an approximate answer is worth, in a few words; None where it is all there is, and exact."""
+        query = self.query
+        if query is None or not (query.preference or query.budget or query.error):
+            return None
+        told: Callable[[], str] | None = getattr(self._finished(), "worth", None)
+        return None if told is None else told()
+
+
+def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    columns = [_values(column) for column in batch.columns]
+    return iter(zip(*columns, strict=True)) if columns else iter([()] * batch.num_rows)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Python values; times with nanoseconds that Python has no type for are cut to microseconds."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _for_spark(table: pa.Table) -> pa.Table:
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            micro = table.column(at).cast(pa.timestamp("us", field.type.tz), safe=False)
+            table = table.set_column(at, field.name, micro)
+    return table
+
+
+def _text(value: Any) -> str:
+    text = "NULL" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,288 @@
+"""What standing selections return: each query's tuples, what has expired, aggregates, and what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.operators.inputs.selecting import Selectable
+from nile.operators.selection.data import SelectionFigures, Selections, index_costs
+from nile.operators.selection.plan import SelectionPlan
+from nile.operators.selection.selection import StandingSelections
+from nile.report.accuracy.reporting import Reporting, Wanted
+from nile.streams.accounting import Accounting
+from preferences.budget import Budget, BudgetReport
+from summaries.errors import ConfigError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nile.operators.inputs.joining import Loaded
+    from nile.report.accuracy import selections
+    from nile.report.accuracy.report import AccuracyReport
+else:
+    pa = lazy("pyarrow")
+    selections = lazy("nile.report.accuracy.selections")
+
+__all__ = ["AGGREGATES", "SelectionAnswer"]
+
+Array = np.ndarray[Any, Any]
+
+
+def _mean(values: Array) -> float:
+    return math.fsum(values) / len(values)
+
+
+_FUNCTIONS: dict[str, Callable[[Array], float]] = {
+    "avg": _mean,
+    "median": lambda values: float(np.median(values)),
+    "sum": math.fsum,
+}
+AGGREGATES = tuple(sorted(_FUNCTIONS))
+
+
+class SelectionAnswer(Reporting):
+    """The tuples that each standing selection found, in the order it found them.  Nothing runs until asked for.
+
+    `batches()` gives all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns: query
+    (in `batches`), ordinal (int64, the tuple's place in the ordered stream), ts, the selected column, and
+    arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes an output (28 a
+    record under `output="ranges"`, whose tuples are listed when they are asked for).
+    `warnings`: what the user should know, such as that the exact answer would cost less than the budget.
+    """
+
+    def __init__(self, selectable: Selectable, plan: SelectionPlan, *, batch_rows: int = 65_536) -> None:
+        self.plan = plan
+        self._selectable = selectable
+        self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows)
+        self._running = self._operator.run()
+        self._found: list[Selections] = []
+        self._by_query: list[Selections] | None = None
+
+    def __repr__(self) -> str:
+        rows = self._operator.figures.outputs
+        state = "not complete" if self._by_query is None else "complete"
+        names = len(self._selectable.names)
+        return f"<SelectionAnswer {self.plan.method}, {names} selections: {rows} tuples so far, {state}>"
+
+    def again(self, budget: float, *, method: str | None = None) -> SelectionAnswer:
+        """The same selections of the stream as it was read, under a fraction of `naive`'s work."""
+        plan = replace(self.plan, budget=Budget(budget), method=method or self.plan.method)
+        return SelectionAnswer(self._selectable, plan)
+
+    def measured(self, wanted: Wanted) -> AccuracyReport:
+        """The body of `report`: against every tuple that satisfies a condition."""
+        wanted.refuse_exact(self.plan.is_exact, self.plan.budget)
+        data, plan = self._selectable, self.plan
+        told = (
+            f"{len(self.names)} selections of {data.loaded.name} on {data.on}, {plan.preference} first, by "
+            f"{plan.method}, budget {plan.budget or 'none'}"
+        )
+        return selections.selection_accuracy(self, wanted, wanted.query or told)
+
+    def truth(self) -> list[Array]:
+        """The tuples that satisfy each selection, evaluated one by one: ordinals, int64."""
+        return [np.flatnonzero(self._selectable.input.truth(q)) for q in range(len(self.names))]
+
+    @property
+    def loaded(self) -> Loaded:
+        """The stream behind the answer."""
+        return self._selectable.loaded
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The selections, as they were named."""
+        return self._selectable.names
+
+    def outputs(self) -> Iterator[Selections]:
+        """Outputs of all queries as plain arrays, tuples or records, as they are found; each call from the start."""
+        at = 0
+        while True:
+            while at < len(self._found):
+                yield self._found[at]
+                at += 1
+            part = next(self._running, None)
+            if part is None:
+                return
+            self._found.append(part)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches with the tuples of all queries, as they are found."""
+        names = pa.array(self.names, pa.string())
+        for found in self.outputs():
+            part = self._operator.expand(found)
+            query = pa.DictionaryArray.from_arrays(pa.array(part.query), names)
+            columns = {"query": query, **self._columns(part.ordinal), "arrivals": pa.array(part.at)}
+            yield pa.RecordBatch.from_pydict(columns)
+
+    def to_arrow(self, name: str) -> pa.Table:
+        """All tuples that one query found.  Raises UnknownColumn for a name that is not a selection's."""
+        part = self._of(self._selectable.query(name))
+        return pa.table({**self._columns(part.ordinal), "arrivals": pa.array(part.at)})
+
+    def ordinals(self, name: str) -> Array:
+        """The tuples one query found, by their place in the ordered stream: int64 [n]."""
+        return self._of(self._selectable.query(name)).ordinal
+
+    def expired(self, name: str) -> pa.Table:
+        """What one query reported and invalidated again, because now had passed ts + window.
+
+        In the order of time; `expired` is ts + window + 1 ns, `arrivals` when that was reported: with the
+        first arrival after the window.  Empty without a window.
+        """
+        window = self.plan.window
+        ordinal = np.sort(self._of(self._selectable.query(name)).ordinal)
+        ts = self._selectable.loaded.ts
+        if window is None or ts.shape[0] == 0:
+            ordinal = ordinal[:0]
+        else:
+            # Written as a difference, so that no time overflows.
+            ordinal = ordinal[ts[-1].astype(object) - window > ts[ordinal].astype(object)]
+        gone = ts[ordinal] + (0 if window is None else window + 1)
+        arrivals = np.searchsorted(ts, gone, side="left") + 1
+        return pa.table(
+            {**self._columns(ordinal), "expired": pa.array(gone).view(pa.timestamp("ns")), "arrivals": arrivals}
+        )
+
+    def valid(self, name: str) -> Array:
+        """The tuples of one query's answer at the last event time (all of them without a window): ordinals."""
+        ordinals = self.ordinals(name)
+        return ordinals[~np.isin(ordinals, self.expired(name)["ordinal"].to_numpy())]
+
+    def _of(self, query: int) -> Selections:
+        if self._by_query is None:
+            parts = list(self.outputs())
+            ranges = bool(parts) and parts[0].last is not None
+            every = [np.concatenate([getattr(part, field) for part in parts]) if parts else np.zeros(0, np.int64)
+                     for field in ("query", "ordinal", "at", *(["last"] if ranges else []))]  # fmt: skip
+            order = np.argsort(every[0], kind="stable")
+            cuts = np.searchsorted(every[0][order], np.arange(1, len(self.names)))
+            split = [np.split(array[order], cuts) for array in every]
+            self._by_query = [Selections(*fields) for fields in zip(*split, strict=True)]
+        return self._operator.expand(self._by_query[query])
+
+    def _columns(self, ordinal: Array) -> dict[str, Any]:
+        data = self._selectable
+        return {
+            "ordinal": pa.array(ordinal),
+            "ts": pa.array(data.loaded.ts[ordinal]).view(pa.timestamp("ns")),
+            data.on: data.values.take(pa.array(data.code[ordinal])),
+        }
+
+    @property
+    def exact(self) -> dict[str, int]:
+        """How many tuples of the stream satisfy each predicate."""
+        return self._selectable.exact
+
+    @property
+    def shares(self) -> dict[str, float | None]:
+        """Of each query's exact answer, the share found; None where that is empty.  Runs the query to its end."""
+        exact = self.exact
+        return {
+            name: self._of(q).ordinal.shape[0] / exact[name] if exact[name] else None
+            for q, name in enumerate(self.names)
+        }
+
+    def aggregate(self, function: str) -> dict[str, float | None]:
+        """avg, median or sum of the selected column over each query's answer at the end; None where it is empty.
+
+        They are what the tuples found amount to (section 4.3), with no correction for those not found: a sum
+        under a budget falls short, an avg or median is close when the preference was `weighted`.
+        Nulls and NaN do not count.  Raises ConfigError, KeyTypeError for a column that is no number.
+        """
+        return self._aggregated(function, [self.valid(name) for name in self.names])
+
+    def exact_aggregate(self, function: str) -> dict[str, float | None]:
+        """The same over all tuples that satisfy each predicate and are valid at the end."""
+        data = self._selectable
+        ts = data.loaded.ts
+        kept = np.ones(ts.shape[0], bool)
+        if self.plan.window is not None and ts.shape[0]:
+            kept = ts.astype(object) >= int(ts[-1]) - self.plan.window
+        return self._aggregated(function, [np.flatnonzero(kept & data.input.truth(q)) for q in range(len(self.names))])
+
+    def _aggregated(self, function: str, ordinals: list[Array]) -> dict[str, float | None]:
+        if function not in _FUNCTIONS:
+            raise ConfigError(f"aggregate: needed one of {', '.join(AGGREGATES)}; got {function!r}; name one of these")
+        data = self._selectable
+        data.need_numbers(function)
+        told: dict[str, float | None] = {}
+        for name, chosen in zip(self.names, ordinals, strict=True):
+            values = data.numbers[data.code[chosen]]
+            values = values[~np.isnan(values)]
+            told[name] = _FUNCTIONS[function](values) if values.shape[0] else None
+        return told
+
+    def _finish(self) -> None:
+        for _ in self.outputs():
+            pass
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent, as shares of what `naive` needs for everything.  Runs the query to its end."""
+        self._finish()
+        asked = math.inf if self.plan.budget is None else self.plan.fraction
+        spent = self.figures.budget_spent
+        return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)
+
+    @property
+    def exact_costs(self) -> dict[str, float]:
+        """What the exact answer costs by each exact method, in units of the cost table."""
+        data, plan = self._selectable.input, self.plan
+        windowed = plan.window is not None
+        return {
+            "naive": self._operator.figures.exact_cost,
+            "predicate-index": float(index_costs(data, plan.costs, windowed=windowed).sum()),
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know: conditions that nothing can satisfy, and a budget that buys the exact answer."""
+        data = self._selectable
+        told = [
+            f"selections over stream '{data.loaded.name}', '{name}': needed a condition that some value of '{data.on}' "
+            "can satisfy; got one that contradicts itself; check its bounds"
+            for name in data.impossible
+        ]
+        return (*told, *([self.cost_warning] if self.cost_warning else []))
+
+    @property
+    def cost_warning(self) -> str | None:
+        """That the budget buys the plain exact answer and more, with both costs, where it does."""
+        plan = self.plan
+        if plan.budget is None or (plan.method in ("nile", "predicate-index") and plan.is_exact):
+            return None
+        exact = self.exact_costs
+        granted = plan.fraction * exact["naive"]
+        method = min(exact, key=lambda name: exact[name])
+        if granted < exact[method] or plan.method == method:
+            return None
+        return (
+            f"selections over stream '{self._selectable.loaded.name}': the budget grants {granted:,.0f} units of the "
+            f"{plan.costs.name} table ({plan.fraction:g} of naive), the exact answer by {method} costs "
+            f"{exact[method]:,.0f}; run without a budget, or with method='{method}'"
+        )
+
+    @property
+    def accounting(self) -> Accounting:
+        """in = applied + late + shed + rejected; shed: tuples that could not be taken in, or were fed to no query."""
+        told = self._selectable.loaded.accounting + Accounting()
+        told.shed_applied(self.figures.shed)
+        told.check()
+        return told
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the summary and of what queries remember."""
+        return self._operator.memory_bytes
+
+    @property
+    def figures(self) -> SelectionFigures:
+        """Counts and costs of the run.  Runs the query to its end."""
+        self._finish()
+        return self._operator.figures

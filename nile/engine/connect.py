@@ -1,0 +1,80 @@
+"""Opening a database, in memory or with a store."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from nile.base.durations import parse_duration
+from nile.base.sizes import parse_size
+from nile.engine.database import Database
+from summaries.errors import ConfigError, StoreError
+from summaries.hashing import PUBLIC, KeyHasher
+
+__all__ = ["connect"]
+
+_LEAST_MEMORY = 16_000_000
+"""Bytes: what sealing a segment of a history needs."""
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    memory: int | str | None = None,
+    checkpoint: str | float | timedelta | None = "10 s",
+    read_only: bool = False,
+    hash_secret: bytes | None = None,
+) -> Database:
+    """A database: in memory, or (path) with a store that outlives the process.
+
+    path: a directory, made if it is not there; what a database there was told before (live streams and their rows,
+    summaries, standing queries with a name, sources that are files) is there again, as of its last checkpoint.
+    memory: what kept rows may take, such as "256MB"; what is beyond it moves to the store's files.
+    checkpoint: at most so long after the last one, the next push writes another; None: only `Database.checkpoint`
+    and `close` do.
+    read_only: the store as of its last checkpoint, while another process may go on writing it; nothing can be pushed,
+    and what is registered, subscribed to or summarised here stays in this process.
+    hash_secret: 16 to 64 bytes that nobody who chooses keys knows: keys are hashed with it (BLAKE2b, about a
+    microsecond a distinct value of a batch), so that none can be made to collide.  A store asks for the same ever
+    after, and does not hold it.  None: a faster hash that is the same everywhere.
+    Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
+    ConfigError.
+    """
+    hasher = PUBLIC if hash_secret is None else _keyed(hash_secret)
+    limit = None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY)
+    if path is None:
+        if read_only:
+            raise ConfigError(
+                "connect, read_only: needed the path of a store; got none; write nile.connect('store', read_only=True)"
+            )
+        if limit is not None:
+            raise ConfigError(
+                "connect, memory: needed a path, where what is beyond the limit can go; got none; write "
+                "nile.connect('store', memory=...)"
+            )
+        return Database(hasher=hasher)
+    from nile.durable.keeper import Keeper
+    from pyramid.disk.directory import StoreDirectory
+
+    every = None if checkpoint is None else parse_duration(checkpoint, where="checkpoint") / 1e9
+    directory = StoreDirectory.open(path, read_only=read_only)
+    while True:
+        try:
+            return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher)
+        except BaseException as error:
+            directory.close()
+            if not (read_only and isinstance(error, StoreError)):
+                raise
+            again = StoreDirectory.open(path, read_only=True)
+            if again.epoch == directory.epoch:
+                again.close()
+                raise
+            directory = again  # the writer went on and took files away before they were read
+
+
+def _keyed(secret: bytes) -> KeyHasher:
+    if not isinstance(secret, bytes):
+        raise ConfigError(
+            f"connect, hash_secret: needed 16 to 64 bytes; got {type(secret).__name__}; use secrets.token_bytes(32)"
+        )
+    return KeyHasher.keyed(secret)

@@ -1,0 +1,388 @@
+"""The database a user talks to: registered streams and queries over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, overload
+
+from nile.answers.aggregate_query import AggregateQuery, aggregate_query
+from nile.answers.join_query import JoinQuery
+from nile.answers.multiway_query import MultiwayQuery, several_streams, split_alias
+from nile.answers.result import Result
+from nile.answers.selection_query import SelectionQuery
+from nile.answers.standing import StandingQueries, standing_queries
+from nile.base.durations import parse_duration
+from nile.execution.live.live import Live
+from nile.execution.live.standing_query import StandingQuery
+from nile.execution.options import Options
+from nile.execution.registry import Registry
+from nile.execution.statement.builder import QueryBuilder, read_query
+from nile.execution.statement.statements import run_statement
+from nile.operators.inputs.joining import Loaded, load_stream
+from nile.operators.inputs.loading import Columns, load_columns
+from nile.operators.inputs.selecting import read_predicates
+from nile.sql.reading_statements import read_statement
+from nile.sql.statements import Describe, Explain, Select, Show
+from nile.streams.accounting import Accounting
+from nile.streams.manager import StreamManager
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
+from summaries.errors import ConfigError, UnknownStream
+from summaries.hashing import PUBLIC, KeyHasher, KeyTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nile.durable.keeper import Keeper
+
+__all__ = ["Database"]
+
+
+class Database:
+    """Streams, stored relations and summaries by name.  Use as a context manager or call `close`; both are optional.
+
+    >>> import nile
+    >>> with nile.connect() as db:
+    ...     _ = db.register("sales", {"ts": [0.0, 60.0], "item": ["tea", "cup"]}, time="ts")
+    ...     db.sql("SELECT item FROM sales WHERE item <> ?", ["cup"]).fetchall()
+    [('tea',)]
+    """
+
+    def __init__(self, keeper: Keeper | None = None, hasher: KeyHasher = PUBLIC) -> None:
+        self._names = Registry(hasher)
+        self._live = Live(self._names, keeper)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<nile.Database: {', '.join(self._names.entries) or 'no streams'}>"
+
+    def close(self) -> None:
+        """Forget all streams and end standing queries.  Answers already given keep what they need.
+
+        A database with a store writes a last checkpoint and lets the store go: nothing in it ends.  Raises what a
+        callback raises, and StoreWriteError when the checkpoint could not be written.
+        """
+        try:
+            self._live.close()
+        finally:
+            self._names.clear()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams registered."""
+        return tuple(name for name, entry in self._names.entries.items() if entry.is_stream)
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The names of the stored relations registered."""
+        return tuple(name for name, entry in self._names.entries.items() if not entry.is_stream)
+
+    def register(
+        self,
+        name: str,
+        source: Any,
+        *,
+        time: str | None = None,
+        where: str | None = None,
+        lateness: str | float | timedelta | None = None,
+    ) -> Database:
+        """Make a stream known as `name` (again: replaces it), or a stored relation.
+
+        source: a path to a Parquet or CSV file or a glob of them, a pandas, Polars (lazy too) or Spark DataFrame, a
+        pyarrow table, reader or dataset, a DuckDB relation, anything with `__arrow_c_stream__`, an iterable of record
+        batches, or a callable that returns one of these.  time: its event-time column; None: a stored relation, whose
+        rows hold at all times (a column of a time type is not taken for one unasked).  where: a condition in SQL that
+        selects its tuples.  lateness: how far out of order a tuple may be and still be put in order; later ones are
+        counted and kept apart; None: any disorder is an error.  Opens the source, reads nothing but its schema.
+        Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
+        ExpressionError, ConfigError.
+        """
+        self._names.register(name, source, time=time, where=where, lateness=lateness)
+        self._live.names_changed()
+        return self
+
+    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> Result:
+        """Run one statement of Nile SQL.
+
+        CREATE, DROP, SHOW and DESCRIBE act at once; a SELECT gives a Result that runs when it is read.  params: for ?
+        or $name.  options: see `nile.execution.options.Options`: budget, emit, algorithm, scheduling, windows, output,
+        method, guide, costs, seed, outlier_cap, replay and more.  Raises SqlError with line and column, NotYet,
+        ConfigError, BudgetError, and what reading raises once the result is read.
+
+        >>> import nile
+        >>> db = nile.connect()
+        >>> _ = db.register("sales", {"ts": [0.0, 60.0, 90.0], "item": ["tea", "cup", "tea"]}, time="ts")
+        >>> db.sql("SELECT item, count(*) AS n FROM sales GROUP BY item").fetchall()
+        [('tea', 2), ('cup', 1)]
+        """
+        statement = read_statement(text, self._names, params=params)
+        result = run_statement(self._names, statement, Options.of(options))
+        if not isinstance(statement, Select | Explain | Show | Describe):
+            self._live.names_changed()
+        return result
+
+    def query(self, source: str, *, alias: str | None = None) -> QueryBuilder:
+        """The same queries, step by step: db.query("store1", alias="a").where("price > 3").select("item_id").
+
+        See `nile.execution.statement.builder.QueryBuilder`.
+        """
+        return QueryBuilder.over(self._names, source, alias)
+
+    def stream(
+        self,
+        name: str,
+        schema: pa.Schema | Sequence[tuple[str, Any]],
+        *,
+        time: str,
+        lateness: str | float | timedelta | None = None,
+        where: str | None = None,
+        keep: str | float | timedelta | None = None,
+        event_id: str | None = None,
+        idle: str | float | timedelta | None = None,
+    ) -> None:
+        """Make a live stream known as `name`: it has no source, you `push` to it.
+
+        keep: how much event time later queries can still read; None: all of it.  event_id: the column that tells
+        events apart: what comes again within the lateness, with its id and time, is rejected.  idle: how long
+        it may be silent before its time moves on without it: as fast as the clock, and at least with the streams that
+        stand in a query with it; what then comes too late counts as late.  Both need a lateness.  Others as in
+        `register`.
+        Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
+        """
+        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle)
+
+    def push(self, name: str, data: Any, *, offset: Any = None) -> int:
+        """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).
+
+        Standing queries are worked on before it returns.  Returns how many tuples' turn has come.  offset: where in
+        its source the stream is after these rows (any JSON value): a checkpoint holds it together with the rows, and
+        rows pushed with one are taken all or none.
+        Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError, ConfigError, and StoreWriteError when a
+        checkpoint was due and could not be written: then nothing was taken, push it again.
+        """
+        return self._live.push(name, data, offset)
+
+    def offset(self, name: str) -> Any:
+        """The last `offset` that was pushed to a live stream, or how many rows were; after a crash, go on from there.
+
+        Raises UnknownStream.
+        """
+        return self._live.offset(name)
+
+    def checkpoint(self) -> int:
+        """Write all that is known to the store now; returns the store's epoch.  Raises ConfigError, StoreWriteError."""
+        return self._live.checkpoint()
+
+    def advance(self, time: Any, name: str | None = None) -> None:
+        """Say that no tuple older than `time` will come, of one live stream or of all: what waits for it moves on.
+
+        time: ISO text, a datetime, or seconds since 1970.  Raises ConfigError, UnknownStream.
+        """
+        self._live.advance(time, name)
+
+    def accounting(self, name: str) -> Accounting:
+        """Of a live stream: in = applied + late + shed + rejected.  Raises UnknownStream."""
+        return self._live.accounting(name)
+
+    def late(self, name: str) -> pa.Table:
+        """The rows of a live stream that came too late: row (from 1), ts, key (the time as it came).
+
+        Raises UnknownStream.
+        """
+        return self._live.set_aside(name)[0]
+
+    def quarantine(self, name: str) -> pa.Table:
+        """The rejected rows of a live stream: reason, row (from 1), raw.  Raises UnknownStream."""
+        return self._live.set_aside(name)[1]
+
+    def subscribe(
+        self,
+        text: str,
+        callback: Callable[[pa.RecordBatch], None] | None = None,
+        *,
+        name: str | None = None,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        unread: int | None = None,
+        when_full: str = "wait",
+        **options: Any,
+    ) -> StandingQuery:
+        """A standing query over live streams; it sees what is pushed from now on.
+
+        callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
+        subscription.  name: with one, a store keeps the query and its state, and asking for it again (also by another
+        process, later) goes on with it.  unread: how many rows may wait for the reader (None: any number; a push
+        may add its own beyond it); when_full: then pushes to its streams "wait" for the reader, who is another thread,
+        or "refuse" with Overloaded, having taken nothing, or the oldest rows are "drop"ped and counted (`dropped`).
+        options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
+        """
+        query = read_query(text, self._names, params)
+        return self._live.subscribe(query, Options.of(options), callback, name=name, unread=unread, when_full=when_full)
+
+    def subscription(self, name: str) -> StandingQuery:
+        """A standing query that has a name.  Raises UnknownStream."""
+        return self._live.subscription(name)
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """The names of the standing queries that have one."""
+        return self._live.subscriptions()
+
+    def summary(self, name: str) -> SummaryManager:
+        """The summary that CREATE SUMMARY made: ask it for estimates, zones and memory.
+
+        Of a live stream it is kept up to date; of another it is built now.  Raises UnknownStream.
+        """
+        made = self._names.summaries.get(name)
+        if made is None:
+            known = ", ".join(self._names.summaries) or "none"
+            raise UnknownStream(f"summary {name!r}: needed one of {known}; got none of that name; CREATE SUMMARY first")
+        live = self._live.summaries.get(name)
+        if live is not None:
+            return live
+        granularity = timedelta(microseconds=made.granularity / 1000)
+        return self.summarize(
+            made.stream, made.column, granularity=granularity, rate=made.rate, depth=made.depth, **dict(made.options)
+        )
+
+    @overload
+    def join(
+        self,
+        left: str,
+        right: str,
+        /,
+        *,
+        on: str | tuple[str, ...],
+        window: str | float | timedelta | None = None,
+        where: None = None,
+    ) -> JoinQuery: ...
+
+    @overload
+    def join(
+        self,
+        *streams: str,
+        on: str | tuple[str, ...],
+        window: str | float | timedelta | None = None,
+        where: str | None = None,
+    ) -> MultiwayQuery: ...
+
+    def join(
+        self,
+        *streams: str,
+        on: str | tuple[str, ...],
+        window: str | float | timedelta | None = None,
+        where: str | None = None,
+    ) -> JoinQuery:
+        """A window join of two streams or more on equal values of `on` (one column name, or one for each stream).
+
+        streams: names, or "name AS alias"; a stream joined with itself needs aliases when a condition or more than
+        two streams name it.  window: as for `JoinQuery.within`; every two tuples of an output lie inside it.
+        where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
+        Raises UnknownStream, UnknownColumn, ExpressionError, ConfigError.
+        """
+        names = [split_alias(name) for name in streams]
+        if len(names) < 2:
+            raise ConfigError(f"join: needed two streams or more; got {len(names)}; write join('a', 'b', on='key')")
+        keys = (on,) * len(names) if isinstance(on, str) else tuple(on)
+        if len(keys) != len(names):
+            raise ConfigError(
+                f"join on: needed one column or one for each of {len(names)} streams; got {on!r}; "
+                f"write on='key' or on=({', '.join(repr(chr(97 + k)) for k in range(len(names)))})"
+            )
+        schemas = [self._names.stream(name).source.schema for name, _ in names]
+        for (name, _), column in zip(names, keys, strict=True):
+            self._names.check_column(name, column)
+        if len(names) == 2 and where is None:
+            query = JoinQuery(database=self, left=names[0][0], right=names[1][0], on=(keys[0], keys[1]))
+        else:
+            query = several_streams(self, names, keys, where, schemas)
+        return query if window is None else query.within(window)
+
+    def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
+        """Joins that run together: each stream is kept, and its insertion charged, once for all that use it.
+
+        weights: one a query, above 0: how the budget is shared under `method="nile"` (None: alike); what one
+        query cannot use goes to the others in proportion.  `method="paper"` takes turns and has no weights.
+        Raises ConfigError.
+        """
+        return standing_queries(self, queries, weights)
+
+    def select(
+        self,
+        stream: str,
+        *,
+        on: str,
+        predicates: Mapping[str, str],
+        window: str | float | timedelta | None = None,
+    ) -> SelectionQuery:
+        """Standing selections over a stream: {name: condition}.
+
+        on: the column that is indexed and summarised, the one most conditions use; others may be used beside it.
+        window: how long a selected tuple stays valid; None: a filter.  Raises UnknownStream, UnknownColumn,
+        ExpressionError, ConfigError.
+        """
+        self._names.check_column(stream, on)
+        read = read_predicates(predicates, self.schema(stream), stream=stream)
+        query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
+        return query if window is None else query.within(window)
+
+    def aggregate(
+        self,
+        stream: str,
+        aggregates: Mapping[str, str],
+        *,
+        where: str | None = None,
+        predicates: Mapping[str, str] | None = None,
+        by: str | Sequence[str] | None = None,
+        window: str | float | timedelta | None = None,
+        between: tuple[Any, Any] | None = None,
+    ) -> AggregateQuery:
+        """Aggregates over a stream: {name: text}, such as {"revenue": "sum(price * quantity)", "n": "count(*)"}.
+
+        where: a condition for all.  predicates: {name: condition}, many standing queries at once.  by: columns
+        or expressions to group by.  window: only the latest so much time.  between: (begin, end), a time range.
+        Raises UnknownStream, UnknownColumn, ExpressionError, KeyTypeError, ConfigError.
+        """
+        return aggregate_query(
+            self, stream, aggregates, where=where, predicates=predicates, by=by, window=window, between=between
+        )
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a registered stream.  Raises UnknownStream."""
+        return self._names.schema(name)
+
+    def time_column(self, name: str) -> str:
+        """The event-time column of a registered stream.  Raises UnknownStream."""
+        return self._names.time_column(name)
+
+    def load_columns(self, name: str, columns: tuple[str, ...], *, key: str | None = None) -> Columns:
+        """Several columns of a stream, in order.  key: of a join that numbers its tuples alike; None: no join."""
+        return load_columns(self.manager(name, key or self.time_column(name), columns), columns)
+
+    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
+        """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""
+        return self._names.manager(name, key, carry)
+
+    def load(self, name: str, key: str) -> Loaded:
+        """Read a stream to its end, in order."""
+        return load_stream(self.manager(name, key))
+
+    def summarize(self, name: str, on: str, *, granularity: str | float | timedelta, **options: Any) -> SummaryManager:
+        """Build the summary of a stream over column `on`: ask it for estimates, zones and memory.
+
+        granularity: what G1 covers; options: fields of SummarySpec (rate, depth, buckets, rows, columns, ...).
+        """
+        length = parse_duration(granularity, where="granularity")
+        summary = SummaryManager(SummarySpec(granularity=length, **options), KeyTable(self._names.hasher))
+        for batch in self.manager(name, on).batches():
+            summary.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
+        self._names.remember(name, on, summary)
+        return summary

@@ -1,0 +1,150 @@
+"""The exact join of n streams in one window: what each arrival completes, and every combination, by sorting.
+
+A combination has one tuple of each stream, of equal keys, every two within the window of each other: a uniform
+clique.  It is completed by its last member in total order (ts, position in the statement, arrival), and the
+others lie in the window before it, so the combinations an arrival completes are a product of ranges.
+Imports nothing of the lower floors on purpose, and shares no kernel with the operators it judges: numpy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from summaries.errors import MemoryRefused
+
+__all__ = ["ExactClique"]
+
+Array = np.ndarray[Any, Any]
+_CHUNK = 1 << 16
+_MOST = 2.0**53
+_MOST_OF_ALL = 2.0**62
+
+
+@dataclass(frozen=True)
+class ExactClique:
+    """Combinations of n streams with equal keys and |ts_i - ts_j| <= window for every two.
+
+    ts: int64 [n_i] ns a stream, not decreasing; codes: int64 from `nile.exact.join.chain.encode_all`, -1 null; window:
+    ns, or None for the whole stream.  Below N is the number of all tuples.  O(n N log N) once, and O(n) a
+    combination.
+    """
+
+    ts: tuple[Array, ...]
+    codes: tuple[Array, ...]
+    window: int | None
+
+    @cached_property
+    def order(self) -> Array:
+        """Where each arrival stands in the streams laid end to end: int64 [N], in total order."""
+        return np.argsort(np.concatenate(self.ts), kind="stable")
+
+    @cached_property
+    def stream(self) -> Array:
+        """The stream of each arrival: int8 [N]."""
+        sizes = [ts.shape[0] for ts in self.ts]
+        which: Array = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)[self.order]
+        return which
+
+    @cached_property
+    def ordinal(self) -> Array:
+        """The place of each arrival in its stream: int64 [N]."""
+        starts = np.cumsum([0] + [ts.shape[0] for ts in self.ts[:-1]])
+        ordinal: Array = self.order - starts[self.stream]
+        return ordinal
+
+    @cached_property
+    def times(self) -> Array:
+        """The time of each arrival: int64 [N] ns."""
+        times: Array = np.concatenate(self.ts)[self.order]
+        return times
+
+    @cached_property
+    def _sorted(self) -> tuple[Array, ...]:
+        """Each stream's arrivals with a key, by key and then in order: int64."""
+        codes = np.concatenate(self.codes)[self.order]
+        own = [np.flatnonzero((self.stream == k) & (codes >= 0)) for k in range(len(self.ts))]
+        return tuple(mine[np.argsort(codes[mine], kind="stable")] for mine in own)
+
+    @cached_property
+    def ranges(self) -> tuple[Array, Array]:
+        """(low, high): which of each stream's sorted arrivals every arrival meets, itself included: int64 [N, n]."""
+        total = self.times.shape[0]
+        codes = np.concatenate(self.codes)[self.order].astype(np.int64)
+        first = np.zeros(total, np.int64)
+        if self.window is not None and total:
+            lowest = np.iinfo(np.int64).min
+            since = np.where(self.times < lowest + self.window, lowest, self.times - self.window)
+            first = np.searchsorted(self.times, since, side="left")
+        low = np.zeros((total, len(self.ts)), np.int64)
+        high = np.zeros((total, len(self.ts)), np.int64)
+        keyed = codes >= 0
+        for k, mine in enumerate(self._sorted):
+            place = codes[mine] * total + mine
+            low[keyed, k] = np.searchsorted(place, codes[keyed] * total + first[keyed], side="left")
+            high[keyed, k] = np.searchsorted(place, codes[keyed] * total + np.flatnonzero(keyed), side="right")
+        return low, high
+
+    @cached_property
+    def completed(self) -> Array:
+        """Combinations each arrival completes: int64 [N].
+
+        Raises MemoryRefused when one arrival completes 2**53 or more, which no double can number, or all 2**62.
+        """
+        low, high = self.ranges
+        counts = high - low
+        counts[np.arange(counts.shape[0]), self.stream] = np.where(counts.sum(axis=1) > 0, 1, 0)
+        about = counts.astype(np.float64).prod(axis=1)
+        if about.shape[0] and (about.max() >= _MOST or about.sum() >= _MOST_OF_ALL):
+            raise MemoryRefused(
+                f"join of {len(self.ts)} streams: needed fewer than 2**53 combinations of one tuple, and 2**62 of all; "
+                f"got about {about.max():.2g} and {about.sum():.2g}; name a shorter window, or a condition on one "
+                "stream that leaves fewer tuples"
+            )
+        completed: Array = counts.prod(axis=1)
+        return completed
+
+    @property
+    def standing(self) -> Array:
+        """Tuples of each arrival's key in its window, all streams together, itself included: int64 [N]."""
+        low, high = self.ranges
+        counts: Array = (high - low).sum(axis=1)
+        return counts
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations there are."""
+        return int(self.completed.sum())
+
+    def members(self, chunk: int = _CHUNK) -> Iterator[tuple[Array, Array]]:
+        """(arrival that completes it [c], arrival of each stream's member [c, n]), int64, `chunk` at a time.
+
+        In the order they complete; of one arrival, the last stream fastest.
+        """
+        low, high = self.ranges
+        ends = np.cumsum(self.completed)
+        total = int(ends[-1]) if ends.shape[0] else 0
+        for begin in range(0, total, chunk):
+            number = np.arange(begin, min(begin + chunk, total))
+            last = np.searchsorted(ends, number, side="right")
+            number = number - (ends[last] - self.completed[last])
+            out = np.empty((number.shape[0], len(self.ts)), np.int64)
+            for k in reversed(range(len(self.ts))):
+                own = self.stream[last] == k
+                size = np.where(own, 1, high[last, k] - low[last, k])
+                at = np.where(own, 0, low[last, k] + number % size)
+                mine = self._sorted[k]
+                out[:, k] = np.where(own, last, mine[at] if mine.shape[0] else last)
+                number //= size
+            yield last, out
+
+    def passing(self, test: Callable[[Array], Array]) -> Array:
+        """Combinations each arrival completes that satisfy `test` (arrivals [c, n] to bool [c]): int64 [N]."""
+        counts = np.zeros(self.times.shape[0], np.int64)
+        for last, out in self.members():
+            counts += np.bincount(last[test(out)], minlength=counts.shape[0])
+        return counts

@@ -1,0 +1,182 @@
+"""The streaming chain join of two streams: rings that hold the window's content, and chains of equal keys in them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.join.parts import gaps_filled, in_parts, parts_of
+
+__all__ = ["ChainStream"]
+
+Array = np.ndarray[Any, Any]
+_LEAST_CAPACITY = 256
+_ROOM = 1 << 20  # pairs a block: two columns of 8 MiB, which the machine may map as huge pages
+
+
+def _kernels() -> Any:
+    return importlib.import_module("nile.exact.join.stream_kernels")
+
+
+class ChainStream:
+    """Pairs of equal keys with |ts1 - ts2| <= window ns, completed as tuples arrive.
+
+    Memory: about 90 bytes a tuple of the window's content at its fullest, rings doubling and shrinking with it.
+    moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
+    """
+
+    HELD: ClassVar = ("_place", "_rings", "_times")
+    DERIVED: ClassVar = ("_window", "_resume", "_costs", "_newest", "_heads", "_shift", "moved", "most_memory")
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._place = np.zeros((2, 3), np.int64)
+        self._resume = np.array([-2, 0], np.int64)
+        self._costs = np.zeros(3, np.int64)
+        self._newest: int | None = None
+        self.moved = 0
+        self.most_memory = 0
+        self._allocate(_LEAST_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        self._rings = tuple(np.full((capacity, 2), -1, np.int64) for _ in range(2))
+        self._times = tuple(np.zeros(capacity, np.int64) for _ in range(2))
+        self._heads = np.full((4 * capacity, 2), -1, np.int64)  # few keys of a window share a bucket
+        self._shift = np.uint64(64 - (2 * capacity).bit_length())
+        self.most_memory = max(self.most_memory, self.memory)
+
+    def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Join a batch of both streams, merged in total order; yields int64 [m, 2] ordinals, columns contiguous.
+
+        A long batch is joined in parts, one a core: see `chain_stream_parts`.
+        """
+        parts = parts_of(ts, self._window, self._newest)
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
+
+    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        """Join a batch as `merged` does, on one core."""
+        kernels = _kernels()
+        self._place[:, kernels.DONE] = 0
+        waiting = ts[0].shape[0] + ts[1].shape[0]
+        room = _ROOM if waiting > _ROOM >> 4 else _ROOM >> 6
+        why = kernels.FULL
+        while why != kernels.FINISHED:
+            if why == kernels.GROW:
+                self._resize(2 * self._times[0].shape[0])
+            out = np.empty((2, room), np.int64)
+            why = kernels.join_pairs(
+                ts[0], codes[0], ts[1], codes[1], self._window, *self._rings, *self._times, self._heads,
+                self._shift, self._place, self._resume, out[0], out[1], self._costs,
+            )  # fmt: skip
+            written = int(self._resume[1])
+            if written:
+                yield out[:, :written].T if 2 * written >= room else out[:, :written].copy().T
+        if waiting:
+            self._newest = max(int(each[-1]) for each in ts if each.shape[0])
+            self.advance(self._newest)
+
+    def warmed(self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> ChainStream:
+        """A join that holds these tuples, the first of which have these ordinals, and has completed nothing."""
+        other = ChainStream(self._window)
+        other._allocate(max(self._times[0].shape[0], 1 << max(each.shape[0] for each in ts).bit_length()))
+        for side in range(2):
+            other._place[side, :2] = ordinals[side] + ts[side].shape[0], ordinals[side]
+            _kernels().fill(
+                other._rings[side], other._times[side], other._heads, other._shift, side, ts[side], codes[side],
+                ordinals[side],
+            )  # fmt: skip
+        return other
+
+    def adopt(self, other: ChainStream) -> None:
+        """Go on where `other`, which went on where this ended, has ended."""
+        self.most_memory = max(self.most_memory, self.memory + other.memory)
+        self._rings, self._times, self._heads, self._shift = other._rings, other._times, other._heads, other._shift
+        self._place, self._newest = other._place, other._newest
+        self._costs += other._costs
+        self.moved += other.moved
+
+    def push(self, stream: Array | int, ts: Array, codes: Array) -> Iterator[Array]:
+        """Join a batch in total order; stream: of all its tuples, or int8 [m]."""
+        if isinstance(stream, int):
+            mine = (ts, ts[:0]) if stream == 0 else (ts[:0], ts)
+            keys = (codes, codes[:0]) if stream == 0 else (codes[:0], codes)
+            return self.merged(mine, keys)
+        sides = [stream == side for side in range(2)]
+        return self.merged((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]))
+
+    def advance(self, now: int) -> None:
+        """Let go of what no tuple at `now` or later can join."""
+        since = max(now - self._window, np.iinfo(np.int64).min)
+        for side in range(2):
+            _kernels().expire(self._times[side], self._place, side, since)
+        self._shrink()
+
+    def holding(self, stream: int, since: int) -> tuple[Array, Array, Array]:
+        """The tuples of a stream from `since` on that are not null: (ordinals, ts, codes)."""
+        at = np.arange(self._place[stream, 1], self._place[stream, 0])
+        ring = at & (self._times[stream].shape[0] - 1)
+        ts, codes = self._times[stream][ring], self._rings[stream][ring, 0]
+        stay = (ts >= since) & (codes >= 0)
+        return at[stay], ts[stay], codes[stay]
+
+    def hold(
+        self, now: int, seen: Sequence[int], tuples: Sequence[tuple[Array, Array, Array]], completed: int = 0
+    ) -> None:
+        """Hold these tuples, none of them null, and nothing else: see `WindowJoin.hold`."""
+        del completed  # whoever reads the pairs counts them
+        firsts = [int(at[0]) if at.shape[0] else n for (at, _, _), n in zip(tuples, seen, strict=True)]
+        most = max(n - first for n, first in zip(seen, firsts, strict=True))
+        self._allocate(max(_LEAST_CAPACITY, 1 << most.bit_length()))
+        for side, ((at, ts, codes), n, first) in enumerate(zip(tuples, seen, firsts, strict=True)):
+            self._place[side] = n, first, 0
+            spread = gaps_filled(at - first, ts, codes, n - first)
+            _kernels().fill(self._rings[side], self._times[side], self._heads, self._shift, side, *spread, first)
+        self._newest = now
+
+    @property
+    def seen(self) -> Array:
+        """Tuples seen of each stream: int64 [2]."""
+        seen: Array = self._place[:, 0]
+        return seen
+
+    @property
+    def held(self) -> int:
+        """Tuples kept."""
+        return int((self._place[:, 0] - self._place[:, 1]).sum())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of rings and table."""
+        return sum(a.nbytes for a in (*self._rings, *self._times, self._heads))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Operations so far."""
+        seen = int(self._place[:, 0].sum())
+        compared, probed = int(self._costs[0]), int(self._costs[1])
+        return {
+            "comparisons": compared,
+            "probes": probed,
+            "updates": probed,
+            "dropped": seen - self.held,
+            "moved": self.moved,
+        }
+
+    def _shrink(self) -> None:
+        capacity = self._times[0].shape[0]
+        fullest = int((self._place[:, 0] - self._place[:, 1]).max())
+        if capacity > _LEAST_CAPACITY and 8 * fullest < capacity:
+            self._resize(max(_LEAST_CAPACITY, capacity // 4))
+
+    def _resize(self, capacity: int) -> None:
+        rings, times = self._rings, self._times
+        self._allocate(capacity)
+        for side in range(2):
+            _kernels().refill(
+                rings[side], times[side], self._rings[side], self._times[side], self._heads, self._shift,
+                self._place, side,
+            )  # fmt: skip
+        self.moved += self.held

@@ -1,0 +1,4 @@
+"""Pipelined sliding-window plans over signed tuples, under three schedules.
+
+Imports `nile.exact.state` and `nile.exact.join`.
+"""

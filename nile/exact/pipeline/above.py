@@ -1,0 +1,99 @@
+"""Selections and projections above an operator with state: a signed tuple in, the same sign out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nile.exact.pipeline.algebra import Project, Select
+from nile.exact.pipeline.leaf import conformed, selected
+from nile.exact.pipeline.schedule import Delta, Operator
+from nile.exact.state.arrow import pa
+from nile.exact.state.held import Held, State
+
+__all__ = ["Projection", "Selection"]
+
+
+class Selection:
+    """Signed tuples for which a test is true.  Source: negative tuples, section 4.6."""
+
+    KIND: ClassVar = "select"
+    DERIVED: ClassVar = ("plan", "below", "schema")
+
+    def __init__(self, plan: Select, below: Operator) -> None:
+        self.plan = plan
+        self.below = below
+        self.schema = below.schema
+
+    def step(self, to: int) -> Delta:
+        """What is selected of what changes up to `to`."""
+        delta = self.below.step(to)
+        if not len(delta):
+            return delta
+        yes = selected(delta.rows, self.plan.test)
+        if yes.all():
+            return delta
+        until = None if delta.until is None else delta.until[yes]
+        return Delta(delta.ts[yes], delta.sign[yes], delta.rows.filter(pa.array(yes)), until)
+
+    def time(self) -> int:
+        """GetTime: the clock of the operator below."""
+        return self.below.time()
+
+    def contents(self) -> Any:
+        """The selected rows."""
+        rows = self.below.contents()
+        return rows.filter(pa.array(selected(rows, self.plan.test))) if rows.num_rows else rows
+
+    def capture(self) -> State:
+        """Nothing of its own."""
+        return {}
+
+    def restore(self, held: Held) -> None:
+        """Nothing of its own."""
+        held.end()
+
+    @property
+    def memory(self) -> int:
+        return self.below.memory
+
+
+class Projection:
+    """Signed tuples, made anew one for one."""
+
+    KIND: ClassVar = "project"
+    DERIVED: ClassVar = ("plan", "below", "schema")
+
+    def __init__(self, plan: Project, below: Operator) -> None:
+        self.plan = plan
+        self.below = below
+        self.schema = plan.schema
+
+    def step(self, to: int) -> Delta:
+        """What is made of what changes up to `to`."""
+        delta = self.below.step(to)
+        return Delta(delta.ts, delta.sign, self._made(delta.rows), delta.until)
+
+    def time(self) -> int:
+        """GetTime: the clock of the operator below."""
+        return self.below.time()
+
+    def contents(self) -> Any:
+        """The rows made of those below."""
+        return self._made(self.below.contents())
+
+    def capture(self) -> State:
+        """Nothing of its own."""
+        return {}
+
+    def restore(self, held: Held) -> None:
+        """Nothing of its own."""
+        held.end()
+
+    def _made(self, rows: Any) -> Any:
+        if not rows.num_rows:
+            return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self.schema], schema=self.schema)
+        return conformed(self.plan.make(rows), self.schema)
+
+    @property
+    def memory(self) -> int:
+        return self.below.memory

@@ -1,0 +1,305 @@
+"""The physical algebra of a continuous query: what is computed, over which windows, and not how.
+
+A plan is a tree of frozen nodes.  Conditions and projections are callables over Arrow batches, so that this wing
+knows nothing of SQL.  Every node has a `schema`; rows are bags (duplicates count), and at every instant T a node
+stands for the relation that the same node without windows would give over what each window holds at T.
+Source: negative tuples, section 2.1 (Definition 1) and section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from nile.exact.state.arrow import pa
+from summaries.errors import ConfigError, UnknownColumn
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = [
+    "Aggregate",
+    "Distinct",
+    "GraphJoin",
+    "Group",
+    "Intersect",
+    "Join",
+    "Make",
+    "Minus",
+    "Plan",
+    "Project",
+    "Range",
+    "Rows",
+    "Scan",
+    "Select",
+    "Stored",
+    "Test",
+    "Unbounded",
+    "Union",
+    "Window",
+    "inputs_of",
+    "walk",
+]
+
+Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
+Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
+Function = Literal["count", "sum", "avg", "min", "max", "median"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """Every tuple so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The tuples of the last `ns` nanoseconds: one of time ts is in the window at T while ts <= T <= ts + ns.
+
+    Raises ConfigError unless ns is above 0.
+    """
+
+    ns: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ns, bool) or not isinstance(self.ns, int) or self.ns <= 0:
+            raise ConfigError(f"window: needed a duration above 0 ns; got {self.ns!r}; write Range(1_000_000_000)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The last `n` tuples of the stream, whatever their age: at T, the last n of those with ts <= T.
+
+    Raises ConfigError unless n is above 0.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n <= 0:
+            raise ConfigError(f"window: needed a number of rows above 0; got {self.n!r}; write Rows(100)")
+
+
+Window = Unbounded | Range | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A stream in a window.  position: its place in the statement, which orders tuples of one instant.
+
+    Rows that are pushed need the columns of `schema`; what more they have is not kept.
+    """
+
+    name: str
+    schema: pyarrow.Schema
+    window: Window
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """A stored relation: its rows hold at every instant."""
+
+    name: str
+    table: pyarrow.Table
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.table.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """The rows for which `test` is true; null does not select."""
+
+    input: Plan
+    test: Test
+    text: str = ""
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`make` of the rows, one for one and in order; duplicates stay."""
+
+    input: Plan
+    make: Make
+    schema: pyarrow.Schema
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of a left and a right row of equal columns `on` ((left, right), ...) for which `test` is true.
+
+    A pair holds while both its sides do.  Null keys never join; NaN equals NaN and -0.0 is 0.0.  Columns: the left's,
+    then the right's, of different names.  Without `on` and `test` every pair.
+    """
+
+    left: Plan
+    right: Plan
+    on: tuple[tuple[str, str], ...] = ()
+    test: Test | None = None
+    text: str = ""
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return pa.schema([*self.left.schema, *self.right.schema])
+
+
+@dataclass(frozen=True, slots=True)
+class GraphJoin:
+    """Combinations of one tuple of each input under windows between pairs of them.
+
+    inputs: chains of Select and Project over a Scan (whose own window is not used); on: one column of each input,
+    all equal, or None; constraints: (i, j, w): at T a combination holds from its last tuple on while the times of both
+    its i-th and its j-th tuple lie in [T - w, T].  directed: along the path of the constraints the times also do not
+    fall, or do not rise.  test: over all columns, the inputs' one after the other.  algorithm: which W-join makes it.
+    """
+
+    inputs: tuple[Plan, ...]
+    on: tuple[str, ...] | None
+    constraints: tuple[tuple[int, int, int], ...]
+    directed: bool = False
+    test: Test | None = None
+    algorithm: str = "chain"
+    text: str = ""
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return pa.schema([field for each in self.inputs for field in each.schema])
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each different row once; nulls are alike."""
+
+    input: Plan
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of both; all=False: each different one once.  Columns are matched by place, names are the left's."""
+
+    left: Plan
+    right: Plan
+    all: bool
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Intersect:
+    """Rows that both have; all=True: min(l, r) times, else once."""
+
+    left: Plan
+    right: Plan
+    all: bool
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Minus:
+    """Rows of the left without the right's; all=True: max(0, l - r) times, else once where r = 0, as SQL's EXCEPT.
+
+    The duplicate-free form of negative tuples, section 4.3 (W-MINUS, then W-DISTINCT) would keep a row with l > r > 0.
+    """
+
+    left: Plan
+    right: Plan
+    all: bool
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function of a group's rows; nulls are ignored.  column None: count(*).
+
+    count: int64.  sum: int64 of whole numbers and truth values (SumOverflow beyond it), else double, correctly
+    rounded from an exact sum.  avg, median: double; the median of an even number is the mean of the two in the
+    middle, and of times it keeps their type.  min, max: the column's type, NaN above all numbers.
+    """
+
+    name: str
+    function: Function
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row for each group: the columns `by`, then the aggregates.  by=(): one row always, as in SQL."""
+
+    input: Plan
+    by: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        fields = [_field(self.input.schema, name) for name in self.by]
+        results = [pa.field(each.name, _result_type(self.input.schema, each)) for each in self.aggregates]
+        return pa.schema(fields + results)
+
+
+Plan = Scan | Stored | Select | Project | Join | GraphJoin | Distinct | Union | Intersect | Minus | Group
+
+
+def inputs_of(plan: Plan) -> tuple[Plan, ...]:
+    """The plans that a node reads."""
+    match plan:
+        case GraphJoin():
+            return plan.inputs
+        case Join() | Union() | Intersect() | Minus():
+            return (plan.left, plan.right)
+        case Scan() | Stored():
+            return ()
+        case _:
+            return (plan.input,)
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    """The node and all below it, the node first, inputs from left to right."""
+    yield plan
+    for each in inputs_of(plan):
+        yield from walk(each)
+
+
+def _field(schema: pyarrow.Schema, name: str) -> pyarrow.Field:
+    at = schema.get_all_field_indices(name)
+    if len(at) != 1:
+        raise UnknownColumn(
+            f"plan: needed one column {name!r}; got {len(at)} of that name among {', '.join(schema.names)}; take one"
+        )
+    return schema.field(at[0])
+
+
+def _result_type(schema: pyarrow.Schema, aggregate: Aggregate) -> pyarrow.DataType:
+    if aggregate.function == "count" or aggregate.column is None:
+        return pa.int64()
+    given = _field(schema, aggregate.column).type
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    types = pa.types
+    match aggregate.function:
+        case "sum":
+            return pa.int64() if types.is_integer(given) or types.is_boolean(given) else pa.float64()
+        case "avg":
+            return pa.float64()
+        case "median":
+            return given if types.is_temporal(given) else pa.float64()
+        case _:
+            return given

@@ -1,0 +1,126 @@
+"""A plan becomes operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nile.exact.pipeline.above import Projection, Selection
+from nile.exact.pipeline.algebra import (
+    Distinct,
+    GraphJoin,
+    Group,
+    Intersect,
+    Join,
+    Minus,
+    Plan,
+    Project,
+    Scan,
+    Select,
+    Stored,
+    Union,
+    inputs_of,
+)
+from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
+from nile.exact.pipeline.graph import GraphJoining
+from nile.exact.pipeline.group import Grouping
+from nile.exact.pipeline.join import Joining
+from nile.exact.pipeline.leaf import Arrivals, Relation, Stream, chain_of
+from nile.exact.pipeline.schedule import Clock, Operator
+from nile.exact.pipeline.setops import Bag, UnionAll
+from nile.exact.pipeline.streams import Chain, StreamJoining, fits
+
+__all__ = ["Built", "Reader", "build"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What whoever stands above wants of an operator: rows that come, rows that go, the contents at the end."""
+
+    come: bool = True
+    go: bool = True
+    keep: bool = False
+
+
+class Built:
+    """Every operator of a pipeline, by what the driver does with it."""
+
+    HELD: ClassVar = ("arrivals", "streams", "joins", "all")
+    DERIVED: ClassVar = ("begins",)
+
+    def __init__(self) -> None:
+        self.arrivals: list[Arrivals] = []
+        self.streams: list[Stream | StreamJoining] = []
+        self.joins: list[Joining | GraphJoining | StreamJoining] = []
+        self.begins = False  # whether something holds before the first tuple
+        self.all: list[Counted] = []  # inputs before what reads them
+
+    def make(self, plan: Plan, clock: Clock, reader: Reader, path: Path = ()) -> Counted:
+        """The operator of a node, with all below it."""
+        made = self._made(plan, clock, reader, path)
+        self.all.append(made)
+        return made
+
+    def _made(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
+        base, above = chain_of(plan)
+        if isinstance(base, Scan):
+            stream = Stream(clock, base, above, keep=reader.keep, go=reader.go)
+            self.streams.append(stream)
+            self.arrivals.append(stream.arrivals)
+            return counted_leaf(stream, [base, *above], stream.arrivals.counts, path)
+        if isinstance(base, Stored):
+            self.begins = True
+            relation = Relation(clock, base.table, above)
+            return counted_leaf(relation, [base, *above], relation.counts, path)
+        if isinstance(plan, Join) and clock.negative and (streams := _streams(plan)) is not None:
+            joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
+            self.joins.append(joining)
+            self.streams.append(joining)
+            self.arrivals += joining.arrivals
+            return Counted(joining, plan, path, sides(joining, path))
+        if isinstance(plan, GraphJoin):
+            graph = GraphJoining(clock, plan, go=reader.go, keep=reader.keep)
+            self.joins.append(graph)
+            self.arrivals += graph.arrivals
+            return Counted(graph, plan, path, sides(graph, path))
+        below = reader if isinstance(plan, Select | Project) or (isinstance(plan, Union) and plan.all) else Reader()
+        inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
+        return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])
+
+    def _above(self, plan: Plan, clock: Clock, reader: Reader, inputs: list[Counted]) -> Operator:
+        """The operator of a node over its inputs."""
+        match plan:
+            case Select():
+                return Selection(plan, inputs[0])
+            case Project():
+                return Projection(plan, inputs[0])
+            case Join():
+                joining = Joining(clock, plan, *inputs, come=reader.come, go=reader.go)
+                self.joins.append(joining)
+                return joining
+            case Group():
+                self.begins = self.begins or not plan.by
+                return Grouping(clock, plan, inputs[0], wanted=reader.come)
+            case Distinct():
+                return Bag(clock, "distinct", inputs, plan.schema, wanted=reader.come)
+            case Union() if plan.all:
+                return UnionAll(clock, inputs, plan.schema)
+            case Union() | Intersect() | Minus():
+                kind = type(plan).__name__.lower() + (" all" if plan.all else "")
+                return Bag(clock, kind, inputs, plan.schema, wanted=reader.come)
+            case _:
+                raise TypeError(plan)
+
+
+def _streams(plan: Join) -> tuple[Chain, Chain] | None:
+    """Both inputs as chains over streams whose tuples leave in the order they came, if that is what they are."""
+    chains = [(base, above) for base, above in map(chain_of, (plan.left, plan.right)) if isinstance(base, Scan)]
+    if len(chains) < 2 or not all(fits(base) for base, _ in chains):
+        return None
+    return chains[0], chains[1]
+
+
+def build(plan: Plan, clock: Clock, reader: Reader) -> tuple[Counted, Built]:
+    """The root operator, and all that the driver needs to know."""
+    built = Built()
+    return built.make(plan, clock, reader), built

@@ -1,0 +1,198 @@
+"""W-Group-By and W-Aggregate: one row a group, told anew whenever an instant changes it.
+
+A change of a group is its old row with sign -1 and its new one with +1; a group whose tuples have all left goes, and
+without keys the one row stays.  An instant that leaves a row as it was tells nothing.
+Cost: O(1) a tuple for count, sum and avg, O(log n) for min, max and median, of groups of n values.  Memory: O(groups)
+for the former (`nile.exact.state.sums`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.pipeline.algebra import Group
+from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
+from nile.exact.state import arrow
+from nile.exact.state import held as holding
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.expire import joined
+from nile.exact.state.ordered import Ordered
+from nile.exact.state.rows import RowTable, grown
+from nile.exact.state.sums import Counted, State, Summed, Touches
+
+__all__ = ["Grouping"]
+
+kernels: Any = arrow.Late("nile.exact.state.group_kernels")
+
+_FAMILY: dict[str, type[State]] = {"sum": Summed, "avg": Summed, "min": Ordered, "max": Ordered, "median": Ordered}
+
+
+class Grouping(Stateful):
+    """A group-by at work.  wanted: whether anyone reads the output, or only the contents at the end."""
+
+    KIND: ClassVar = "group"
+    HELD: ClassVar = ("_counts", "_births", "_shown", "_states")
+    DERIVED: ClassVar = ("plan", "wanted", "_by", "_table", "_mark", "_born", "_reads")
+
+    def __init__(self, clock: Clock, plan: Group, below: Operator, *, wanted: bool = True) -> None:
+        super().__init__(clock, [below], plan.schema)
+        self.plan = plan
+        self.wanted = wanted
+        self._by = [below.schema.get_field_index(name) for name in plan.by]
+        self._table = RowTable([below.schema.field(i).type for i in self._by]) if plan.by else None
+        self._counts = np.zeros(1, np.int64)
+        self._births = np.zeros(1, np.int64)
+        self._mark = np.full(1, -1, np.int64)
+        self._born = 0
+        self._shown = False
+        self._states: dict[tuple[type[State], int | None], State] = {}
+        self._reads: list[tuple[str, tuple[type[State], int | None]]] = []
+        for each in plan.aggregates:
+            at = None if each.column is None else below.schema.get_field_index(each.column)
+            kind = None if at is None else below.schema.field(at).type
+            key = (_FAMILY.get(each.function, Counted), at)
+            if kind is not None and each.function in ("sum", "avg") and pa.types.is_null(kind):
+                key = (Ordered, at)
+            if key not in self._states:
+                self._states[key] = _state(key[0], kind)
+            state = self._states[key]
+            if isinstance(state, Ordered) and each.function == "median":
+                state.middle = True
+            self._reads.append((each.function, key))
+
+    def apply(self, deltas: list[Delta]) -> Delta:
+        delta = deltas[0]
+        n = len(delta)
+        begins = not self._by and not self._shown and self.clock.origin is not None
+        if not n and not (begins and self._local_clock >= (self.clock.origin or 0)):
+            return empty(self.schema)
+        codes = np.zeros(n, np.int64)
+        if self._table is not None:
+            codes = self._table.codes(self._table.encode([delta.rows.column(i) for i in self._by]))
+            self._counts = grown(self._counts, self._table.room)
+            self._births = grown(self._births, self._table.room)
+            self._mark = grown(self._mark, self._table.room, -1)
+        pairs = [np.empty(n, np.int64) for _ in range(7)]
+        touch, touch_ts, touch_code, before, after, first, last = pairs
+        held, self._born = kernels.touch_groups(
+            delta.ts, delta.sign, codes, self._counts, self._births, self._born, self._mark, *pairs
+        )  # fmt: skip
+        touch_ts, touch_code, before, after, first, last = (each[:held] for each in pairs[1:])
+        touches = Touches(delta.sign, codes, touch, first, last, self._counts.shape[0])
+        read = {
+            key: state.apply(touches, None if key[1] is None else delta.rows.column(key[1]))
+            for key, state in self._states.items()
+        }
+        out = empty(self.schema)
+        if self.wanted:
+            goes, comes = before > 0, after > 0
+            if not self._by:
+                goes, comes = np.ones(held, bool), np.ones(held, bool)
+                if begins and held and touch_ts[0] == self.clock.origin:
+                    goes[0] = False
+            changed = goes != comes
+            for old, new in read.values():
+                changed = changed | (old != new).any(axis=1)
+            if begins and not (held and touch_ts[0] == self.clock.origin):
+                out = self._told(*self._beginning(read, touch_ts, touch_code, goes & changed, comes & changed))
+            else:
+                out = self._told(touch_ts, touch_code, goes & changed, comes & changed, read)
+        self._shown = self._shown or begins
+        if self._table is not None:
+            self._table.release(touch_code[self._counts[touch_code] == 0])
+        return out
+
+    def _beginning(self, read: Any, ts: Array, code: Array, goes: Array, comes: Array) -> tuple[Any, ...]:
+        """The row of nothing, at the pipeline's first instant, before what else there is."""
+        none = {key: tuple(np.concatenate([np.zeros_like(new, shape=(1, new.shape[1])), each]) for each in (old, new))
+                for key, (old, new) in read.items()}  # fmt: skip
+        return (
+            np.concatenate([[self.clock.origin], ts]),
+            np.concatenate([[0], code]),
+            np.concatenate([[False], goes]),
+            np.concatenate([[True], comes]),
+            none,
+        )
+
+    def _told(self, ts: Array, code: Array, goes: Array, comes: Array, read: Any) -> Delta:
+        """Old rows go and new rows come, in time order."""
+        out = np.empty(2 * ts.shape[0], np.int64)
+        sign = np.empty(2 * ts.shape[0], np.int8)
+        n = kernels.old_and_new(np.asarray(ts, np.int64), goes, comes, out, sign)
+        out, sign = out[:n], sign[:n]
+        if not n:
+            return empty(self.schema)
+        numbers = {key: kernels.picked(a, b, out, sign) for key, (a, b) in read.items()}
+        return Delta(np.asarray(ts, np.int64)[out], sign, self._rows(np.asarray(code, np.int64)[out], numbers))
+
+    def _rows(self, codes: Array, numbers: Any) -> Any:
+        columns = [] if self._table is None else self._table.columns(codes)
+        for (function, key), field in zip(self._reads, self.schema.names[len(self._by) :], strict=True):
+            kind = self.schema.field(field).type
+            state = self._states[key]
+            if isinstance(state, Ordered) and function in ("sum", "avg"):
+                columns.append(pa.nulls(codes.shape[0], kind))
+            else:
+                columns.append(state.column(function, numbers[key], kind))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def contents(self) -> Any:
+        """The groups that have tuples, in the order they appeared."""
+        if self._table is None and not self._shown:
+            return joined([], self.schema)
+        codes = self._live()
+        return self._rows(codes, {key: state.current(codes) for key, state in self._states.items()})
+
+    def captured(self) -> holding.State:
+        """The groups in the order they appeared: keys, rows of each, and what each column's state holds of them."""
+        codes = self._live()
+        out: holding.State = {
+            "shown": self._shown,
+            "counts": self._counts[codes],
+            "states": [state.capture(codes) for state in self._states.values()],
+        }
+        if self._table is not None:
+            out["groups"] = pa.RecordBatch.from_arrays(self._table.columns(codes), schema=self._key_schema())
+        return out
+
+    def restored(self, held: holding.Held) -> None:
+        self._shown = held.flag("shown")
+        n = 1
+        if self._table is not None:
+            groups = held.rows("groups", self._key_schema())
+            n = groups.num_rows
+            if not self._table.put(self._table.encode(groups.columns)):
+                held.refuse("groups that differ", "one of them twice")
+        room = 1 if self._table is None else self._table.room
+        self._counts = grown(held.array("counts", "int64", (n,)).copy(), room)
+        self._births = np.arange(room)
+        self._mark = np.full(room, -1, np.int64)
+        self._born = n
+        parts = held.parts("states", len(self._states))
+        for state, part in zip(self._states.values(), parts, strict=True):
+            state.restore(part, n)
+
+    def _live(self) -> Array:
+        """The codes of groups that have tuples, in the order they appeared; without keys the one there is."""
+        if self._table is None:
+            return np.zeros(1, np.int64)
+        live = self._table.live()
+        return live[np.argsort(self._births[live], kind="stable")]
+
+    def _key_schema(self) -> Any:
+        return pa.schema([self.inputs[0].schema.field(i) for i in self._by])
+
+    @property
+    def own(self) -> int:
+        tables = self._counts.nbytes + self._births.nbytes + self._mark.nbytes
+        tables += 0 if self._table is None else self._table.memory
+        return int(tables + sum(state.memory for state in self._states.values()))
+
+
+def _state(family: type[State], kind: Any) -> State:
+    """An empty state over a column of type `kind`."""
+    if family is Counted:
+        return Counted()
+    return Summed(kind) if family is Summed else Ordered(kind)

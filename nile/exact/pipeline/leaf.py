@@ -1,0 +1,317 @@
+"""Where rows come from: a stream in its window (StreamScan with W-Expire), and a stored relation.
+
+Selections and projections above a stream depend on the tuple alone, so they are applied once, below W-Expire: a
+negative tuple is the stored result, not a second evaluation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.pipeline.algebra import Plan, Project, Range, Rows, Scan, Select
+from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty, merged
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.expire import NEVER, Calendar, after, joined, never
+from nile.exact.state.held import MOST, Held, State
+from summaries.errors import ConfigError, UnknownColumn
+
+__all__ = ["Arrivals", "Relation", "Stream", "chain_of", "conformed", "selected"]
+
+
+def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
+    """For which rows the test is true: bool [n]."""
+    yes = test(rows)
+    if isinstance(yes, pa.ChunkedArray):
+        yes = yes.combine_chunks()
+    if yes.null_count:
+        yes = yes.fill_null(False)
+    return yes.to_numpy(zero_copy_only=False)
+
+
+def conformed(rows: Any, schema: Any) -> Any:
+    """The rows with exactly the columns of the schema, in its order and types.  Raises UnknownColumn."""
+    names = rows.schema.names
+    columns = []
+    for field in schema:
+        if field.name not in names:
+            raise UnknownColumn(
+                f"rows: needed a column {field.name!r}; got {', '.join(names)}; give every column of the schema"
+            )
+        column = rows.column(names.index(field.name))
+        columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
+    """(what lies under the selections and projections, those from below upwards)."""
+    above: list[Select | Project] = []
+    while isinstance(plan, Select | Project):
+        above.append(plan)
+        plan = plan.input
+    return plan, above[::-1]
+
+
+def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[Any, Array | None]:
+    """(rows after the chain, the place of each in the input or None for all).
+
+    counts: int64 [1 + nodes of the chain], to which the rows that came in and out of each node are added.
+    """
+    counts[0] += rows.num_rows
+    at: Array | None = None
+    if not rows.num_rows:
+        return joined([], above[-1].schema if above else rows.schema), at
+    for k, node in enumerate(above, 1):
+        if isinstance(node, Select):
+            yes = selected(rows, node.test)
+            if not yes.all():
+                places = np.flatnonzero(yes)
+                rows = rows.take(pa.array(places))
+                at = places if at is None else at[places]
+                if not places.shape[0]:
+                    return joined([], above[-1].schema), at
+        else:
+            rows = conformed(node.make(rows), node.schema)
+        counts[k] += rows.num_rows
+    return rows, at
+
+
+class Arrivals:
+    """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan.
+
+    counts: int64 [1 + nodes of the chain], rows out of each.
+    """
+
+    HELD: ClassVar = ("counts", "taken", "_raw", "_kept")
+    DERIVED: ClassVar = ("scan", "above", "schema")
+
+    def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
+        self.scan = scan
+        self.above = above
+        self.schema = above[-1].schema if above else scan.schema
+        self.counts = np.zeros(1 + len(above), np.int64)
+        self.taken = 0  # tuples worked on, before the chain
+        self._raw: deque[Array] = deque()
+        self._kept: deque[tuple[Array, Any, Array | None]] = deque()
+
+    def push(self, ts: Array, rows: Any) -> None:
+        """Tuples in time order, none before what was pushed."""
+        rows, at = applied(conformed(rows, self.scan.schema), self.above, self.counts)
+        self._raw.append(ts)
+        self._kept.append((ts if at is None else ts[at], rows, at))
+
+    def nth(self, n: int) -> int | None:
+        """The time of the n-th waiting tuple (from 0), None if there are fewer."""
+        for ts in self._raw:
+            if n < ts.shape[0]:
+                return int(ts[n])
+            n -= ts.shape[0]
+        return None
+
+    def take(self, to: int) -> tuple[Array, Array, Array, Any]:
+        """(times of all tuples up to `to`, ordinals of those the chain keeps, their times, their rows)."""
+        raw, ordinals, times, batches = [], [], [], []
+        while self._raw and (first := self._raw[0]).shape[0] and first[0] <= to:
+            end = int(np.searchsorted(first, to, side="right"))
+            ts, rows, at = self._kept[0]
+            cut = int(np.searchsorted(ts, to, side="right"))
+            own = np.arange(ts.shape[0]) if at is None else at
+            raw.append(first[:end])
+            ordinals.append(own[:cut] + self.taken)
+            times.append(ts[:cut])
+            batches.append(rows.slice(0, cut))
+            self.taken += end
+            if end < first.shape[0]:
+                self._raw[0] = first[end:]
+                self._kept[0] = (ts[cut:], rows.slice(cut), own[cut:] - end)
+                break
+            self._raw.popleft()
+            self._kept.popleft()
+        if not raw:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), joined([], self.schema)
+        return np.concatenate(raw), np.concatenate(ordinals), np.concatenate(times), joined(batches, self.schema)
+
+    def capture(self) -> State:
+        """The tuples that wait: the times of all, which of them the chain keeps, the rows it made of those."""
+        ts = np.concatenate([np.zeros(0, np.int64), *self._raw])
+        kept = np.zeros(ts.shape[0], np.bool_)
+        first = 0
+        for raw, (_, _, at) in zip(self._raw, self._kept, strict=True):
+            kept[slice(first, first + raw.shape[0]) if at is None else first + at] = True
+            first += raw.shape[0]
+        rows = joined([each[1] for each in self._kept], self.schema)
+        return {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
+
+    def restore(self, held: Held) -> None:
+        """Put captured tuples where none wait.  Raises EnvelopeError."""
+        self.counts[:] = held.counts("counts", self.counts.shape[0])
+        self.taken = held.integer("taken", 0, MOST)
+        ts = held.rising("ts")
+        at = np.flatnonzero(held.array("kept", "bool", ts.shape))
+        rows = held.rows("rows", self.schema, at.shape[0])
+        held.end()
+        if ts.shape[0]:
+            self._raw.append(ts)
+            self._kept.append((ts[at], rows, at))
+
+    @property
+    def memory(self) -> int:
+        return int(sum(each[0].nbytes + each[1].nbytes for each in self._kept) + sum(each.nbytes for each in self._raw))
+
+
+class Stream:
+    """A stream in its window: W-Expire under `nta`; otherwise tuples with the time until which they hold.
+
+    keep: hold the rows of the window also where no negative tuple will need them, for `contents`; go: whether anyone
+    wants to know what leaves.
+    """
+
+    KIND: ClassVar = "stream"
+    HELD: ClassVar = ("arrivals", "negative", "_expire", "_forever", "_now")
+    DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go")
+
+    def __init__(
+        self, clock: Clock, scan: Scan, above: list[Select | Project], *, keep: bool = False, go: bool = True
+    ) -> None:
+        self.clock = clock
+        self.arrivals = Arrivals(scan, above)
+        self.schema = self.arrivals.schema
+        self.window = scan.window
+        self.negative = 0
+        self._keep = keep
+        self._go = go
+        self._expire = Calendar(self.schema)
+        self._forever: list[Any] = []
+        self._now = EARLIEST
+
+    def step(self, to: int) -> Delta:
+        """Arrivals, and under `nta` negative tuples, up to `to`."""
+        self._now = to
+        raw, ordinals, ts, rows = self.arrivals.take(to)
+        if isinstance(self.window, Rows):
+            return self._rows(raw, ordinals, ts, rows)
+        until = after(ts, self.window.ns) if isinstance(self.window, Range) else never(ts)
+        if self._keep and rows.num_rows and not isinstance(self.window, Range):
+            self._forever.append(rows)
+        come = Delta(ts, np.ones(ts.shape[0], np.int8), rows, None if self.clock.negative else until)
+        if not self._keep and not (self.clock.negative and self._go):
+            return come
+        self._expire.add(until, rows)
+        gone, leaving = self._expire.pop(to)
+        if not self.clock.negative:
+            return come
+        return self._with(gone, leaving, come)
+
+    def _rows(self, raw: Array, ordinals: Array, ts: Array, rows: Any) -> Delta:
+        """The window of the last n: tuple o leaves when tuple o + n arrives, whatever the scheduling."""
+        assert isinstance(self.window, Rows)
+        first = self.arrivals.taken - raw.shape[0]
+        out = ordinals + self.window.n
+        here = np.flatnonzero(out < self.arrivals.taken)
+        passing = here[raw[out[here] - first] == ts[here]]  # never in a snapshot: gone in the instant it came
+        if passing.shape[0]:
+            stay = np.ones(ts.shape[0], bool)
+            stay[passing] = False
+            out, ts, rows = out[stay], ts[stay], rows.filter(pa.array(stay))
+        self._expire.add(out, rows)
+        by, leaving = self._expire.pop(self.arrivals.taken - 1)
+        return self._with(raw[by - first], leaving, Delta(ts, np.ones(ts.shape[0], np.int8), rows))
+
+    def _with(self, gone: Array, leaving: Any, come: Delta) -> Delta:
+        self.negative += gone.shape[0]
+        return merged(Delta(gone, np.full(gone.shape[0], -1, np.int8), leaving), come, self.schema, by_sign=True)
+
+    def time(self) -> int:
+        """GetTime: how far the stream is known."""
+        return self._now
+
+    def contents(self) -> Any:
+        """The rows in the window."""
+        held = isinstance(self.window, Rows) or (self.clock.negative and self._go and isinstance(self.window, Range))
+        if not self._keep and not held:
+            raise ConfigError(
+                f"stream {self.arrivals.scan.name!r}: needed its rows kept for a snapshot; got none kept; make the "
+                "pipeline with emit='snapshot'"
+            )
+        return joined([*self._forever, self._expire.contents()], self.schema)
+
+    def capture(self) -> State:
+        """What waits to be worked on, what waits to leave, and what never leaves."""
+        return {
+            "clock": self._now,
+            "negative": self.negative,
+            "arrivals": self.arrivals.capture(),
+            "leaving": self._expire.capture(),
+            "staying": joined(self._forever, self.schema),
+        }
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        self._now = held.integer("clock")
+        self.negative = held.integer("negative", 0, MOST)
+        self.arrivals.restore(held.part("arrivals"))
+        self._expire.restore(held.part("leaving"))
+        rows = held.rows("staying", self.schema)
+        self._forever = [rows] if rows.num_rows else []
+        held.end()
+
+    def next_leaving(self, n: int) -> int | None:
+        """When about the n-th next tuple leaves, None if it is not known or later than all waiting."""
+        return self._expire.nth(n) if self.clock.negative and isinstance(self.window, Range) else None
+
+    @property
+    def memory(self) -> int:
+        return self.arrivals.memory + self._expire.memory + int(sum(each.nbytes for each in self._forever))
+
+
+class Relation:
+    """Stored rows: they come at the pipeline's first instant and stay.
+
+    counts: int64 [1 + nodes of the chain above them], rows out of each.
+    """
+
+    KIND: ClassVar = "relation"
+    HELD: ClassVar = ("counts", "_rows", "_shown")
+    DERIVED: ClassVar = ("clock", "schema")
+
+    def __init__(self, clock: Clock, table: Any, above: list[Select | Project]) -> None:
+        self.clock = clock
+        self.schema = above[-1].schema if above else table.schema
+        whole = joined(table.to_batches(), table.schema) if table.num_rows else joined([], table.schema)
+        self.counts = np.zeros(1 + len(above), np.int64)
+        self._rows = applied(conformed(whole, table.schema), above, self.counts)[0]
+        self._shown = False
+
+    def step(self, to: int) -> Delta:
+        """All rows, once."""
+        if self._shown or self.clock.origin is None or to < self.clock.origin:
+            return empty(self.schema)
+        self._shown = True
+        n = self._rows.num_rows
+        return Delta(np.full(n, self.clock.origin, np.int64), np.ones(n, np.int8), self._rows)
+
+    def time(self) -> int:
+        """GetTime: stored rows never hold anyone back."""
+        return NEVER
+
+    def contents(self) -> Any:
+        """The rows."""
+        return self._rows if self._shown else joined([], self.schema)
+
+    def capture(self) -> State:
+        """The rows as they were read, which those above have seen, and whether they have."""
+        return {"counts": self.counts.copy(), "rows": self._rows, "shown": self._shown}
+
+    def restore(self, held: Held) -> None:
+        """Put captured rows in the place of those that the definition has now.  Raises EnvelopeError."""
+        self.counts[:] = held.counts("counts", self.counts.shape[0])
+        self._rows = held.rows("rows", self.schema)
+        self._shown = held.flag("shown")
+        held.end()
+
+    @property
+    def memory(self) -> int:
+        return int(self._rows.nbytes)

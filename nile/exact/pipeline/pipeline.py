@@ -1,0 +1,337 @@
+"""Continuous queries over windowed streams and stored relations, right at every instant.
+
+A plan (`nile.exact.pipeline.algebra`) becomes operators; tuples are pushed, signed changes come out.  At every
+instant T the changes so far add up to the snapshot query over what the windows hold at T; what one instant changes
+and changes back is not told.  An instant is worked on once all its tuples are known, so no output depends on how the
+input was cut into batches.  Source: negative tuples, Definition 1 and sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from nile.exact.pipeline.algebra import Plan
+from nile.exact.pipeline.build import Reader, build
+from nile.exact.pipeline.check import check
+from nile.exact.pipeline.figures import Counted, Figures
+from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Stateful
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.expire import NEVER, joined
+from nile.exact.state.held import MOST, Held, State
+from summaries.errors import ConfigError, TimestampOrderError, UnknownStream
+
+__all__ = ["Changes", "Emit", "Figures", "Pipeline", "Scheduling", "check"]
+
+Scheduling = Literal["nta", "tpa", "ita"]
+Emit = Literal["append", "changes", "snapshot"]
+
+FORMAT = 1
+"""Which form `capture` gives; a later one reads those before it."""
+
+_MOST = 1 << 16  # events of a step
+_FIRST = 1 << 8
+_PAIRS = 1 << 20  # pairs that a step should not make more of
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What changed: ts int64 [n] ns, not falling; sign int8 [n], +1 comes and -1 goes; rows RecordBatch [n]."""
+
+    ts: Array
+    sign: Array
+    rows: Any
+
+    def __len__(self) -> int:
+        return int(self.ts.shape[0])
+
+
+class _Window(Stateful):
+    """The window of the output: where no negative tuples come, what expires leaves it here."""
+
+    KIND: ClassVar = "window"
+
+    def __init__(self, clock: Clock, below: Operator) -> None:
+        super().__init__(clock, [below], below.schema)
+
+    def apply(self, deltas: list[Delta]) -> Delta:
+        return Delta(deltas[0].ts, np.sign(deltas[0].sign), deltas[0].rows)
+
+    def contents(self) -> Any:
+        return self.inputs[0].contents()
+
+    def captured(self) -> State:
+        return {}
+
+    def restored(self, held: Held) -> None:
+        """Nothing but what waits to expire."""
+
+    @property
+    def own(self) -> int:
+        return 0
+
+
+class Pipeline:
+    """A plan at work.
+
+    scheduling: `nta` (negative tuples), `tpa` (time probing) or `ita` (input triggered: late); emit: `append` (every
+    row that ever came), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
+    the row of a group without keys, come at the first instant there is: of a tuple, or of `advance`.
+    Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
+    """
+
+    HELD: ClassVar = ("_clock", "_root", "_built", "_last", "_passed", "_done", "_advanced", "_finished", "_counts")
+    DERIVED: ClassVar = ("plan", "scheduling", "emit", "_events")
+
+    def __init__(self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes") -> None:
+        for where, given, known in (("scheduling", scheduling, Scheduling), ("emit", emit, Emit)):
+            if given not in get_args(known):
+                raise ConfigError(f"{where}: needed one of {', '.join(get_args(known))}; got {given!r}; take one")
+        check(plan)
+        self.plan = plan
+        self.scheduling = scheduling
+        self.emit = emit
+        self._clock = Clock(scheduling)
+        reader = Reader(come=emit != "snapshot", go=emit == "changes", keep=emit == "snapshot")
+        self._root, self._built = build(plan, self._clock, reader)
+        if emit == "changes" and scheduling != "nta":
+            self._root = Counted(_Window(self._clock, self._root), None, None, [self._root.figures])
+            self._built.all.append(self._root)
+        self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
+        self._passed = dict(self._last)  # no tuple of this time or before will come
+        self._done = EARLIEST
+        self._advanced = EARLIEST
+        self._finished = False
+        self._events = _FIRST
+        self._counts = {"tuples": 0, "changes": 0, "steps": 0}
+
+    @property
+    def schema(self) -> Any:
+        """The columns of the output."""
+        return self.plan.schema
+
+    def push(self, name: str, ts: Array, rows: Any) -> list[Changes]:
+        """Tuples of one stream (ts int64 [n] ns, not falling; rows [n]); returns what is certain by now.
+
+        Nothing of an instant is emitted before every stream has passed it, or `advance` says so.
+        Raises UnknownStream, TimestampOrderError; ConfigError after `finish` or `close`.
+        """
+        if name not in self._last:
+            known = ", ".join(sorted(self._last)) or "none: the plan reads no stream"
+            raise UnknownStream(f"push: needed one of {known}; got {name!r}; name one of these")
+        times = np.ascontiguousarray(ts, np.int64)
+        if times.shape[0] != rows.num_rows:
+            raise ConfigError(
+                f"stream {name!r}: needed a time for each row; got {times.shape[0]} and {rows.num_rows}; match them"
+            )
+        if times.shape[0]:
+            self._ordered(name, times)
+            for each in self._built.arrivals:
+                if each.scan.name == name:
+                    each.push(times, rows)
+            self._last[name] = int(times[-1])
+            self._passed[name] = max(self._passed[name], self._last[name] - 1, EARLIEST)
+            self._counts["tuples"] += times.shape[0]
+        return self._ready()
+
+    def advance(self, now: int, *, certain: bool = True) -> list[Changes]:
+        """No tuple of time `now` or before will come any more, of any stream; returns what follows of that.
+
+        certain: `now` is an instant there is, where rows of stored relations may begin; else the first is a tuple's.
+        """
+        self._advanced = max(self._advanced, int(now))
+        for name in self._passed:
+            self._passed[name] = max(self._passed[name], int(now))
+        return self._work(self._advanced, certain=certain)
+
+    def close(self, name: str) -> list[Changes]:
+        """No tuple of this stream will come any more; returns what follows of that."""
+        if name not in self._last:
+            raise UnknownStream(
+                f"close: needed one of {', '.join(sorted(self._last))}; got {name!r}; name one of these"
+            )
+        self._passed[name] = NEVER
+        return self._ready()
+
+    def finish(self, at: int | None = None) -> list[Changes]:
+        """No tuple will come any more: the rest of the changes up to `at` (None: the last tuple's time).
+
+        With emit='snapshot' the state then, as rows of sign +1.
+        """
+        last = max([self._advanced, *self._last.values()])
+        last = last if at is None else max(last, int(at))
+        last = 0 if last == EARLIEST else last
+        self._passed = dict.fromkeys(self._passed, NEVER)
+        out = self._work(last, certain=True)
+        self._finished = True
+        if self.emit == "snapshot":
+            rows = self._root.contents()
+            self._counts["changes"] += rows.num_rows
+            return [Changes(np.full(rows.num_rows, last, np.int64), np.ones(rows.num_rows, np.int8), rows)]
+        return out
+
+    def run(self, sources: Mapping[str, Iterable[tuple[Array, Any]]], at: int | None = None) -> Iterator[Changes]:
+        """Push what iterators of (ts, rows) give, the stream that lies furthest back first, and finish."""
+        ahead = {name: iter(source) for name, source in sources.items()}
+        for name in set(self._last) - set(ahead):
+            yield from self.close(name)
+        while ahead:
+            name = min(ahead, key=lambda each: self._passed.get(each, EARLIEST))
+            try:
+                ts, rows = next(ahead[name])
+            except StopIteration:
+                del ahead[name]
+                yield from self.close(name)
+                continue
+            yield from self.push(name, ts, rows)
+        yield from self.finish(at)
+
+    def snapshot(self) -> Any:
+        """The rows that hold at the last instant worked on: a Table.
+
+        Raises ConfigError where nothing keeps them: a plan without an operator that has state, unless emit is
+        `snapshot`.
+        """
+        return pa.Table.from_batches([self._root.contents()], self.schema)
+
+    def capture(self) -> State:
+        """All that the pipeline holds: a dict of JSON values, numpy arrays, Arrow batches, dicts and lists of these.
+
+        The same tuples pushed give the same state, however they were cut into batches.  Not held is what says how the
+        work was done rather than what it came to: steps taken, and the rows of the last snapshot (`Figures.held`).
+        Cost: a copy of the state.
+        """
+        return {
+            "format": FORMAT,
+            "scheduling": self.scheduling,
+            "emit": self.emit,
+            "origin": self._clock.origin,
+            "done": self._done,
+            "advanced": self._advanced,
+            "finished": self._finished,
+            "tuples": self._counts["tuples"],
+            "changes": self._counts["changes"],
+            "streams": [
+                {"name": name, "last": self._last[name], "passed": self._passed[name]} for name in sorted(self._last)
+            ],
+            "operators": [each.capture() for each in self._built.all],
+        }
+
+    def restore(self, state: State) -> None:
+        """Put what was captured into a new pipeline of the same plan, scheduling and emit, which goes on from there.
+
+        Raises ConfigError if tuples were pushed to it; EnvelopeError for a state that is not of this plan, after which
+        the pipeline is of no use.
+        """
+        if self._counts["tuples"] or self._counts["steps"] or self._clock.origin is not None:
+            raise ConfigError("restore: needed a pipeline that has seen nothing; got one at work; make a new one")
+        held = Held(state, "state of a query")
+        held.integer("format", FORMAT, FORMAT)
+        for name, own in (("scheduling", self.scheduling), ("emit", self.emit)):
+            if (given := held.text(name)) != own:
+                held.refuse(f"{name} {own!r}", given)
+        self._clock.origin = held.integer_or_none("origin")
+        self._done = held.integer("done")
+        self._advanced = held.integer("advanced")
+        self._finished = held.flag("finished")
+        self._counts["tuples"] = held.integer("tuples", 0, MOST)
+        self._counts["changes"] = held.integer("changes", 0, MOST)
+        for name, part in zip(sorted(self._last), held.parts("streams", len(self._last)), strict=True):
+            if (given := part.text("name")) != name:
+                part.refuse(f"stream {name!r}", given)
+            self._last[name] = part.integer("last")
+            self._passed[name] = part.integer("passed")
+            part.end()
+        for each, part in zip(self._built.all, held.parts("operators", len(self._built.all)), strict=True):
+            each.restore(part)
+        held.end()
+
+    @property
+    def memory(self) -> int:
+        """Bytes of all operators' state and of tuples that wait."""
+        return self._root.memory
+
+    @property
+    def operators(self) -> tuple[Figures, ...]:
+        """What each node of the plan has done so far, the root first, inputs from left to right.
+
+        Their bytes add up to `memory`.  Before all of them, where no negative tuples come and changes are asked for,
+        the window of the output.
+        """
+        return tuple(self._root.figures())
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """Tuples pushed, negative tuples made by W-Expire, pairs joined, changes emitted, steps taken."""
+        negative = sum(each.negative for each in self._built.streams)
+        return {**self._counts, "negative": negative, "pairs": self._pairs()}
+
+    def _ordered(self, name: str, times: Array) -> None:
+        if self._finished or self._passed[name] == NEVER:
+            raise ConfigError(
+                f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
+            )
+        floor = max(self._last[name], self._passed[name] + 1) if self._passed[name] > EARLIEST else EARLIEST
+        falls = np.flatnonzero(times[1:] < times[:-1])  # centuries apart, a difference would not fit
+        if times[0] < floor or falls.shape[0]:
+            at = 0 if times[0] < floor else int(falls[0]) + 1
+            before = floor if at == 0 else int(times[at - 1])
+            raise TimestampOrderError(
+                f"stream {name!r}: needed times that do not fall; got {int(times[at])} after {before} (row {at} of the "
+                "batch); sort the source, or declare a lateness"
+            )
+
+    def _ready(self) -> list[Changes]:
+        """Work on the instants that every stream has passed."""
+        return self._work(min(min(self._passed.values()), max([self._advanced, *self._last.values()])), certain=False)
+
+    def _work(self, to: int, *, certain: bool) -> list[Changes]:
+        """Up to and at `to`; certain: that instant exists even where no tuple has it."""
+        if self._clock.origin is None:
+            first = [at for each in self._built.arrivals if (at := each.nth(0)) is not None]
+            origin = min([*first, *([to] if certain else [])], default=None)
+            if origin is None or origin > to:
+                return []
+            self._clock.origin = origin
+        if to <= self._done:
+            return []
+        out = []
+        while self._done < to:
+            now = min([to, *(at for at in self._marks() if at is not None)])
+            pairs = self._pairs()
+            delta = self._root.step(now)
+            made = self._pairs() - pairs
+            if made > _PAIRS // 2:
+                self._events = max(16, self._events * _PAIRS // (2 * made))
+            else:
+                self._events = min(_MOST, 2 * self._events)
+            self._done = now
+            self._counts["steps"] += 1
+            if (changes := self._changes(delta)) is not None:
+                out.append(changes)
+        return out
+
+    def _marks(self) -> Iterator[int | None]:
+        """Instants by which each stream has as many events as a step should have."""
+        for arrivals in self._built.arrivals:
+            yield arrivals.nth(self._events - 1)
+        for stream in self._built.streams:
+            yield stream.next_leaving(self._events - 1)
+
+    def _pairs(self) -> int:
+        return sum(each.pairs for each in self._built.joins)
+
+    def _changes(self, delta: Delta) -> Changes | None:
+        if self.emit == "snapshot":
+            return None
+        if self.emit == "append" and (delta.sign < 0).any():
+            come = delta.sign > 0
+            delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
+        if not len(delta):
+            return None
+        self._counts["changes"] += len(delta)
+        rows = joined([delta.rows], self.schema)
+        return Changes(delta.ts, delta.sign, rows)

@@ -1,0 +1,185 @@
+"""W-Join of two streams in range windows under negative tuples, W-Expire inside its buffers.
+
+A stream's tuples leave in the order they came, so each side is a ring, a negative tuple is the oldest one in it, and
+neither is looked up by value.  Cost: O(1) a tuple and O(1) a pair; memory: the tuples of both windows.
+Source: negative tuples, section 6.4 (W-Expire as part of the join buffers); `nile.exact.pipeline.join` joins all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.pipeline.algebra import Join, Project, Range, Scan, Select, Unbounded
+from nile.exact.pipeline.leaf import Arrivals, selected
+from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
+from nile.exact.state import arrow
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.expire import joined
+from nile.exact.state.held import MOST, Held, State
+from nile.exact.state.ring import Ring
+from nile.exact.state.rows import RowTable, grown
+from nile.exact.state.types import common
+
+__all__ = ["StreamJoining", "fits"]
+
+kernels: Any = arrow.Late("nile.exact.pipeline.streams_kernels")
+
+Chain = tuple[Scan, list[Select | Project]]
+
+
+def fits(scan: Scan) -> bool:
+    """Whether the stream's tuples leave in the order they came, at a time known when they come."""
+    return isinstance(scan.window, Range | Unbounded)
+
+
+class StreamJoining:
+    """A join of two streams at work.  come, go: whether anyone reads the pairs that come, and those that go."""
+
+    KIND: ClassVar = "stream join"
+    HELD: ClassVar = ("pairs", "arrivals", "_rings", "_now", "_place")
+    DERIVED: ClassVar = (
+        "clock", "plan", "schema", "come", "go", "_windows", "_kinds", "_at", "_keys", "_key_counts", "_heads",
+    )  # fmt: skip
+
+    def __init__(
+        self, clock: Clock, plan: Join, left: Chain, right: Chain, *, come: bool = True, go: bool = True
+    ) -> None:
+        self.clock = clock
+        self.plan = plan
+        self.schema = plan.schema
+        self.come, self.go = come, go
+        self.pairs = 0
+        self.arrivals = [Arrivals(*left), Arrivals(*right)]
+        self._windows = [each.scan.window.ns if isinstance(each.scan.window, Range) else -1 for each in self.arrivals]
+        self._rings = [Ring(each.schema) for each in self.arrivals]
+        self._place = np.zeros((2, 3), np.int64)
+        one, other = (each.schema for each in self.arrivals)
+        self._kinds = [common(one.field(a).type, other.field(b).type) for a, b in plan.on]
+        self._at = [[each.schema.get_field_index(on[i]) for on in plan.on] for i, each in enumerate(self.arrivals)]
+        self._keys = RowTable(self._kinds) if plan.on else None
+        self._key_counts = np.zeros(1, np.int64)
+        self._heads = [np.full(1, -1, np.int64) for _ in range(2)]
+        self._now = EARLIEST
+
+    @property
+    def left(self) -> list[int]:
+        """Tuples of each side that have left its window."""
+        return [int(n) for n in self._place[:, 0]]
+
+    @property
+    def negative(self) -> int:
+        """Tuples that have left a window."""
+        return sum(self.left)
+
+    def step(self, to: int) -> Delta:
+        """Pairs that come and go up to `to`."""
+        self._now = to
+        taken = [each.take(to)[2:] for each in self.arrivals]
+        before = self._place[:, 0].copy()
+        for ring, (ts, rows), codes in zip(self._rings, taken, self._codes([rows for _, rows in taken]), strict=True):
+            ring.add(ts, rows.columns, codes)
+        left, right = self._rings
+        self._place[:, 2] = left.newest, right.newest
+        ts, sign, first, second = kernels.join_streams(
+            to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes, right.before,
+            self._heads[1], self._key_counts, self._place, self.come, self.go,
+        )  # fmt: skip
+        self.pairs += ts.shape[0]
+        rows = self._rows(first, second)
+        if self.plan.test is not None and rows.num_rows:
+            yes = selected(rows, self.plan.test)
+            if not yes.all():
+                ts, sign, rows = ts[yes], sign[yes], rows.filter(pa.array(yes))
+        self._forget(before)
+        return Delta(ts, sign, rows)
+
+    def _codes(self, batches: list[Any]) -> list[Array]:
+        """The code of each row's key; -1 where a part of it is null."""
+        sizes = [each.num_rows for each in batches]
+        if self._keys is None:
+            return [np.zeros(n, np.int64) for n in sizes]
+        words = np.concatenate(
+            [
+                self._keys.encode([rows.column(i).cast(kind) for i, kind in zip(at, self._kinds, strict=True)])
+                for rows, at in zip(batches, self._at, strict=True)
+            ]
+        )
+        whole = ~self._keys.encoder.nulls(words)
+        codes = np.full(words.shape[0], -1, np.int64)
+        codes[whole] = self._keys.codes(words if whole.all() else words[whole])
+        self._key_counts = grown(self._key_counts, self._keys.room)
+        self._heads = [grown(each, self._keys.room, -1) for each in self._heads]
+        return [codes[: sizes[0]], codes[sizes[0] :]]
+
+    def _rows(self, left: Array, right: Array) -> Any:
+        columns = [*self._rings[0].columns(left), *self._rings[1].columns(right)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _forget(self, before: Array) -> None:
+        """Let go of what has left since `before`, and of keys and texts that nothing has any more."""
+        for ring, first, last in zip(self._rings, before, self._place[:, 0], strict=True):
+            if self._keys is not None and last > first:
+                codes = ring.codes[np.arange(first, last) & ring.mask]
+                codes = codes[codes >= 0]
+                self._keys.release(codes[self._key_counts[codes] == 0])
+            ring.oldest = int(last)
+            ring.forget()
+
+    def time(self) -> int:
+        """GetTime: how far the streams are known."""
+        return self._now
+
+    def contents(self) -> Any:
+        """The pairs that hold, by the left tuple's arrival."""
+        left, right = self._rings
+        first, last = int(self._place[0, 0]), int(self._place[0, 1])
+        pairs = kernels.pairs_of(first, last, left.codes, self._heads[1], right.before, int(self._place[1, 0]))
+        rows = self._rows(*pairs)
+        if self.plan.test is None or not rows.num_rows:
+            return joined([rows], self.schema)
+        return rows.filter(pa.array(selected(rows, self.plan.test)))
+
+    def capture(self) -> State:
+        """The tuples of both windows in the order they came; keys, and chains of equal ones, follow."""
+        return {
+            "clock": self._now,
+            "pairs": self.pairs,
+            "arrivals": [each.capture() for each in self.arrivals],
+            "windows": [each.capture() for each in self._rings],
+        }
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        self._now = held.integer("clock")
+        self.pairs = held.integer("pairs", 0, MOST)
+        for arrivals, part in zip(self.arrivals, held.parts("arrivals", 2), strict=True):
+            arrivals.restore(part)
+        nothing = [joined([], each.schema) for each in self.arrivals]
+
+        def codes(side: int) -> Callable[[Any], Array]:
+            return lambda rows: self._codes([rows, nothing[1]] if side == 0 else [nothing[0], rows])[side]
+
+        for side, part in enumerate(held.parts("windows", 2)):
+            ring = self._rings[side]
+            ring.restore(part, codes(side))
+            self._place[side] = ring.oldest, ring.newest, ring.newest
+        for side, ring in enumerate(self._rings):
+            kernels.chain(ring.oldest, ring.newest, ring.codes, ring.before, self._heads[side], self._key_counts)
+        held.end()
+
+    def next_leaving(self, n: int) -> int | None:
+        """When the n-th next tuple of a side leaves, the earlier of both; None if neither is known."""
+        found = []
+        for ring, window in zip(self._rings, self._windows, strict=True):
+            if window >= 0 and ring.oldest + n < ring.newest:
+                found.append(int(ring.ts[(ring.oldest + n) & ring.mask]) + window + 1)
+        return min(found, default=None)
+
+    @property
+    def memory(self) -> int:
+        tables = sum(each.memory for each in self._rings) + sum(each.memory for each in self.arrivals)
+        tables += int(self._key_counts.nbytes + sum(each.nbytes for each in self._heads))
+        return tables + (0 if self._keys is None else self._keys.memory)

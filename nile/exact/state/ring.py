@@ -1,0 +1,99 @@
+"""The rows of a stream that can still be named, by ordinal: first in, first out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.held import MOST, Held, State
+from nile.exact.state.words import Encoder
+
+__all__ = ["Ring"]
+
+_LEAST = 64
+_SLACK = 4096  # values of text kept beyond twice the rows before they are sorted out
+
+
+class Ring:
+    """Rows with their times and key codes, at ordinal & (size - 1); a power of two that doubles, memory O(held).
+
+    oldest, newest: ordinals from the first held to one past the last; whoever lets go moves oldest on.
+    """
+
+    HELD: ClassVar = ("words", "ts", "oldest", "newest")
+    DERIVED: ClassVar = ("schema", "encoder", "codes", "before")
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.encoder = Encoder(schema.types, exact=True)
+        self.words = np.zeros((_LEAST, self.encoder.width), np.int64)
+        self.ts = np.zeros(_LEAST, np.int64)
+        self.codes = np.zeros(_LEAST, np.int64)
+        self.before = np.full(_LEAST, -1, np.int64)  # the key's row before, for whoever chains them
+        self.oldest = 0
+        self.newest = 0
+
+    @property
+    def mask(self) -> int:
+        return int(self.ts.shape[0]) - 1
+
+    def held(self) -> Array:
+        """Ordinals, ascending."""
+        return np.arange(self.oldest, self.newest)
+
+    def add(self, ts: Array, columns: Sequence[Any], codes: Array) -> None:
+        """Rows that come next."""
+        self._room(self.newest - self.oldest + ts.shape[0])
+        at = (self.newest + np.arange(ts.shape[0])) & self.mask
+        self.words[at] = self.encoder.encode(columns)
+        self.ts[at], self.codes[at] = ts, codes
+        self.newest += ts.shape[0]
+
+    def columns(self, ordinals: Array) -> list[Any]:
+        """Rows by ordinal, as Arrow columns."""
+        return self.encoder.decode(np.take(self.words, ordinals & self.mask, axis=0))
+
+    def forget(self) -> None:
+        """Drop values of text that no held row has, where they are many."""
+        for word, values in self.encoder.values.items():
+            if len(values) > 2 * (self.newest - self.oldest) + _SLACK:
+                at = self.held() & self.mask
+                table = values.keep(self.words[at, word])
+                self.words[at, word] = table[self.words[at, word]]
+
+    def capture(self, since: int | None = None) -> State:
+        """The rows held, or those of a time of `since` or later."""
+        held = self.held()
+        if since is not None:
+            held = held[int(np.searchsorted(self.ts[held & self.mask], since)) :]
+        rows = pa.RecordBatch.from_arrays(self.columns(held), schema=self.schema)
+        return {"newest": self.newest, "ts": self.ts[held & self.mask], "rows": rows}
+
+    def restore(self, held: Held, codes: Callable[[Any], Array]) -> None:
+        """Put captured rows into an empty ring; codes: of the keys of rows.  Raises EnvelopeError."""
+        ts = held.rising("ts")
+        newest = held.integer("newest", ts.shape[0], MOST)
+        rows = held.rows("rows", self.schema, ts.shape[0])
+        held.end()
+        self.oldest = self.newest = newest - ts.shape[0]
+        self.add(ts, rows.columns, codes(rows))
+
+    def _room(self, need: int) -> None:
+        old = self.mask
+        if need <= old + 1:
+            return
+        held = self.held()
+        size = 1 << (need - 1).bit_length()
+        for name in ("words", "ts", "codes", "before"):
+            ring = getattr(self, name)
+            wider = np.zeros((size, *ring.shape[1:]), np.int64)
+            wider[held & (size - 1)] = ring[held & old]
+            setattr(self, name, wider)
+
+    @property
+    def memory(self) -> int:
+        arrays = (self.words, self.ts, self.codes, self.before)
+        return int(sum(each.nbytes for each in arrays)) + self.encoder.memory

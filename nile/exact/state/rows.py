@@ -1,0 +1,119 @@
+"""A table that numbers the different rows it is shown and forgets those nobody counts any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.state import arrow
+from nile.exact.state.arrow import Array
+from nile.exact.state.words import Encoder
+
+__all__ = ["RowTable", "grown", "kernels"]
+
+kernels: Any = arrow.Late("nile.exact.state.rows_kernels")
+
+_SMALL = 64
+_USED, _FREE, _LIVE = range(3)
+_SLACK = 4096  # values of text kept beyond twice the live rows before they are sorted out
+
+
+def grown(array: Array, size: int, fill: Any = 0) -> Array:
+    """The array with room for `size` along its first axis: at least doubled, `fill` in what is new."""
+    if array.shape[0] >= size:
+        return array
+    wider = np.full((max(size, 2 * array.shape[0]), *array.shape[1:]), fill, array.dtype)
+    wider[: array.shape[0]] = array
+    return wider
+
+
+class RowTable:
+    """Codes of rows: small whole numbers, equal exactly when the rows are, used again once released.
+
+    A look-up is O(1); memory O(rows in use).  kinds: the columns' types; exact: floats compare by their bits.
+    extra: words of the row beyond its columns, which `encode` leaves at 0.
+    Whoever has a table holds its rows as rows (`columns`); codes are given anew when they are put back (`put`).
+    """
+
+    DERIVED: ClassVar = ("encoder", "extra", "kept", "hashes", "free", "index", "meta")
+
+    def __init__(self, kinds: Sequence[Any], *, exact: bool = False, extra: int = 0) -> None:
+        self.encoder = Encoder(kinds, exact=exact)
+        width = self.encoder.width + extra
+        self.extra = extra
+        self.kept = np.zeros((_SMALL, width), np.int64)
+        self.hashes = np.full(_SMALL, -1, np.int64)
+        self.free = np.zeros(_SMALL, np.int64)
+        self.index = np.zeros(4 * _SMALL, np.int64)
+        self.meta = np.zeros(3, np.int64)
+
+    def __len__(self) -> int:
+        """Rows in use."""
+        return int(self.meta[_LIVE])
+
+    @property
+    def room(self) -> int:
+        """Codes are below this."""
+        return int(self.kept.shape[0])
+
+    def encode(self, columns: Sequence[Any]) -> Array:
+        """Words of rows: int64 [n, width]."""
+        words = self.encoder.encode(columns)
+        return np.pad(words, ((0, 0), (0, self.extra))) if self.extra else words
+
+    def codes(self, words: Array) -> Array:
+        """int64 [n]: the code of each row of words."""
+        codes = np.empty(words.shape[0], np.int64)
+        done = 0
+        while True:
+            done = kernels.intern_words(
+                words, done, codes, self.index, self.kept, self.hashes, self.free, self.meta
+            )  # fmt: skip
+            if done == words.shape[0]:
+                return codes
+            self._grow()
+
+    def put(self, words: Array) -> bool:
+        """Rows of words into an empty table, as codes 0 to n - 1; whether they were all different."""
+        self.codes(words)
+        return bool(len(self) == words.shape[0])
+
+    def release(self, codes: Array) -> None:
+        """Forget rows; a code may be named twice."""
+        kernels.release_codes(codes, self.index, self.hashes, self.free, self.meta)
+        for at, values in self.encoder.values.items():
+            if len(values) > 2 * len(self) + _SLACK:
+                self._sort_out(at)
+
+    def columns(self, codes: Array) -> list[Any]:
+        """The rows of codes, as Arrow columns."""
+        return self.encoder.decode(np.take(self.kept, codes, axis=0))
+
+    def live(self) -> Array:
+        """Codes in use, ascending: int64."""
+        return np.flatnonzero(self.hashes[: self.meta[_USED]] >= 0)
+
+    def _grow(self) -> None:
+        if self.meta[_FREE] == 0 and self.meta[_USED] == self.room:
+            size = 2 * self.room
+            self.kept = grown(self.kept, size)
+            self.hashes = grown(self.hashes, size, -1)
+            self.free = grown(self.free, size)
+        if self.meta[_LIVE] >= self.index.shape[0] // 2:
+            self.index = np.zeros(2 * self.index.shape[0], np.int64)
+            kernels.build_index(self.index, self.kept, self.hashes, self.meta[_USED], False)
+
+    def _sort_out(self, at: int) -> None:
+        live = self.live()
+        table = self.encoder.values[at].keep(self.kept[live, at])
+        self.kept[live, at] = table[self.kept[live, at]]
+        self.index[:] = 0
+        kernels.build_index(self.index, self.kept, self.hashes, self.meta[_USED], True)
+
+    @property
+    def memory(self) -> int:
+        """Bytes."""
+        arrays = (self.kept, self.hashes, self.free, self.index)
+        return sum(each.nbytes for each in arrays) + self.encoder.memory

@@ -1,0 +1,289 @@
+"""The state behind aggregates: counts and exact sums, one of each for a column however many ask.
+
+Every state reads, for each pair (instant, group) that changed, its value before and after, as columns of numbers;
+`State.column` turns them into an aggregate's Arrow column.  Ordered multisets: `nile.exact.state.ordered`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.state import arrow
+from nile.exact.state import held as holding
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.rows import grown
+from nile.exact.state.types import plain
+from nile.exact.state.words import Encoder
+from summaries.errors import SumOverflow
+
+__all__ = ["Counted", "State", "Summed", "Touches", "valid"]
+
+counting: Any = arrow.Late("nile.exact.state.group_kernels")
+summing: Any = arrow.Late("nile.exact.state.sums_kernels")
+
+
+_DIGITS = 80  # of 32 bits: more than any sum of doubles has
+
+
+@dataclass(frozen=True)
+class Touches:
+    """Tuples and the pairs (instant, group) they touch.
+
+    sign int8 [n]; codes int64 [n], groups; touch int64 [n]; first, last: int64 [pairs], tuples; room: groups are
+    below this.
+    """
+
+    sign: Array
+    codes: Array
+    touch: Array
+    first: Array
+    last: Array
+    room: int
+
+    @property
+    def pairs(self) -> int:
+        return int(self.first.shape[0])
+
+
+class State(ABC):
+    """What one column keeps for all groups."""
+
+    @abstractmethod
+    def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
+        """(before, after) of each pair: numbers, whichever the state reads; equal numbers are equal answers."""
+
+    @abstractmethod
+    def column(self, function: str, numbers: Array, kind: Any) -> Any:
+        """An aggregate's Arrow column of type `kind` from rows of what `apply` returned."""
+
+    @abstractmethod
+    def current(self, codes: Array) -> Array:
+        """What `apply` would return for these groups now."""
+
+    @abstractmethod
+    def capture(self, codes: Array) -> holding.State:
+        """What these groups hold, in this order."""
+
+    @abstractmethod
+    def restore(self, held: holding.Held, n: int) -> None:
+        """Put what was captured into an empty state, as groups 0 to n - 1.  Raises EnvelopeError."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """Bytes."""
+
+
+def valid(column: Any) -> Array:
+    if not column.null_count:
+        return np.ones(len(column), np.bool_)
+    found: Array = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+class Counted(State):
+    """How many rows are not null; column None: all.  8 bytes a group."""
+
+    HELD: ClassVar = ("_now",)
+    DERIVED: ClassVar = ()
+
+    def __init__(self) -> None:
+        self._now = np.zeros(1, np.int64)
+
+    def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
+        self._now = grown(self._now, touches.room)
+        old, new = np.zeros(touches.pairs, np.int64), np.zeros(touches.pairs, np.int64)
+        counted = np.ones(touches.sign.shape[0], np.bool_) if column is None else valid(column)
+        counting.apply_counts(
+            touches.sign, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old, new
+        )  # fmt: skip
+        return old[:, None], new[:, None]
+
+    def column(self, function: str, numbers: Array, kind: Any) -> Any:  # noqa: ARG002
+        return pa.array(np.ascontiguousarray(numbers[:, 0]))
+
+    def current(self, codes: Array) -> Array:
+        self._now = grown(self._now, int(codes.max(initial=-1)) + 1)
+        return self._now[codes][:, None]
+
+    def capture(self, codes: Array) -> holding.State:
+        """Their counts."""
+        return {"counts": self.current(codes)[:, 0]}
+
+    def restore(self, held: holding.Held, n: int) -> None:
+        counts = held.array("counts", "int64", (n,))
+        held.end()
+        self._now = grown(counts.copy(), 1)
+
+    @property
+    def memory(self) -> int:
+        return int(self._now.nbytes)
+
+
+class Summed(State):
+    """Exact sum and count of a column of numbers; serves sum and avg.
+
+    Whole numbers: 24 bytes a group.  Doubles: 40 bytes a group and 8 for every 32 binary digits between the least
+    and the greatest value seen (8 digits to begin with).
+    """
+
+    HELD: ClassVar = ("_counts", "_digits", "_base", "_special")
+    DERIVED: ClassVar = ("_double", "_unsigned", "_encoder", "_now")
+
+    def __init__(self, kind: Any) -> None:
+        kind = plain(kind)
+        self._double = bool(pa.types.is_floating(kind))
+        self._unsigned = bool(pa.types.is_uint64(kind))
+        self._encoder = Encoder([kind], exact=True)
+        self._counts = np.zeros(1, np.int64)
+        self._digits = np.zeros((1, 0 if self._double else 2), np.int64)
+        self._base = 0
+        self._special = np.zeros((1, 3), np.int64)
+        self._now = np.zeros(1, np.float64)
+
+    def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
+        room, pairs = touches.room, touches.pairs
+        values = np.ascontiguousarray(self._encoder.encode([column])[:, 0])
+        self._counts = grown(self._counts, room)
+        self._digits = grown(self._digits, room)
+        added = valid(column)
+        counts = np.zeros((2, pairs), np.int64)
+        if not self._double:
+            sums = np.zeros((2, pairs, 2), np.int64)
+            summing.apply_integers(
+                touches.sign, touches.codes, values, added, self._unsigned, touches.touch, touches.first, touches.last,
+                self._digits, self._counts, sums[0], sums[1], counts[0], counts[1],
+            )  # fmt: skip
+            return np.column_stack([sums[0], counts[0]]), np.column_stack([sums[1], counts[1]])
+        self._widen(values)
+        self._special = grown(self._special, room)
+        self._now = grown(self._now, room)
+        sums = np.zeros((2, pairs), np.float64)
+        summing.apply_doubles(
+            touches.sign, touches.codes, values, added, touches.touch, touches.first, touches.last, self._base,
+            self._digits, self._special, self._now, self._counts, sums[0], sums[1], counts[0], counts[1],
+        )  # fmt: skip
+        return tuple(np.column_stack([s.view(np.int64), n]) for s, n in zip(sums, counts, strict=True))  # type: ignore[return-value]
+
+    def _widen(self, bits: Array) -> None:
+        """Digits enough for every finite value of these bits, and one for carries."""
+        exponent = (bits >> 52) & 0x7FF
+        exponent = exponent[(exponent < 0x7FF) & ((bits << 1) != 0)]
+        if not exponent.shape[0]:
+            low, high = self._base, self._base
+        else:
+            low, high = int(exponent.min()) >> 5, (int(exponent.max()) >> 5) + 4
+        width = self._digits.shape[1]
+        if width and low >= self._base and high <= self._base + width:
+            return
+        if not width:
+            self._base = max(0, min(low, high - 8))
+            self._digits = np.zeros((self._digits.shape[0], max(8, high - self._base)), np.int64)
+            return
+        base, end = min(low, self._base), max(high, self._base + width)
+        wider = np.zeros((self._digits.shape[0], end - base), np.int64)
+        wider[:, self._base - base : self._base - base + width] = self._digits
+        self._digits, self._base = wider, base
+
+    def column(self, function: str, numbers: Array, kind: Any) -> Any:  # noqa: ARG002
+        n = numbers[:, -1]
+        none = n == 0
+        if self._double:
+            total = np.ascontiguousarray(numbers[:, 0]).view(np.float64)
+            if function == "avg":
+                total = total / np.maximum(n, 1)
+            return pa.array(total, mask=none if none.any() else None)
+        high, low = numbers[:, 0], numbers[:, 1]
+        fits = (high >= -(1 << 31)) & (high < (1 << 31))
+        if function == "avg":
+            with np.errstate(over="ignore"):
+                whole = (high << 32) + low
+            total = np.where(fits, whole.astype(np.float64), high * 4294967296.0 + low) / np.maximum(n, 1)
+            return pa.array(total, mask=none if none.any() else None)
+        if not fits.all():
+            at = int(np.flatnonzero(~fits)[0])
+            raise SumOverflow(
+                f"sum: needed a total within 64 bits; got {int(high[at]) * (1 << 32) + int(low[at])}; "
+                "cast the column to double"
+            )
+        return pa.array((high << 32) + low, mask=none if none.any() else None)
+
+    def current(self, codes: Array) -> Array:
+        top = int(codes.max(initial=-1)) + 1
+        self._counts, self._digits = grown(self._counts, top), grown(self._digits, top)
+        if not self._double:
+            return np.column_stack([self._digits[codes], self._counts[codes]])
+        self._now = grown(self._now, top)
+        return np.column_stack([self._now[codes].view(np.int64), self._counts[codes]])
+
+    def capture(self, codes: Array) -> holding.State:
+        """Their counts and exact sums.
+
+        Whole numbers: sums int64 [n, 2], high * 2**32 + low.  Doubles: digits uint32 [n, d] in two's complement, from
+        digit `base` on (2**(32 * base - 1075) its unit), no more of them than any sum needs; special int64 [n, 3], how
+        many NaN, +inf and -inf each has, [0, 3] where none has any.
+        """
+        self.current(codes)
+        counts, digits = self._counts[codes], self._digits[codes]
+        if not self._double:
+            return {"counts": counts, "sums": digits}
+        self._special = grown(self._special, int(codes.max(initial=-1)) + 1)
+        plain_digits = np.zeros((codes.shape[0], digits.shape[1] + 1 if digits.shape[1] else 0), np.uint32)
+        summing.carried(digits, plain_digits)
+        low, high = _needed(plain_digits)
+        special = self._special[codes]
+        return {
+            "counts": counts,
+            "special": special if special.any() else special[:0],
+            "base": self._base + low if high > low else 0,
+            "digits": np.ascontiguousarray(plain_digits[:, low:high]),
+        }
+
+    def restore(self, held: holding.Held, n: int) -> None:
+        self._counts = grown(held.array("counts", "int64", (n,)).copy(), 1)
+        if not self._double:
+            self._digits = grown(held.array("sums", "int64", (n, 2)).copy(), 1)
+            held.end()
+            return
+        special = held.array("special", "int64", (None, 3))
+        if special.shape[0] not in (0, n):
+            held.refuse(f"'special' of {n} groups or none", special)
+        self._special = np.zeros((max(n, 1), 3), np.int64)
+        self._special[: special.shape[0]] = special
+        digits = held.array("digits", "uint32", (n, None))
+        width = digits.shape[1]
+        self._base = held.integer("base", 0, _DIGITS - width)
+        held.end()
+        if width:
+            self._digits = np.zeros((max(n, 1), max(8, width + 1)), np.int64)
+            self._digits[:n, :width] = digits
+            self._digits[:n, width] = -(digits[:, -1] >> 31).astype(np.int64)  # the sign, for all digits above
+        else:
+            self._digits = np.zeros((max(n, 1), 0), np.int64)
+        self._now = np.zeros(max(n, 1), np.float64)
+        summing.read_doubles(self._digits, self._base, self._special, self._now)
+
+    @property
+    def memory(self) -> int:
+        return int(self._counts.nbytes + self._digits.nbytes + self._special.nbytes + self._now.nbytes)
+
+
+def _needed(digits: Array) -> tuple[int, int]:
+    """The first digit that any row has, and one past the last: above it there is only sign.  uint32 [n, d]."""
+    low, high = 0, digits.shape[1]
+    while high and not (digits[:, high - 1] ^ _sign(digits, high - 1)).any():
+        high -= 1
+    while low < high and not digits[:, low].any():
+        low += 1
+    return low, high
+
+
+def _sign(digits: Array, end: int) -> Array:
+    """What the digits from `end` on are where those before say all: all bits 0 or all 1."""
+    if not end:
+        return np.zeros(digits.shape[0], np.uint32)
+    return (np.uint32(0) - (digits[:, end - 1] >> np.uint32(31))).astype(np.uint32)

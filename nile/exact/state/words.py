@@ -1,0 +1,142 @@
+"""Rows of Arrow columns as words of 64 bits, and back: equal words are equal rows.
+
+Design: whole numbers, times and floats are one word each, decimals two; text, bytes and what else there is become
+the number of the value in a list that is kept beside.  A last word (one for 63 columns) says which are null.
+With `exact` a float keeps its bits; without, -0.0 is 0.0 and all NaN are one, as keys compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.state.arrow import Array, pa, pc
+from nile.exact.state.types import plain
+from nile.exact.state.values import Values
+
+__all__ = ["Encoder"]
+
+_MASKED = 63
+_VIEWS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
+
+
+class Encoder:
+    """Columns of given types to words and back.  width: words of a row."""
+
+    DERIVED: ClassVar = ("kinds", "exact", "values", "_first", "_mask", "width")
+
+    def __init__(self, kinds: Sequence[Any], *, exact: bool) -> None:
+        self.kinds = tuple(kinds)
+        self.exact = exact
+        self.values: dict[int, Values] = {}  # by word
+        self._first: list[int] = []
+        at = 0
+        for kind in self.kinds:
+            self._first.append(at)
+            if _listed(kind):
+                self.values[at] = Values(plain(kind))
+            at += 2 if pa.types.is_decimal128(kind) else 1
+        self._mask = at
+        self.width = at + max(1, -(-len(self.kinds) // _MASKED))
+
+    def encode(self, columns: Sequence[Any]) -> Array:
+        """int64 [n, width], row after row."""
+        n = len(columns[0]) if columns else 0
+        words = np.zeros((n, self.width), np.int64)
+        for i, (kind, column) in enumerate(zip(self.kinds, columns, strict=True)):
+            at = self._first[i]
+            if column.null_count:
+                nulls = column.is_null().to_numpy(zero_copy_only=False)
+                words[:, self._mask + i // _MASKED] |= nulls.astype(np.int64) << (i % _MASKED)
+            if pa.types.is_null(column.type):
+                continue
+            if at in self.values:
+                words[:, at] = self.values[at].numbers(column)
+            elif pa.types.is_decimal128(kind):
+                words[:, at : at + 2] = _decimals(column)
+            else:
+                words[:, at] = _numbers(column, self.exact)
+        return words
+
+    def decode(self, words: Array) -> list[Any]:
+        """The columns of rows of words."""
+        out = []
+        for i, kind in enumerate(self.kinds):
+            at = self._first[i]
+            nulls = (words[:, self._mask + i // _MASKED] >> (i % _MASKED)) & 1 == 1
+            column = words[:, at]
+            hidden = nulls if nulls.any() else None
+            if pa.types.is_null(kind):
+                out.append(pa.nulls(words.shape[0]))
+            elif at in self.values:
+                numbers = pa.array(column, mask=hidden)
+                out.append(self.values[at].array.take(numbers).cast(kind))
+            elif pa.types.is_decimal128(kind):
+                pairs = np.ascontiguousarray(words[:, at : at + 2])
+                bits = None if hidden is None else pa.array(~nulls).buffers()[1]
+                out.append(pa.Array.from_buffers(kind, words.shape[0], [bits, pa.py_buffer(pairs)]))
+            else:
+                out.append(from_numbers(column, kind, hidden))
+        return out
+
+    def nulls(self, words: Array) -> Array:
+        """Rows with a null: bool [n]."""
+        found: Array = words[:, self._mask :].any(axis=1)
+        return found
+
+    @property
+    def memory(self) -> int:
+        return sum(each.memory for each in self.values.values())
+
+
+def _listed(kind: Any) -> bool:
+    types = pa.types
+    small = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)
+    timed = types.is_temporal(kind) and not types.is_interval(kind)
+    return not (small or timed or types.is_decimal128(kind))
+
+
+def _decimals(column: Any) -> Array:
+    data = column.fill_null(0) if column.null_count else column
+    raw = np.frombuffer(data.buffers()[1], np.int64)
+    return raw.reshape(-1, 2)[data.offset : data.offset + len(data)]
+
+
+def _numbers(column: Any, exact: bool) -> Array:
+    """A column of numbers or times as int64: the value, or the bits of a double."""
+    types, kind = pa.types, column.type
+    if types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif types.is_temporal(kind):
+        column = column.view(getattr(pa, _VIEWS[kind.bit_width])())
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(0, column.type))
+    numbers = column.to_numpy(zero_copy_only=False)
+    if numbers.dtype.kind == "f":
+        numbers = numbers.astype(np.float64)
+        if not exact:
+            numbers = numbers + 0.0
+            numbers[np.isnan(numbers)] = np.nan
+        return numbers.view(np.int64)
+    return numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
+
+
+def from_numbers(numbers: Array, kind: Any, nulls: Array | None = None) -> Any:
+    """int64 [n], as `_numbers` makes it, as an Arrow array of a type of numbers or times; nulls: bool [n] or None."""
+    types = pa.types
+    numbers = np.ascontiguousarray(numbers)
+    if types.is_floating(kind):
+        doubles = numbers.view(np.float64)
+        if types.is_float16(kind):
+            return pa.array(doubles.astype(np.float16), kind, mask=nulls)
+        return pa.array(doubles, pa.float64(), mask=nulls).cast(kind, safe=False)
+    if types.is_boolean(kind):
+        return pa.array(numbers != 0, mask=nulls)
+    if types.is_uint64(kind):
+        return pa.array(numbers.view(np.uint64), mask=nulls)
+    if types.is_temporal(kind):
+        width = _VIEWS[kind.bit_width]
+        return pa.array(numbers.astype(width), mask=nulls).view(kind)
+    return pa.array(numbers.astype(kind.to_pandas_dtype(), copy=False), kind, mask=nulls)

@@ -1,0 +1,201 @@
+"""Approximate answers: WITH PREFERENCE, BUDGET and ERROR, by the operators that the Python queries also run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nile.execution.approximate.aggregate import StreamAggregate
+from nile.execution.approximate.join import JoinAggregate, PreferredJoin
+from nile.execution.approximate.scope import Keeper, Shape, shape_of
+from nile.execution.approximate.selection import PreferredSelection
+from nile.execution.exact.relational import Relational
+from nile.execution.options import Options
+from nile.execution.values import filtered, maker, schema_of
+from nile.sql.plan import Filter, Join, Limit, Project, Query, Sort
+from nile.sql.statements import CreateSummary
+from nile.streams.accounting import Accounting
+from preferences.budget import Budget, BudgetReport
+from summaries.errors import BudgetError, ConfigError
+from summaries.estimate import Estimate
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ApproximateRun", "Prepared", "approximate", "is_approximate"]
+
+WEIGHT = "_weight"
+
+
+class Engine(Keeper, Protocol):
+    """What is asked of a database."""
+
+    @property
+    def summaries(self) -> Mapping[str, CreateSummary]:
+        """All summaries."""
+
+
+class Operator(Protocol):
+    """An approximate operator, asked of a query: checked, nothing read."""
+
+    def explain(self) -> str:
+        """What it will do, in words."""
+
+    def run(self) -> Any:
+        """Read the streams and prepare the answer."""
+
+    def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
+        """What the answer holds, as the columns of the plan below its projections."""
+
+    def told(self, answer: Any) -> tuple[dict[str, Accounting], int]:
+        """(accounting of each alias, bytes held)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An approximate query that has been checked.  weighted: rows carry `_weight`, 1 / inclusion probability."""
+
+    query: Query
+    shape: Shape
+    operator: Operator
+    schema: pa.Schema
+    weighted: bool
+
+    def start(self) -> ApproximateRun:
+        """A run that has read nothing yet."""
+        return ApproximateRun(self)
+
+    def selected(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the operator found, through the selections and projections above it, weights beside them."""
+        steps = [(step, maker(step.items) if isinstance(step, Project) else None) for step in self.shape.above[::-1]]
+        for given in found:
+            batch = given
+            for step, make in steps:
+                if isinstance(step, Filter):
+                    batch = filtered(step.condition, batch)
+                elif make is not None:
+                    made = make(batch)
+                    batch = made.append_column(WEIGHT, batch.column(WEIGHT)) if self.weighted else made
+            yield batch
+
+
+def is_approximate(query: Query, options: Options) -> bool:
+    """Whether a query says, or is given, a preference, a budget or an error."""
+    return bool(query.preference or query.budget or query.error or options.budget is not None)
+
+
+def approximate(engine: Engine, query: Query, options: Options) -> Prepared:
+    """A query WITH PREFERENCE, BUDGET or ERROR, checked.  Raises NotYet, ConfigError, BudgetError."""
+    shape = shape_of(query.plan)
+    budget = _budget(query, options)
+    join = isinstance(shape.core, Join)
+    if shape.group is None and query.error is not None:
+        raise ConfigError("ERROR: needed a query of aggregates, whose numbers can be off; got rows; say BUDGET")
+    if query.preference is None and (shape.group is None or join):
+        raise BudgetError(
+            "BUDGET: needed WITH PREFERENCE, which says what to find first; got none, which asks for the exact answer; "
+            "say WITH PREFERENCE desc, or leave the budget out"
+        )
+    operator: Operator
+    if shape.group is not None:
+        make: Callable[..., Operator] = JoinAggregate if join else StreamAggregate
+        operator = make(engine, query, shape, budget, options)
+    else:
+        make = PreferredJoin if join else PreferredSelection
+        operator = make(engine, query, shape, budget, options)
+    weighted = bool(join and shape.group is None and query.preference and query.preference.kind == "weighted")
+    fields = list(schema_of(query.plan.fields))
+    schema = pa.schema([*fields, *([pa.field(WEIGHT, pa.float64())] if weighted else [])])
+    return Prepared(query, shape, operator, schema, weighted)
+
+
+def _budget(query: Query, options: Options) -> Budget | None:
+    if options.budget is not None:
+        assert isinstance(options.budget, Budget)
+        return options.budget
+    return None if query.budget is None else Budget.of(*query.budget)
+
+
+class ApproximateRun:
+    """One run.  answer: the operator's own, once it has begun."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.schema = prepared.schema
+        self._prepared = prepared
+        self.answer: Any = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as they are found."""
+        prepared = self._prepared
+        self.answer = prepared.operator.run()
+        found = prepared.selected(prepared.operator.found(self.answer))
+        for step in prepared.shape.top[::-1]:
+            found = self._topped(step, found)
+        yield from (batch for batch in found if batch.num_rows)
+
+    def _topped(self, step: Sort | Limit, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if isinstance(step, Sort):
+            every = pa.Table.from_batches(list(found), self.schema).combine_chunks().to_batches()
+            if every:
+                yield Relational.ordered(step, every[0])
+            return
+        skip, room = step.offset, step.count
+        for batch in found:
+            gone = min(skip, batch.num_rows)
+            skip -= gone
+            part = batch.slice(gone, room)
+            room = None if room is None else room - part.num_rows
+            yield part
+            if room == 0:
+                return
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """in = applied + late + shed + rejected, of each alias."""
+        return self._prepared.operator.told(self.answer)[0]
+
+    @property
+    def memory(self) -> int:
+        """Bytes held by summaries, directories and tuple lists."""
+        return self._prepared.operator.told(self.answer)[1]
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent."""
+        report: BudgetReport = self.answer.budget
+        return report
+
+    @property
+    def coverage(self) -> float:
+        """The share of the window, in time, that was still held."""
+        return float(getattr(self.answer, "coverage", 1.0))
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """How many outputs the exact answer has; of one aggregate alone, that number."""
+        group = self._prepared.shape.group
+        if group is None:
+            found: Estimate | None = getattr(self.answer, "estimate", None)
+            return found
+        if group.by or len(group.aggregates) != 1:
+            return None
+        single: Estimate = self.answer.estimate(group.aggregates[0].name)
+        return single
+
+    def worth(self) -> str:
+        """What the answer is worth, in a few words."""
+        spent = self.budget
+        parts = [f"spent {spent.fraction:.3g} of the exact work"]
+        estimate = self.estimate
+        if estimate is not None and estimate.low < estimate.high:
+            high = "?" if estimate.high == float("inf") else f"{estimate.high:,.6g}"
+            parts.append(f"estimate {estimate.value:,.6g}, from {estimate.low:,.6g} to {high}")
+        if self.coverage < 1.0:
+            parts.append(f"coverage {self.coverage:.3g}")
+        return ", ".join(parts)

@@ -1,0 +1,245 @@
+"""Joins over whole inputs: which rows go together, and their columns, a chunk at a time.
+
+Streams in one window, or in windows between pairs, go through the window joins of `nile.exact`, in the order in which
+combinations complete; anything else is joined input by input, by sorting, with time bounds as part of the look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.answers.tabular import refuse_beyond_memory
+from nile.exact.join.chain import ExactJoin, encode_all
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import Condition, WindowJoinPlan
+from nile.execution.exact.physical import equalities, one_key
+from nile.execution.exact.rows import join_codes
+from nile.execution.values import all_of, filtered
+from nile.expressions.tree import Node
+from nile.sql.plan import Constraint, Join
+from summaries.errors import ConfigError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Side", "joined"]
+
+Array = np.ndarray[Any, Any]
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An input: its rows, the time of each (int64 [n] ns, not falling; None of a stored relation) and its window."""
+
+    batch: pa.RecordBatch
+    ts: Array | None = None
+    window: int | None = None
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+
+def joined(
+    node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The combinations, 65,536 candidates at a time, columns of the inputs one after the other.
+
+    Every window is one between times: of a combination without constraints that its earlier tuples are still
+    valid when the last one comes; a constraint bounds its own two.  algorithm, strategy: of the W-join family
+    (`nile.exact.join.wjoin`), "" for its own choice; spent: where its counts and its bytes of state are put.
+    Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
+    without a window, whose pairs are found chunk by chunk.  Raises KeyTypeError, MemoryRefused, ConfigError.
+    """
+    graph = _graph(node, sides)
+    on, rest = one_key(node) if node.equal else (None, [])
+    if graph is not None and (on is not None or not node.equal):
+        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent)
+        return
+    if algorithm or strategy:
+        raise ConfigError(
+            f"algorithm: needed a join of streams in one window (or in windows of pairs), on one key or none; got "
+            f"{node_inputs(node)}; leave algorithm= and windows= out"
+        )
+    if _is_chain(node, sides):
+        pairs = [_ordered_pair(sides, pair) for pair in node.equal]
+        codes = join_codes(pairs, len(sides[0]), len(sides[1]))
+        keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
+        chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None)  # type: ignore[arg-type]
+        for found in chain.pairs():
+            yield _materialised(sides, found, node.condition)
+        return
+    index = _combinations(node, sides)
+    for begin in range(0, index[0].shape[0], _CHUNK):
+        yield _materialised(sides, [one[begin : begin + _CHUNK] for one in index], node.condition)
+
+
+def node_inputs(node: Join) -> str:
+    """A join's inputs and keys in words, for messages."""
+    return f"{len(node.inputs)} inputs on {', '.join(f'{a} = {b}' for a, b in node.equal) or 'no key'}"
+
+
+def _graph(node: Join, sides: Sequence[Side]) -> WindowGraph | None:
+    """The windows between streams, where they are windows between pairs."""
+    if any(side.ts is None for side in sides):
+        return None
+    if node.constraints:
+        given = node.constraints[: node.given or len(node.constraints)]
+        if node.directed:
+            return WindowGraph.directed(len(sides), [(each.left, each.right, each.window) for each in given])
+        return WindowGraph.of(len(sides), {(each.left, each.right): each.window for each in given})
+    windows = {side.window for side in sides}
+    only = windows.pop()
+    return None if windows or only is None else WindowGraph.uniform(len(sides), only)
+
+
+def _window_joined(
+    node: Join, sides: Sequence[Side], graph: WindowGraph, on: tuple[str, ...] | None, rest: list[tuple[str, str]],
+    algorithm: str, strategy: str, spent: dict[str, int] | None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    condition = all_of(*equalities(node, rest), node.condition)
+    by_key = on is not None
+    join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy).start()
+    codes = encode_all([_column(side, name) for side, name in zip(sides, on, strict=True)])[0] if on else None
+    held = 0
+    for block in join.run([side.ts for side in sides], codes):
+        held = max(held, join.memory)
+        for begin in range(0, block.shape[0], _CHUNK):
+            part = block[begin : begin + _CHUNK]
+            yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition)
+    if spent is not None:
+        spent.update({**join.costs, "memory": max(held, join.memory)})
+
+
+def _is_chain(node: Join, sides: Sequence[Side]) -> bool:
+    """Whether two streams join on equal keys, without a window."""
+    if len(sides) != 2 or not node.equal or node.constraints or any(side.ts is None for side in sides):
+        return False
+    return sides[0].window is None and sides[1].window is None
+
+
+def _owner(sides: Sequence[Side], column: str) -> int:
+    return next(k for k, side in enumerate(sides) if column in side.batch.schema.names)
+
+
+def _column(side: Side, name: str) -> pa.Array:
+    return side.batch.column(side.batch.schema.get_field_index(name))
+
+
+def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Array, pa.Array]:
+    one, other = pair if _owner(sides, pair[0]) == 0 else pair[::-1]
+    return _column(sides[0], one), _column(sides[1], other)
+
+
+def _materialised(sides: Sequence[Side], index: Sequence[Array], condition: Node | None) -> pa.RecordBatch:
+    arrays, names = [], []
+    for side, rows in zip(sides, index, strict=True):
+        at = pa.array(rows)
+        arrays += [column.take(at) for column in side.batch.columns]
+        names += side.batch.schema.names
+    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+    return batch if condition is None else filtered(condition, batch)
+
+
+def _combinations(node: Join, sides: Sequence[Side]) -> list[Array]:
+    """The row of each input in every combination that keys and times allow: int64 [c] each, in order of completion."""
+    owners = [(_owner(sides, a), a, _owner(sides, b), b) for a, b in node.equal]
+    taken = [0]
+    index: dict[int, Array] = {0: np.arange(len(sides[0]))}
+    while len(taken) < len(sides):
+        left = [k for k in range(len(sides)) if k not in taken]
+        linked = [k for k in left if any({i, j} & set(taken) and k in (i, j) for i, _, j, _ in owners)]
+        k = (linked or left)[0]
+        pairs = []
+        for i, a, j, b in owners:
+            if k in (i, j) and (i in taken or j in taken):
+                other, theirs, mine = (i, a, b) if j == k else (j, b, a)
+                pairs.append((_column(sides[other], theirs).take(pa.array(index[other])), _column(sides[k], mine)))
+        rows, matched = _step(node, sides, index, k, pairs)
+        index = {one: held[rows] for one, held in index.items()}
+        index[k] = matched
+        taken.append(k)
+    keep = _in_time(node, sides, index)
+    return _by_completion(sides, [index[k][keep] for k in range(len(sides))])
+
+
+def _step(
+    node: Join, sides: Sequence[Side], index: dict[int, Array], k: int, pairs: list[tuple[pa.Array, pa.Array]]
+) -> tuple[Array, Array]:
+    """(row among the combinations so far, row of input k) of every match."""
+    so_far = index[0].shape[0]
+    side = sides[k]
+    codes, own = join_codes(pairs, so_far, len(side))
+    low, high = np.zeros(so_far, np.int64), np.full(so_far, len(side), np.int64)
+    if side.ts is not None:
+        for other, held in index.items():
+            their = sides[other].ts
+            window = _bound(node, sides, other, k)
+            if their is not None and window is not None:
+                low = np.maximum(low, np.searchsorted(side.ts, their[held] - window, side="left"))
+                high = np.minimum(high, np.searchsorted(side.ts, their[held] + window, side="right"))
+    keyed = np.flatnonzero(own >= 0)
+    width = len(side) + 1
+    place = own[keyed] * width + keyed
+    order = np.argsort(place, kind="stable")
+    place = place[order]
+    begin = np.searchsorted(place, codes * width + low)
+    counts = np.where(codes >= 0, np.searchsorted(place, codes * width + np.maximum(low, high)) - begin, 0)
+    total = int(counts.sum())
+    refuse_beyond_memory(total * 8 * (len(index) + 2), total)
+    rows = np.repeat(np.arange(so_far), counts)
+    ends = np.cumsum(counts)
+    offset = np.arange(total) - np.repeat(ends - counts, counts)
+    return rows, keyed[order][np.repeat(begin, counts) + offset]
+
+
+def _bound(node: Join, sides: Sequence[Side], one: int, other: int) -> int | None:
+    """How far apart two inputs' tuples may be at all."""
+    if node.constraints:
+        return next((each.window for each in node.constraints if {each.left, each.right} == {one, other}), None)
+    windows = sides[one].window, sides[other].window
+    return None if windows[0] is None or windows[1] is None else max(windows)  # type: ignore[type-var]
+
+
+def _in_time(node: Join, sides: Sequence[Side], index: dict[int, Array]) -> Array:
+    times = {k: side.ts[index[k]] for k, side in enumerate(sides) if side.ts is not None}
+    keep = np.ones(index[0].shape[0], bool)
+    if node.constraints:
+        for each in node.constraints:
+            keep &= np.abs(times[each.left] - times[each.right]) <= each.window
+        return keep & _directed(node.constraints[: node.given or None], times) if node.directed else keep
+    if not times:
+        return keep
+    last = np.maximum.reduce(list(times.values()))
+    for k, ts in times.items():
+        window = sides[k].window
+        if window is not None:
+            keep &= last - ts <= window
+    return keep
+
+
+def _directed(path: Sequence[Constraint], times: dict[int, Array]) -> Array:
+    """Whether times do not fall along the path, or do not rise."""
+    forth = np.logical_and.reduce([times[each.left] <= times[each.right] for each in path])
+    back = np.logical_and.reduce([times[each.left] >= times[each.right] for each in path])
+    either: Array = forth | back
+    return either
+
+
+def _by_completion(sides: Sequence[Side], index: list[Array]) -> list[Array]:
+    """In the order of the tuples that complete them: (ts, position, arrival)."""
+    streams = [k for k, side in enumerate(sides) if side.ts is not None]
+    if not streams:
+        return index
+    times = np.stack([np.asarray(sides[k].ts)[index[k]] for k in streams])
+    last = len(streams) - 1 - np.argmax(times[::-1], axis=0)
+    row = np.take_along_axis(np.stack([index[k] for k in streams]), last[None], axis=0)[0]
+    order = np.lexsort((row, last, times.max(axis=0)))
+    return [one[order] for one in index]

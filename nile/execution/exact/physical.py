@@ -1,0 +1,254 @@
+"""From a bound plan to the algebra of `nile.exact`: expressions become callables, joins become joins of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nile.exact.pipeline import algebra
+from nile.exact.pipeline.figures import Path
+from nile.execution.values import all_of, maker, schema_of, tester
+from nile.expressions.binding import kind_of
+from nile.expressions.tree import Column, Compare, Node
+from nile.sql.plan import (
+    Distinct,
+    Field,
+    Filter,
+    Group,
+    Item,
+    Join,
+    Plan,
+    Project,
+    Relation,
+    Rows,
+    SetOperation,
+    Stream,
+    StreamWindow,
+    map_inputs,
+)
+from summaries.errors import NotYet
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Compiler", "equalities", "one_key", "window_of", "with_selections"]
+
+_KINDS: dict[str, Callable[[], pa.DataType]] = {
+    "boolean": lambda: pa.bool_(),
+    "integer": lambda: pa.int64(),
+    "number": lambda: pa.float64(),
+    "text": lambda: pa.string(),
+    "timestamp": lambda: pa.timestamp("us"),
+    "date": lambda: pa.timestamp("us"),
+    "null": lambda: pa.int64(),
+}
+_RUNNING = ("count", "sum", "avg", "min", "max", "median")
+
+
+class Compiler:
+    """Makes algebra of bound plans.
+
+    schema: the columns that a stream's leaf gives; table: a stored relation's rows; algorithm: of window joins.
+    """
+
+    def __init__(
+        self,
+        schema: Callable[[Stream], pa.Schema],
+        table: Callable[[Relation], pa.Table],
+        algorithm: str,
+    ) -> None:
+        self._schema = schema
+        self._table = table
+        self._algorithm = algorithm
+        self.made: dict[Path, algebra.Plan] = {}
+
+    def plan(self, node: Plan, path: Path = ()) -> algebra.Plan:
+        """The algebra of a node; `made` has the topmost one of each path.
+
+        Raises NotYet for what only a snapshot can do.
+        """
+        made = self._plan(node, path)
+        self.made[path] = made
+        return made
+
+    def _plan(self, node: Plan, path: Path) -> algebra.Plan:
+        match node:
+            case Stream():
+                return algebra.Scan(node.alias, self._schema(node), window_of(node.window), node.position)
+            case Relation():
+                return algebra.Stored(node.alias, self._table(node))
+            case Filter():
+                return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
+            case Project():
+                return algebra.Project(self.plan(node.input, (*path, 0)), maker(node.items), schema_of(node.fields))
+            case Join():
+                return self._graph(node, path) if node.constraints else self._join(node, path)
+            case Distinct():
+                return algebra.Distinct(self.plan(node.input, (*path, 0)))
+            case SetOperation():
+                return self._set(node, path)
+            case Group():
+                return self._group(node, path)
+            case _:
+                raise NotYet(
+                    f"{type(node).__name__.lower()}: needed a query that returns a snapshot; got one of changes; say "
+                    "emit='snapshot'"
+                )
+
+    def _set(self, node: SetOperation, path: Path) -> algebra.Plan:
+        left, right = self.plan(node.left, (*path, 0)), self.plan(node.right, (*path, 1))
+        wanted = schema_of(node.fields)
+        if right.schema.types != wanted.types:
+            items = tuple(
+                Item(field, Column(name, kind_of(field.type)))
+                for field, name in zip(node.fields, right.schema.names, strict=True)
+            )
+            right = algebra.Project(right, maker(items), wanted)
+        match node.kind:
+            case "union":
+                return algebra.Union(left, right, node.all)
+            case "intersect":
+                return algebra.Intersect(left, right, node.all)
+            case _:
+                return algebra.Minus(left, right, node.all)
+
+    def _join(self, node: Join, path: Path) -> algebra.Plan:
+        left = self.plan(node.inputs[0], (*path, 0))
+        waiting = list(node.equal)
+        for k, each in enumerate(node.inputs[1:], 1):
+            right = self.plan(each, (*path, k))
+            have, own = set(left.schema.names), set(right.schema.names)
+            on = [pair if pair[0] in have else pair[::-1] for pair in waiting if _links(pair, have, own)]
+            waiting = [pair for pair in waiting if not _links(pair, have, own)]
+            left = algebra.Join(left, right, tuple((a, b) for a, b in on))
+        if node.condition is not None:
+            left = algebra.Select(left, tester(node.condition))
+        return left
+
+    def _graph(self, node: Join, path: Path) -> algebra.Plan:
+        on, rest = one_key(node)
+        condition = all_of(*equalities(node, rest), node.condition)
+        constraints = node.constraints[: node.given] if node.directed and node.given else node.constraints
+        return algebra.GraphJoin(
+            tuple(self.plan(each, (*path, k)) for k, each in enumerate(node.inputs)),
+            on,
+            tuple((each.left, each.right, each.window) for each in constraints),
+            node.directed,
+            None if condition is None else tester(condition),
+            self._algorithm,
+        )
+
+    def _group(self, node: Group, path: Path) -> algebra.Plan:
+        for each in node.aggregates:
+            if each.function not in _RUNNING:
+                raise NotYet(
+                    f"{each.function}: needed an aggregate that can be kept up to date under changes "
+                    f"({', '.join(_RUNNING)}); got {each.name!r}; say emit='snapshot'"
+                )
+        arguments = [each for each in node.aggregates if each.argument is not None]
+        items = [replace(item, field=replace(item.field, name=f"by{k}")) for k, item in enumerate(node.by)]
+        names: dict[str, str] = {}
+        for k, each in enumerate(arguments):
+            assert each.argument is not None
+            names[each.name] = f"of{k}"
+            items.append(Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
+        if not items:  # count(*) alone: any column tells how many rows there are
+            below = self.plan(node.input, (*path, 0))
+        else:
+            fields = schema_of([item.field for item in items])
+            below = algebra.Project(self.plan(node.input, (*path, 0)), maker(items), fields)
+        below = _distinct(node, below)
+        by = tuple(f"by{k}" for k in range(len(node.by)))
+        grouped = algebra.Group(
+            below,
+            by,
+            tuple(
+                algebra.Aggregate(f"out{k}", each.function, names.get(each.name))  # type: ignore[arg-type]
+                for k, each in enumerate(node.aggregates)
+            ),
+        )
+        made = [*by, *(f"out{k}" for k in range(len(node.aggregates)))]
+        out = tuple(
+            Item(field, Column(name, kind_of(field.type))) for field, name in zip(node.fields, made, strict=True)
+        )
+        return algebra.Project(grouped, maker(out), schema_of(node.fields))
+
+
+def with_selections(plan: Plan) -> Plan:
+    """A plan whose streams come whole, with their conditions above them: time moves on with every tuple.
+
+    Windows of rows count what a condition leaves, so there it stays.
+    """
+    match plan:
+        case Stream() if plan.where is not None and not isinstance(plan.window, Rows):
+            return Filter(replace(plan, where=None), plan.where)
+        case _:
+            return map_inputs(plan, with_selections)
+
+
+def window_of(window: StreamWindow) -> algebra.Window:
+    """A stream's window in the algebra."""
+    match window:
+        case None:
+            return algebra.Unbounded()
+        case Rows():
+            return algebra.Rows(window.count)
+        case _:
+            return algebra.Range(window)
+
+
+def _distinct(node: Group, below: algebra.Plan) -> algebra.Plan:
+    """The groups' rows, each once where aggregates are of different values."""
+    if not any(each.distinct for each in node.aggregates):
+        return below
+    plain = [each for each in node.aggregates if not each.distinct and each.function not in ("min", "max")]
+    arguments = {each.argument for each in node.aggregates}
+    if plain or len(arguments) > 1:
+        raise NotYet(
+            "DISTINCT in an aggregate: needed the same different values in all aggregates of a query of changes; got "
+            f"{', '.join(each.name for each in node.aggregates)}; say emit='snapshot', or ask them in two queries"
+        )
+    return algebra.Distinct(below)
+
+
+def _type_of(node: Node, below: Plan) -> pa.DataType:
+    """The Arrow type of an expression over a plan's rows."""
+    if isinstance(node, Column):
+        return next(field.type for field in below.fields if field.name == node.name)
+    return _KINDS[node.kind]()
+
+
+def _links(pair: tuple[str, str], have: set[str], own: set[str]) -> bool:
+    return (pair[0] in have and pair[1] in own) or (pair[1] in have and pair[0] in own)
+
+
+def _column(field: Field) -> Column:
+    return Column(field.name, kind_of(field.type))
+
+
+def equalities(node: Join, pairs: list[tuple[str, str]]) -> list[Node]:
+    """Pairs of a join's columns as conditions that they are equal."""
+    fields = {field.name: field for field in node.fields}
+    return [Compare("=", _column(fields[a]), _column(fields[b])) for a, b in pairs]
+
+
+def one_key(node: Join) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
+    """One column of each input that must all be equal, if there is such a key, and the pairs that are left."""
+    owner = {field.name: k for k, each in enumerate(node.inputs) for field in each.fields}
+    classes: list[set[str]] = []
+    for pair in node.equal:
+        touching = [one for one in classes if one & set(pair)]
+        classes = [one for one in classes if one not in touching] + [set(pair).union(*touching)]
+    for one in classes:
+        key: dict[int, str] = {}
+        for name in sorted(one):
+            key.setdefault(owner[name], name)
+        if len(key) == len(node.inputs):
+            on = tuple(key[k] for k in range(len(node.inputs)))
+            rest = [pair for pair in node.equal if not set(pair) <= set(on)]
+            return on, rest
+    return None, list(node.equal)

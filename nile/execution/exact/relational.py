@@ -1,0 +1,162 @@
+"""A plan over whole inputs: what a query says of the rows its windows hold at one instant (or of all there are).
+
+This is the snapshot of Definition 1 (negative tuples, section 2.1), worked out at once, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.execution.exact.aggregating import aggregated
+from nile.execution.exact.joining import Side, joined
+from nile.execution.exact.rows import ranks, row_codes
+from nile.execution.values import column_of, filtered, maker, schema_of, value_of
+from nile.sql.plan import (
+    Distinct,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Plan,
+    Project,
+    Relation,
+    SetOperation,
+    Sort,
+    Stream,
+    inputs_of,
+)
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Path", "Relational"]
+
+Array = np.ndarray[Any, Any]
+Path = tuple[int, ...]
+"""Which child of which child a node is; () is the root."""
+
+
+class Relational:
+    """Evaluates plans.  leaf: the rows of a leaf as a Side; counts: rows that came out of each node, by its path."""
+
+    def __init__(self, leaf: Callable[[Stream | Relation], Side], counts: dict[Path, int]) -> None:
+        self._leaf = leaf
+        self._counts = counts
+
+    def rows(self, plan: Plan, path: Path = ()) -> pa.RecordBatch:
+        """The rows of a node.  Raises KeyTypeError, MemoryRefused."""
+        return self.side(plan, path).batch
+
+    def side(self, plan: Plan, path: Path = ()) -> Side:
+        """The rows of a node with their times, where it has one tuple of one stream a row."""
+        made = self._side(plan, path)
+        self._counts[path] = self._counts.get(path, 0) + len(made)
+        return made
+
+    def _side(self, plan: Plan, path: Path) -> Side:
+        if isinstance(plan, Stream | Relation):
+            return self._leaf(plan)
+        sides = [self.side(each, (*path, k)) for k, each in enumerate(inputs_of(plan))]
+        (below, *_) = sides
+        match plan:
+            case Filter():
+                return self._filter(plan, below)
+            case Project():
+                return Side(maker(plan.items)(below.batch), below.ts, below.window)
+            case Join():
+                return Side(_concat(list(joined(plan, sides)), schema_of(plan.fields)))
+            case Distinct():
+                _, first = row_codes(below.batch.columns, len(below))
+                return Side(below.batch.take(pa.array(first)))
+            case SetOperation():
+                left, right = sides
+                return Side(_combined(plan, left.batch, right.batch))
+            case Group():
+                return Side(_grouped(plan, below.batch))
+            case Sort():
+                return Side(_sorted(plan, below.batch))
+            case Limit():
+                return Side(below.batch.slice(plan.offset, plan.count))
+
+    @staticmethod
+    def ordered(plan: Sort, below: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows in the order of a Sort's keys."""
+        return _sorted(plan, below)
+
+    @staticmethod
+    def _filter(plan: Filter, below: Side) -> Side:
+        if below.ts is None:
+            return Side(filtered(plan.condition, below.batch), None, below.window)
+        numbered = below.batch.append_column("\0row", pa.array(np.arange(len(below))))
+        kept = filtered(plan.condition, numbered)
+        if kept.num_rows == len(below):
+            return below
+        row = kept.column(kept.num_columns - 1).to_numpy(zero_copy_only=False)
+        return Side(kept.select(list(range(below.batch.num_columns))), below.ts[row], below.window)
+
+
+def _concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if not batches:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _combined(plan: SetOperation, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    schema = schema_of(plan.fields)
+    right = pa.RecordBatch.from_arrays(
+        [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(right.columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+    left = pa.RecordBatch.from_arrays(left.columns, schema=schema)
+    both = pa.concat_batches([left, right])
+    if plan.kind == "union" and plan.all:
+        return both
+    codes, first = row_codes(both.columns, both.num_rows)
+    if plan.kind == "union":
+        return both.take(pa.array(first))
+    own = codes[: left.num_rows]
+    theirs = np.bincount(codes[left.num_rows :], minlength=first.shape[0])
+    if plan.all:
+        order = np.argsort(own, kind="stable")
+        begins = np.searchsorted(own[order], own[order])
+        occurrence = np.empty(own.shape[0], np.int64)
+        occurrence[order] = np.arange(own.shape[0]) - begins
+        keep = occurrence < theirs[own] if plan.kind == "intersect" else occurrence >= theirs[own]
+        return left.filter(pa.array(keep))
+    mine = first[first < left.num_rows]
+    shared = theirs[codes[mine]] > 0
+    return left.take(pa.array(mine[shared if plan.kind == "intersect" else ~shared]))
+
+
+def _grouped(plan: Group, below: pa.RecordBatch) -> pa.RecordBatch:
+    keys = [value_of(item, below) for item in plan.by]
+    codes, first = row_codes(keys, below.num_rows)
+    count = first.shape[0] if plan.by else 1
+    at = pa.array(first)
+    columns = [key.take(at) for key in keys]
+    for each in plan.aggregates:
+        values = None if each.argument is None else column_of(each.argument, below)
+        columns.append(aggregated(each, values, codes, count))
+    return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))
+
+
+def _sorted(plan: Sort, below: pa.RecordBatch) -> pa.RecordBatch:
+    columns = []
+    for key in plan.keys:
+        rank = ranks(column_of(key.node, below))
+        null = rank < 0
+        rank = -rank if key.descending else rank
+        columns.append(null if key.nulls_last else ~null)
+        columns.append(np.where(null, 0, rank))
+    if not columns or not below.num_rows:
+        return below
+    return below.take(pa.array(np.lexsort(columns[::-1])))

@@ -1,0 +1,119 @@
+"""Rows told equal as SQL does: codes for whole rows, and the order of values.
+
+Nulls are alike here (as in GROUP BY, DISTINCT and set operations; joins take null keys out themselves), every NaN is
+one value above all numbers, and -0.0 is 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.join.chain import encode_all
+from summaries.errors import KeyTypeError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+__all__ = ["groups", "join_codes", "ranks", "row_codes"]
+
+Array = np.ndarray[Any, Any]
+_MOST_CODES = 2**62
+
+
+def row_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
+    """(code of each row, dense and in order of first appearance; where each code first appears): int64 [n], [k].
+
+    Equal codes are equal rows.  O(rows log rows).  Raises KeyTypeError for a column that cannot be told equal.
+    """
+    codes = np.zeros(rows, np.int64)
+    size = 1
+    for column in columns:
+        own, distinct = _codes(column)
+        if size * max(1, distinct) >= _MOST_CODES:
+            codes, size = _dense(codes)
+        codes = codes * max(1, distinct) + own
+        size *= max(1, distinct)
+    if not rows:
+        return codes, np.zeros(0, np.int64)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.shape[0])
+    return rank[inverse.reshape(-1)], first[order]
+
+
+def join_codes(pairs: Sequence[tuple[pa.Array, pa.Array]], left: int, right: int) -> tuple[Array, Array]:
+    """Codes of the keys of two sides, several columns together, -1 where one is null: int64 [left], [right].
+
+    Codes are below left + right; without pairs every key is the same, 0.  Raises KeyTypeError.
+    """
+    codes = np.zeros(left, np.int64), np.zeros(right, np.int64)
+    size = 1
+    for first, second in pairs:
+        (own_left, own_right), distinct = encode_all((first, second))
+        if size * distinct >= _MOST_CODES:
+            together, size = _dense(np.concatenate(codes))
+            codes = together[:left], together[left:]
+        null = (codes[0] < 0) | (own_left < 0), (codes[1] < 0) | (own_right < 0)
+        codes = (
+            np.where(null[0], -1, codes[0] * distinct + own_left),
+            np.where(null[1], -1, codes[1] * distinct + own_right),
+        )
+        size *= distinct
+    if len(pairs) > 1:
+        together, _ = _dense(np.concatenate(codes))
+        codes = together[:left], together[left:]
+    return codes
+
+
+def ranks(column: pa.Array) -> Array:
+    """Each value's place in the order of values: int64 [n], nulls -1, NaN last, equal values alike."""
+    if not len(column) or column.null_count == len(column):
+        return np.full(len(column), -1, np.int64)
+    valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    present = column.filter(pa.array(valid))
+    if pa.types.is_floating(column.type):
+        _, inverse = np.unique(present.to_numpy(zero_copy_only=False), return_inverse=True)
+    else:
+        encoded = present.dictionary_encode()
+        order = pc.array_sort_indices(encoded.dictionary).to_numpy(zero_copy_only=False)
+        rank = np.empty(order.shape[0], np.int64)
+        rank[order] = np.arange(order.shape[0])
+        inverse = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    out = np.full(len(column), -1, np.int64)
+    out[valid] = inverse.reshape(-1)
+    return out
+
+
+def groups(codes: Array, count: int) -> tuple[Array, Array]:
+    """(rows in order of their group, where each group begins there): int64 [n], [count + 1]."""
+    order = np.argsort(codes, kind="stable")
+    begins = np.searchsorted(codes[order], np.arange(count + 1))
+    return order, begins
+
+
+def _dense(codes: Array) -> tuple[Array, int]:
+    """The codes numbered anew, -1 as it is."""
+    values, inverse = np.unique(codes, return_inverse=True)
+    below = int(values.shape[0] > 0 and values[0] < 0)
+    return inverse.reshape(-1) - below, max(1, int(values.shape[0]) - below)
+
+
+def _codes(column: pa.Array) -> tuple[Array, int]:
+    """Codes of one column, nulls as a value of their own."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), 1
+    if pa.types.is_nested(column.type):
+        raise KeyTypeError(
+            f"rows: needed columns whose values can be told equal; got one of {column.type}; leave it out"
+        )
+    (codes,), distinct = encode_all((column,))
+    return np.where(codes < 0, distinct, codes), distinct + 1

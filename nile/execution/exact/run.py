@@ -1,0 +1,226 @@
+"""Exact answers: a bound plan, run one of four ways (`nile.execution.choice` says which)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.execution.choice import Choice, is_chain
+from nile.execution.exact.actual import Actual, actual_of
+from nile.execution.exact.joining import Side, joined
+from nile.execution.exact.physical import Compiler, with_selections
+from nile.execution.exact.relational import Path, Relational
+from nile.execution.reading import Home, Leaf, Reading
+from nile.execution.values import filtered, maker, schema_of
+from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
+from nile.streams.accounting import Accounting
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ExactRun", "changed", "output_schema"]
+
+Array = np.ndarray[Any, Any]
+_CHANGE = 65_536
+
+
+def output_schema(query: Query, emit: str) -> pa.Schema:
+    """The columns of an answer: the query's; of changes after `_ts` (timestamp[ns]) and `_sign` (int8, 1 or -1)."""
+    schema = schema_of(query.plan.fields)
+    if emit != "changes":
+        return schema
+    return pa.schema([("_ts", pa.timestamp("ns")), ("_sign", pa.int8()), *schema])
+
+
+def changed(found: Changes, schema: pa.Schema) -> pa.RecordBatch:
+    """What changed, as a batch of `output_schema`."""
+    arrays = [pa.array(found.ts).view(pa.timestamp("ns")), pa.array(found.sign, pa.int8()), *found.rows.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class ExactRun:
+    """One run of a query.  Nothing is read before the first batch is asked for.
+
+    accounting: of each alias, as far as it was read; counts: rows that came out of each node of the plan, by path;
+    memory: bytes of the operators' state, beyond input and output; held: bytes of input that were kept; costs: what
+    operators counted; actual: what a pipeline's operators did, by path.
+    """
+
+    def __init__(self, home: Home, query: Query, choice: Choice) -> None:
+        self.query = query
+        self.choice = choice
+        self.schema = output_schema(query, choice.emit)
+        self.counts: dict[Path, int] = {}
+        self.memory = 0
+        self.held = 0
+        self.costs: Mapping[str, int] = {}
+        self.actual: Mapping[Path | None, Actual] = {}
+        self._reading = Reading(home, query.plan)
+        self._plain = schema_of(query.plan.fields)
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """in = applied + late + shed + rejected, of each alias."""
+        return self._reading.accounting
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The answer, as it is found.  Raises what sources, keys and memory raise."""
+        match self.choice.way:
+            case "pass":
+                found = self._passed()
+            case "whole":
+                found = self._whole()
+            case "join":
+                found = self._joined()
+            case _:
+                found = self._pipelined()
+        for batch in found:
+            if batch.num_rows:
+                yield batch
+
+    def _passed(self) -> Iterator[pa.RecordBatch]:
+        plan: Plan = self.query.plan
+        path: Path = ()
+        skip, room = 0, None
+        if isinstance(plan, Limit):
+            skip, room, plan, path = plan.offset, plan.count, plan.input, (0,)
+        for batch in self._chain_batches(plan, path):
+            gone = min(skip, batch.num_rows)
+            skip -= gone
+            part = batch.slice(gone, room)
+            room = None if room is None else room - part.num_rows
+            if path:
+                self._count((), part.num_rows)
+            yield part
+            if room == 0:
+                return
+
+    def _chain_batches(self, plan: Plan, path: Path) -> Iterator[pa.RecordBatch]:
+        if isinstance(plan, Filter | Project):
+            make = maker(plan.items) if isinstance(plan, Project) else None
+            for batch in self._chain_batches(plan.input, (*path, 0)):
+                out = filtered(plan.condition, batch) if make is None else make(batch)  # type: ignore[union-attr]
+                self._count(path, out.num_rows)
+                yield out
+        elif isinstance(plan, Stream):
+            for _, batch, _ in self._reading.stream_batches(plan):
+                self._count(path, batch.num_rows)
+                yield batch
+        else:
+            assert isinstance(plan, Relation)
+            for batch in self._reading.relation_batches(plan):
+                self._count(path, batch.num_rows)
+                yield batch
+
+    def _count(self, path: Path, rows: int) -> None:
+        self.counts[path] = self.counts.get(path, 0) + rows
+
+    def _load(self, leaf: Stream | Relation) -> Leaf:
+        loaded = self._reading.whole(leaf)
+        self.held += loaded.batch.nbytes
+        return loaded
+
+    def _whole(self) -> Iterator[pa.RecordBatch]:
+        leaves = {leaf.alias: self._load(leaf) for leaf in leaves_of(self.query.plan)}
+        times = [leaf.last for leaf in leaves.values() if leaf.last is not None]
+        now = max(times, default=None)
+        bound = _bounds(self.query.plan)
+
+        def leaf(node: Stream | Relation) -> Side:
+            held = leaves[node.alias]
+            if isinstance(node, Relation) or now is None:
+                return Side(held.batch, held.ts)
+            return _in_window(node, held, now, bound.get(node.alias))
+
+        yield Relational(leaf, self.counts).rows(self.query.plan)
+
+    def _joined(self) -> Iterator[pa.RecordBatch]:
+        above: list[tuple[Filter | Project, Path]] = []
+        plan: Plan = self.query.plan
+        path: Path = ()
+        while isinstance(plan, Filter | Project):
+            above.append((plan, path))
+            plan, path = plan.input, (*path, 0)
+        assert isinstance(plan, Join)
+
+        def leaf(node: Stream | Relation) -> Side:
+            held = self._load(node)
+            window = node.window if isinstance(node, Stream) else None
+            return Side(held.batch, held.ts, window if isinstance(window, int) else None)
+
+        inputs = Relational(leaf, self.counts)
+        sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
+        makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
+        spent: dict[str, int] = {}
+        choice = self.choice
+        for found in joined(plan, sides, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent):
+            batch = found
+            self._count(path, batch.num_rows)
+            for node, make, at in makes:
+                batch = filtered(node.condition, batch) if make is None else make(batch)  # type: ignore[union-attr]
+                self._count(at, batch.num_rows)
+            yield batch
+        self.memory = spent.pop("memory", 0)
+        self.costs = spent
+
+    def _pipelined(self) -> Iterator[pa.RecordBatch]:
+        plan = with_selections(self.query.plan)
+        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
+        compiler = Compiler(
+            self._reading.schema,
+            lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]),
+            self.choice.algorithm or "chain",
+        )
+        pipeline = Pipeline(compiler.plan(plan), self.choice.scheduling, self.choice.emit)  # type: ignore[arg-type]
+        last = max((one.last for one in held.values() if one.last is not None), default=None)
+        sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in leaves_of(plan) if isinstance(leaf, Stream)}
+        for found in pipeline.run(sources, at=last):
+            yield from self._emitted(found)
+        self.memory = int(pipeline.memory)
+        self.costs = dict(pipeline.costs)
+        self.actual = actual_of(pipeline.operators, compiler.made)
+
+    def _emitted(self, found: Changes) -> Iterator[pa.RecordBatch]:
+        self._count((), len(found))
+        if self.choice.emit == "changes":
+            yield changed(found, self.schema)
+        else:
+            yield pa.RecordBatch.from_arrays(found.rows.columns, schema=self._plain)
+
+
+def _pieces(leaf: Leaf) -> Iterator[tuple[Array, Any]]:
+    assert leaf.ts is not None
+    for begin in range(0, leaf.batch.num_rows, _CHANGE):
+        yield leaf.ts[begin : begin + _CHANGE], leaf.batch.slice(begin, _CHANGE)
+
+
+def _in_window(node: Stream, held: Leaf, now: int, bound: int | None) -> Side:
+    """The tuples of a stream that its window holds at `now`."""
+    assert held.ts is not None
+    begin = 0
+    if isinstance(node.window, Rows):
+        begin = max(0, held.ts.shape[0] - node.window.count)
+    else:
+        widths = [width for width in (node.window, bound) if width is not None]
+        if widths:
+            begin = int(np.searchsorted(held.ts, now - min(widths), side="left"))
+    window = node.window if isinstance(node.window, int) else None
+    return Side(held.batch.slice(begin), held.ts[begin:], window)
+
+
+def _bounds(plan: Plan) -> dict[str, int]:
+    """The narrowest window that constraints put on each stream: both ends of a pair lie in its window at an instant."""
+    found: dict[str, int] = {}
+    for node in walk(plan):
+        for each in node.constraints if isinstance(node, Join) else ():
+            for at in (each.left, each.right):
+                if isinstance(node, Join) and is_chain(node.inputs[at]):
+                    alias = leaves_of(node.inputs[at])[0].alias
+                    found[alias] = min(each.window, found.get(alias, each.window))
+    return found

@@ -1,0 +1,1 @@
+"""Live streams and standing queries under one lock.  Imports `nile.execution.approximate` and `exact`."""

@@ -1,0 +1,246 @@
+"""Standing queries WITH PREFERENCE inside a BUDGET: joins of two live streams, promising regions first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nile.answers.join_query import JoinQuery
+from nile.exact.state.held import Held, State
+from nile.execution.approximate.join import PreferredJoin
+from nile.execution.approximate.run import Prepared, approximate
+from nile.execution.live.approximate_rows import Arrivals
+from nile.execution.live.standing_query import StandingQuery
+from nile.execution.options import Options
+from nile.operators.common.figures import JoinFigures
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.live_join import LiveJoin
+from nile.sql.plan import Query
+from nile.streams.accounting import Accounting
+from nile.streams.live import LiveStream
+from nile.streams.manager import TupleBatch
+from preferences.budget import Budget, BudgetReport
+from summaries.errors import ConfigError, NotYet
+from summaries.estimate import Estimate
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ApproximateSubscription"]
+
+_EVER = (1 << 63) - 1
+
+
+class ApproximateSubscription(StandingQuery):
+    """A standing join WITH PREFERENCE.  Made by `Database.subscribe`; it sees what is pushed from then on.
+
+    It finds what `Database.sql` finds over the same tuples with the same budget, in the same order, as they come, and
+    is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted one has the column
+    `_weight`.  What an answer tells (`estimate`, `budget`, `coverage`, `figures`, `accounting`) it tells as of now.
+    Memory: tuples of up to two windows, and what waits for credit.
+
+    >>> import nile, pyarrow as pa
+    >>> with nile.connect() as db:
+    ...     for name in ("north", "south"):
+    ...         db.stream(name, pa.schema([("at", pa.float64()), ("item", pa.string())]), time="at")
+    ...     both = db.subscribe(
+    ...         "SELECT n.at AS n, s.at AS s, n.item FROM north n, south s WHERE n.item = s.item "
+    ...         "WITH PREFERENCE desc n.item WINDOW '10 s'", budget=0.9)
+    ...     _ = db.push("north", {"at": [1.0, 2.0], "item": ["tea", "cup"]})
+    ...     _ = db.push("south", {"at": [3.0, 4.0], "item": ["tea", "pot"]})
+    ...     db.advance(60.0)
+    ...     [row for batch in both for row in batch.to_pylist()]
+    [{'n': 1.0, 's': 3.0, 'item': 'tea'}]
+    """
+
+    def __init__(
+        self,
+        names: Any,
+        query: Query,
+        options: Options,
+        live: dict[str, LiveStream],
+        lock: threading.RLock,
+        callback: Callable[[pa.RecordBatch], None] | None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        """state: what `capture` gave of another one of the same query; this one goes on where that one was.
+
+        Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
+        """
+        super().__init__(lock, callback)
+        options.check_approximate()
+        if "share" in (query.budget or ()) or (isinstance(options.budget, Budget) and options.budget.share):
+            if options.replay not in (None, "data"):
+                raise ConfigError(
+                    f"subscribe: needed live streams at their own pace; got replay {options.replay!r}; leave it out"
+                )
+            options = replace(options, replay="data")  # credit comes with time, and what finds no work expires
+        self.query = query
+        self._prepared = approximate(names, query, options)
+        self._operator = _join_of(self._prepared, live)
+        self.plan: JoinPlan = self._operator.plan
+        self.schema = self._prepared.schema
+        self._join = LiveJoin(self.plan, names.hasher)
+        self._arrivals = [
+            Arrivals(stream, on, live[stream.name])
+            for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
+        ]
+        self._streams = {each.live.name: each.live for each in self._arrivals}
+        for each in self._arrivals:  # keys that never compare are refused here and not by a push
+            self._join.encode(each.keys())
+        if state is not None:
+            self._go_on_from(Held(state, "state of a standing query"))
+        self._listen()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return (
+            f"<nile.ApproximateSubscription over {', '.join(self._streams)}, {self.plan.preference} within "
+            f"{self.plan.budget}: {len(self._found)} batches wait, {state}>"
+        )
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each stream as the statement calls it: in = applied + late + shed + rejected, since it was asked.
+
+        shed: turned away at the door, or still waiting for credit.
+        """
+        with self._lock:
+            told = {}
+            for each, shed in zip(self._arrivals, self._join.figures.shed, strict=True):
+                told[each.alias] = each.accounting
+                told[each.alias].shed_applied(shed)
+                told[each.alias].check()
+            return told
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the operator's state and of the rows it may still need."""
+        with self._lock:
+            return int(self._join.memory.total) + sum(each.nbytes for each in self._arrivals)
+
+    @property
+    def figures(self) -> JoinFigures:
+        """Counts and costs so far."""
+        with self._lock:
+            return self._join.figures
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
+        with self._lock:
+            return self._join.budget
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that probes could still reach (1 unless data was forgotten)."""
+        return self.figures.coverage
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many pairs the exact answer has so far, as `Answer.estimate` tells."""
+        with self._lock:
+            return self._join.estimate
+
+    def capture(self) -> State:
+        """What the query holds: its operator's state, the rows it may need, outputs that nobody has read.
+
+        For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
+        """
+        with self._lock:
+            return {
+                **self._mailbox(),
+                "join": self._join.capture(),
+                "arrivals": [
+                    each.capture(first) for each, first in zip(self._arrivals, self._join.needed_from(), strict=True)
+                ],
+            }
+
+    def _go_on_from(self, held: Held) -> None:
+        """Raises EnvelopeError for a state that is not of this query."""
+        self._refill(held)
+        for each, part in zip(self._arrivals, held.parts("arrivals", 2), strict=True):
+            each.restore(part)
+        left, right = (each.keys() for each in self._arrivals)
+        self._join.restore(held.state("join"), (left, right))
+        for each, store in zip(self._arrivals, self._join.stores, strict=True):
+            if each.tuples != store.tuples:
+                held.refuse("rows of the tuples held", f"{each.tuples} rows of {store.tuples} tuples")
+        held.end()
+
+    def progress(self) -> None:
+        """Go on to where all streams have passed."""
+        if (at := self._passed()) is not None:
+            self._go_on(at)
+
+    def _finish(self) -> None:
+        self._go_on(_EVER)
+
+    def _arrived(self, name: str, batch: TupleBatch) -> None:
+        try:
+            for each in self._arrivals:
+                if each.live.name == name:
+                    each.take(batch)
+        except Exception as error:
+            self._errors.append(error)
+        self.progress()
+
+    def _go_on(self, until: int) -> None:
+        """Join what came up to `until`, both ends included; an error ends the query, and the push raises it."""
+        try:
+            due = [each.due(until) for each in self._arrivals]
+            ts, keys = (due[0][0], due[1][0]), (due[0][1], due[1][1])
+            for outputs in self._join.take(ts, keys):
+                for batch in self._prepared.selected(iter([self._rows(outputs)])):
+                    self._hand_out(batch)
+            for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
+                each.let_go(first)
+        except Exception as error:  # tuples were half taken in: there is no way on
+            self._errors.append(error)
+            self._leave()
+            self._end()
+
+    def _rows(self, outputs: Any) -> pa.RecordBatch:
+        held, places = [], []
+        for each, ordinals in zip(self._arrivals, (outputs.left, outputs.right), strict=True):
+            columns, at = each.columns(ordinals)
+            held.append(columns)
+            places.append(at)
+        return self._operator.taken(held, places, outputs.weight)
+
+
+def _join_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin:
+    """The join of a query that has a standing operator."""
+    what = _without_operator(prepared, live)
+    if what is not None:
+        raise NotYet(
+            f"subscribe: needed a window join of two live streams on one key, for an approximate standing query; got "
+            f"{what}, which has no standing operator yet; leave the preference out, or ask sql() over what is kept"
+        )
+    operator = prepared.operator
+    assert isinstance(operator, PreferredJoin)
+    return operator
+
+
+def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | None:
+    """What keeps a query from being one; None: nothing."""
+    operator = prepared.operator
+    if prepared.shape.top:
+        return "ORDER BY or LIMIT over outputs that have no end"
+    if type(operator) is not PreferredJoin:
+        return "aggregates" if prepared.shape.group is not None else "a selection of one stream"
+    if type(operator.query) is not JoinQuery:
+        return f"{len(operator.streams)} streams" if len(operator.streams) > 2 else "a condition on the pair"
+    finite = [stream.name for stream in operator.streams if stream.name not in live]
+    if finite:
+        return f"'{finite[0]}', which is not live"
+    if operator.plan.window is None:
+        raise ConfigError(
+            "subscribe: needed a WINDOW, beyond which tuples are let go of; got none; say WINDOW '1 hour'"
+        )
+    return None

@@ -1,0 +1,112 @@
+"""The standing queries of a database: which there are, which have a name, and what is done to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nile.execution.definitions import QueryDefinition
+from nile.execution.live.standing_query import StandingQuery
+from nile.streams.live import LiveStream
+from summaries.errors import ConfigError, UnknownStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StandingQueries"]
+
+
+class StandingQueries:
+    """Standing queries in the order in which they were asked.  Not safe for threads: used under the lock of `Live`."""
+
+    def __init__(self) -> None:
+        self._running: list[StandingQuery] = []
+        self._named: dict[str, tuple[QueryDefinition, StandingQuery]] = {}
+
+    def add(self, made: StandingQuery, name: str | None = None, definition: QueryDefinition | None = None) -> None:
+        """One more; with a name, and what was asked, it can be found again."""
+        self._running = [one for one in self._running if not one.closed] + [made]
+        if name is not None and definition is not None:
+            self._named[name] = (definition, made)
+
+    def named(self) -> dict[str, tuple[QueryDefinition, StandingQuery]]:
+        """Those that have a name and are open: what was asked, and the query."""
+        self._named = {name: pair for name, pair in self._named.items() if not pair[1].closed}
+        return dict(self._named)
+
+    def get(self, name: str) -> StandingQuery:
+        """The one of this name.  Raises UnknownStream."""
+        named = self.named()
+        if name not in named:
+            known = ", ".join(named) or "none"
+            raise UnknownStream(
+                f"standing query {name!r}: needed one of those with a name ({known}); make it with "
+                f"db.subscribe(text, name={name!r})"
+            )
+        return named[name][1]
+
+    def asked_again(
+        self, name: str | None, definition: QueryDefinition, callback: Callable[[pa.RecordBatch], Any] | None
+    ) -> StandingQuery | None:
+        """The one that has this name already, from now on with this callback; None: there is none.
+
+        Raises ConfigError for another query of this name, and what the callback raises for outputs that waited.
+        """
+        named = self.named()
+        if name is None or name not in named:
+            return None
+        known, held = named[name]
+        if known != definition:
+            raise ConfigError(
+                f"standing query {name!r}: needed the query that has this name, {known.text!r}; got "
+                f"{definition.text!r} or other options; close that one, or take another name"
+            )
+        if callback is not None:
+            held.attach(callback)
+            self.check()
+        return held
+
+    def over(self) -> list[Mapping[str, LiveStream]]:
+        """The streams of each."""
+        return [standing.streams for standing in self._running]
+
+    def progress(self) -> None:
+        """Let each emit what follows of how far its streams have come."""
+        for standing in self._running:
+            standing.progress()
+
+    def check(self) -> None:
+        """Raise what a query (or its callback) could not do, after all have had their tuples."""
+        faults = [fault for standing in self._running if (fault := standing.fault()) is not None]
+        if faults:
+            raise faults[0]
+
+    def wait_for_readers(self, stream: LiveStream) -> None:
+        """Before a stream takes rows: that no query with a limit has too much unread.  Waiting lets go of the lock.
+
+        Raises Overloaded for a query that refuses.
+        """
+        while full := [one for one in self._running if one.full and stream in one.streams.values()]:
+            for standing in full:
+                standing.wait_for_reader()
+
+    def close(self) -> list[Exception]:
+        """End each; what they, or their callbacks, raised."""
+        faults: list[Exception] = []
+        for standing in self._running:
+            try:
+                standing.close()
+            except Exception as error:
+                faults.append(error)
+        self._forget()
+        return faults
+
+    def detach(self) -> None:
+        """Let each go without an end: a store goes on with those that have a name."""
+        for standing in self._running:
+            standing.detach()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._running.clear()
+        self._named.clear()

@@ -1,0 +1,279 @@
+"""What every standing query over live streams is to its reader: outputs that wait, are numbered, and are handed out."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from nile.exact.state.expire import joined
+from nile.exact.state.held import MOST, Held, State
+from nile.streams.accounting import Accounting
+from nile.streams.live import LiveStream
+from nile.streams.manager import TupleBatch
+from summaries.errors import ConfigError, Overloaded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StandingQuery"]
+
+
+class StandingQuery(ABC):
+    """Outputs numbered from 0 in their order, read by `poll`, iteration, `follow` or a callback.
+
+    A subclass works on what arrives (`_arrived`), hands what it finds to `_hand_out`, keeps errors in `_errors`, and
+    once it can work calls `_listen`.
+    """
+
+    schema: pa.Schema
+    _may_drop = True
+
+    def __init__(self, lock: threading.RLock, callback: Callable[[pa.RecordBatch], None] | None) -> None:
+        self._callback = callback
+        self._lock = lock
+        self._changed = threading.Condition(lock)
+        self._found: deque[pa.RecordBatch] = deque()
+        self._errors: list[Exception] = []
+        self._closed = False
+        self._handed = 0
+        self._streams: dict[str, LiveStream] = {}
+        self._unread_limit: int | None = None
+        self._when_full = "wait"
+        self._tick: Callable[[], None] = lambda: None
+        self.outputs = 0
+        self.dropped = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more tuples."""
+        return self._closed
+
+    @property
+    def streams(self) -> Mapping[str, LiveStream]:
+        """The live streams it reads, by name."""
+        return self._streams
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The streams that are silent (`idle`): what is told now is told without them."""
+        with self._lock:
+            return tuple(name for name, stream in self._streams.items() if stream.silent)
+
+    @property
+    def unread(self) -> int:
+        """Rows that wait to be read."""
+        return self.outputs - self._handed
+
+    @property
+    def full(self) -> bool:
+        """Whether pushes have to wait for its reader."""
+        limit = self._unread_limit
+        return limit is not None and self.unread >= limit and self._when_full != "drop" and not self._closed
+
+    def bound(self, unread: int | None, when_full: str, tick: Callable[[], None]) -> None:
+        """How many rows may wait, and what then; tick: called before reading, for streams that are silent.
+
+        Raises ConfigError.
+        """
+        choices = ("wait", "refuse", "drop")
+        if when_full not in choices or (unread is not None and (type(unread) is not int or unread < 1)):
+            raise ConfigError(
+                f"subscribe: needed unread=None or a number of rows, and when_full one of {', '.join(choices)}; got "
+                f"{unread!r} and {when_full!r}; leave them out for no limit"
+            )
+        if unread is not None and when_full == "drop" and not self._may_drop:
+            raise ConfigError(
+                "subscribe, when_full: needed 'wait' or 'refuse' for a query that emits changes, which mean nothing "
+                "with some of them gone; got 'drop'; or say emit='append'"
+            )
+        self._unread_limit, self._when_full, self._tick = unread, when_full, tick
+
+    def wait_for_reader(self) -> None:
+        """Wait until there is room for outputs.  Raises Overloaded where the query refuses."""
+        if self._when_full == "refuse":
+            raise Overloaded(
+                f"push: needed fewer than {self._unread_limit} rows unread of a standing query over "
+                f"{', '.join(self._streams)}; got {self.unread}; nothing was taken: read them, then push the same again"
+            )
+        while self.full:
+            self._changed.wait()
+
+    @property
+    @abstractmethod
+    def accounting(self) -> dict[str, Accounting]:
+        """Of its streams: in = applied + late + shed + rejected."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """Bytes held."""
+
+    def poll(self) -> list[pa.RecordBatch]:
+        """What has been found since the last call.  Never waits."""
+        with self._lock:
+            self._tick()
+            return self._unread()
+
+    def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
+        """As `poll`, each batch after the ordinal of its first row."""
+        with self._lock:
+            self._tick()
+            first = self._handed
+            found = self._unread()
+            ends = list(accumulate((len(batch) for batch in found), initial=first))
+            return list(zip(ends[:-1], found, strict=True))
+
+    @property
+    def ordinal(self) -> int:
+        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
+        return self._handed
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while found := self.poll():
+            yield from found
+
+    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
+        while True:
+            with self._changed:
+                self._tick()
+                if not self._found and not self._closed:
+                    self._changed.wait(timeout)
+                    self._tick()
+                found = self._unread()
+                ends = self._closed or not found
+            yield from found
+            if ends:
+                return
+
+    @abstractmethod
+    def progress(self) -> None:
+        """Emit what follows of how far the streams have come."""
+
+    def fault(self) -> Exception | None:
+        """The first error since the last call."""
+        first = self._errors[0] if self._errors else None
+        self._errors.clear()
+        return first
+
+    def close(self) -> None:
+        """No tuple will come any more: emits what is left and takes its leave of the streams."""
+        with self._changed:
+            if self._closed:
+                return
+            self._leave()
+            self._finish()
+            self._end()
+            if (fault := self.fault()) is not None:
+                raise fault
+
+    def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
+        """From now on call this with every batch; first with those that wait.  What it raises comes out of `fault`."""
+        with self._lock:
+            self._callback = callback
+            waiting = list(self._found)
+            self._found.clear()
+            for batch in waiting:
+                self._call(batch)
+
+    def detach(self) -> None:
+        """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
+        with self._changed:
+            self._leave()
+            self._end()
+
+    @abstractmethod
+    def capture(self) -> State:
+        """All that is held, for `nile.execution.held.flat` and `packed`."""
+
+    @abstractmethod
+    def _arrived(self, name: str, batch: TupleBatch) -> None:
+        """Tuples of a stream whose turn has come."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Emit what is left: no tuple will come any more."""
+
+    def _listen(self) -> None:
+        for stream in self._streams.values():
+            stream.listeners.append(self._arrived)
+
+    def _leave(self) -> None:
+        for stream in self._streams.values():
+            if self._arrived in stream.listeners:
+                stream.listeners.remove(self._arrived)
+
+    def _end(self) -> None:
+        self._closed = True
+        self._changed.notify_all()
+
+    def _passed(self) -> int | None:
+        """The last instant that all streams have passed; None before there is one, and once closed."""
+        passed = [stream.passed for stream in self._streams.values()]
+        if self._closed or any(at is None for at in passed):
+            return None
+        return min(at for at in passed if at is not None) - 1
+
+    def _mailbox(self) -> State:
+        """Outputs so far, and those that nobody has read, for `capture`."""
+        return {"outputs": self.outputs, "read": self._handed, "unread": joined(list(self._found), self.schema)}
+
+    def _refill(self, held: Held) -> None:
+        """Put back what `_mailbox` gave.  Raises EnvelopeError."""
+        self.outputs = held.integer("outputs", 0, MOST)
+        self._handed = held.integer("read", 0, self.outputs)
+        found = held.rows("unread", self.schema, self.outputs - self._handed)
+        if found.num_rows:
+            self._found.append(found)
+
+    def _unread(self) -> list[pa.RecordBatch]:
+        found = list(self._found)
+        self._found.clear()
+        self._handed += sum(map(len, found))
+        self._changed.notify_all()
+        return found
+
+    def _hand_out(self, batch: pa.RecordBatch) -> None:
+        """Number a batch of outputs and give it to whoever reads."""
+        if not batch.num_rows:
+            return
+        self.outputs += batch.num_rows
+        if self._callback is not None:
+            self._call(batch)
+        else:
+            self._found.append(batch)
+            if self._unread_limit is not None and self._when_full == "drop":
+                self._drop(self.unread - self._unread_limit)
+            self._changed.notify_all()
+
+    def _drop(self, rows: int) -> None:
+        """Let the oldest outputs go."""
+        while rows > 0:
+            batch = self._found.popleft()
+            gone = min(rows, len(batch))
+            if gone < len(batch):
+                self._found.appendleft(batch.slice(gone))
+            self._handed += gone
+            self.dropped += gone
+            rows -= gone
+
+    def _call(self, batch: Any) -> None:
+        assert self._callback is not None
+        try:
+            self._callback(batch)
+        except Exception as error:
+            self._errors.append(error)
+        self._handed += len(batch)

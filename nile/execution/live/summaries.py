@@ -1,0 +1,79 @@
+"""Summaries of live streams, kept up to date as tuples arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.sql.statements import CreateSummary
+from nile.streams.live import LiveStream
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
+from summaries.hashing import KeyHasher, KeyTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nile.streams.manager import TupleBatch
+
+__all__ = ["LiveSummaries", "spec_of"]
+
+Array = np.ndarray[Any, Any]
+
+
+def spec_of(made: CreateSummary) -> SummarySpec:
+    """The spec that a CREATE SUMMARY asks for.  Raises ConfigError, TypeError."""
+    return SummarySpec(granularity=made.granularity, rate=made.rate, depth=made.depth, **dict(made.options))  # type: ignore[arg-type]
+
+
+class LiveSummaries:
+    """The managers behind CREATE SUMMARY on live streams.
+
+    A manager begins with what the stream keeps when it is asked for.  It holds sketches and zones, no tuples: those
+    are in the stream's history, which indexes the column from then on too.
+    """
+
+    def __init__(self, hasher: KeyHasher) -> None:
+        self._hasher = hasher
+        self._held: dict[str, tuple[CreateSummary, LiveStream, SummaryManager]] = {}
+
+    def follow(self, asked: Iterable[CreateSummary], streams: dict[str, LiveStream]) -> None:
+        """Begin what is asked for and not kept yet; let go of what no one asks for any more."""
+        wanted = {made.name: made for made in asked if made.stream in streams}
+        for name, (made, stream, _) in list(self._held.items()):
+            if wanted.get(name) != made or streams.get(made.stream) is not stream:
+                del self._held[name]
+        for name, made in wanted.items():
+            if name not in self._held:
+                self._begin(made, streams[made.stream])
+
+    def get(self, name: str) -> SummaryManager | None:
+        """The manager of a summary, None of one over a stream that is not live."""
+        held = self._held.get(name)
+        return None if held is None else held[2]
+
+    def adopt(self, made: CreateSummary, stream: LiveStream, manager: SummaryManager) -> None:
+        """Go on with a manager that has seen what the stream keeps."""
+        self._held[made.name] = (made, stream, manager)
+
+    def arrived(self, name: str, batch: TupleBatch) -> None:
+        """Tuples of a stream whose turn has come."""
+        for made, stream, manager in self._held.values():
+            if stream.name == name and batch.carried is not None:
+                _taken(manager, stream, made, batch.ts, batch.carried.column(made.column))
+
+    def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
+        manager = SummaryManager(spec_of(made), KeyTable(self._hasher))
+        for ts, rows in stream.kept((made.column,)):
+            _taken(manager, stream, made, ts, rows.column(0))
+        if stream.history is not None:
+            stream.history.index(made.column)
+        self._held[made.name] = (made, stream, manager)
+
+
+def _taken(manager: SummaryManager, stream: LiveStream, made: CreateSummary, ts: Array, column: pa.Array) -> None:
+    with manager.changing:
+        manager.ingest(ts, column, where=f"stream '{stream.name}', {made.column}")
+        manager.store.release(manager.store.tuples)

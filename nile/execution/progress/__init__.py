@@ -1,0 +1,1 @@
+"""Answers that grow, over what is kept.  Imports `nile.execution.approximate`."""

@@ -1,0 +1,60 @@
+"""Which statements can be answered in growing pieces, and by what."""
+
+from __future__ import annotations
+
+from nile.answers.progress import Progressive
+from nile.execution.approximate.scope import shape_of
+from nile.execution.options import Options
+from nile.execution.progress.aggregate import ProgressiveAggregate
+from nile.execution.progress.input import Kept
+from nile.execution.progress.join import ProgressiveJoin
+from nile.execution.progress.rows import ProgressiveRows
+from nile.sql.plan import Join, Limit, Query
+from summaries.errors import ConfigError, NotYet
+
+__all__ = ["progressive"]
+
+_UNUSED = ("method", "guide", "costs", "replay", "by")
+
+
+def progressive(engine: Kept, query: Query, options: Options) -> Progressive:
+    """A statement as an answer that grows, checked.  Raises NotYet and ConfigError that say why it cannot be one."""
+    if query.budget or query.error or options.budget is not None:
+        raise ConfigError(
+            "progress: needed a query without BUDGET and ERROR, it goes on to the full answer; got one; leave them "
+            "out, and stop when there is enough"
+        )
+    if query.windowed:
+        raise NotYet(
+            "progress: needed a query over all that is kept; got a WINDOW, which has no progressive operator yet; "
+            "bound the time of a stream in WHERE instead, or read the result with batches()"
+        )
+    if options.emit not in (None, "snapshot"):
+        raise ConfigError(
+            f"progress: needed the one snapshot of all that is kept; got emit={options.emit!r}; leave emit out"
+        )
+    for name in _UNUSED:
+        if getattr(options, name) is not None:
+            raise ConfigError(f"{name}: needed a run under a budget; got progress(), which has none; leave it out")
+    try:
+        shape = shape_of(query.plan)
+    except NotYet as error:
+        reason = str(error).removeprefix("approximate query: ").split("; leave out")[0]
+        raise NotYet(f"progress: {reason}; read the result with to_arrow()") from None
+    if shape.group is not None:
+        if isinstance(shape.core, Join):
+            raise NotYet(
+                "progress: needed aggregates of one stream; got those of a join, which have no progressive operator "
+                "yet; read the result with to_arrow()"
+            )
+        return ProgressiveAggregate(engine, query, shape, options)
+    if query.preference is None and any(isinstance(step, Limit) for step in shape.top):
+        raise ConfigError(
+            "progress: needed WITH PREFERENCE beside LIMIT, which says what to find first; got none; say WITH "
+            "PREFERENCE, or leave LIMIT out and stop when there is enough"
+        )
+    if isinstance(shape.core, Join):
+        return ProgressiveJoin(engine, query, shape, options)
+    if options.output is not None or options.outlier_cap is not None:
+        raise ConfigError("output, outlier_cap: needed a join; got a selection, which has none; leave them out")
+    return ProgressiveRows(engine, query, shape, options)

@@ -1,0 +1,254 @@
+"""Queries step by step, of the same power as SQL: a builder writes the statement, the binder reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Literal
+
+from nile.answers.result import Result
+from nile.base.durations import format_duration, parse_duration
+from nile.execution.options import Options
+from nile.execution.statement.statements import Engine, run_query
+from nile.sql.catalog import Catalog
+from nile.sql.expression_text import identifier, text_literal
+from nile.sql.plan import Query
+from nile.sql.reading_statements import read_statement
+from nile.sql.statements import Select
+from preferences.budget import Budget
+from summaries.errors import ConfigError
+
+__all__ = ["QueryBuilder", "read_query"]
+
+Duration = str | float | timedelta
+Params = Sequence[Any] | Mapping[str, Any] | None
+Kind = Literal["asc", "desc", "weighted"]
+
+
+def read_query(text: str, catalog: Catalog, params: Params = None) -> Query:
+    """The bound query of a SELECT.  Raises SqlError, and ConfigError for another statement."""
+    statement = read_statement(text, catalog, params=params)
+    if not isinstance(statement, Select):
+        raise ConfigError(f"query: needed a SELECT; got {type(statement).__name__}; give it to sql()")
+    return statement.query
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBuilder:
+    """A query that is being written.  Made by `Database.query`; each method returns a changed copy, nothing is read.
+
+    `sql()` shows the statement, `plan()` what it is bound to, `run()` gives a Result.  Conditions and expressions are
+    SQL text.
+
+    >>> import nile
+    >>> db = nile.connect()
+    >>> _ = db.register("sales", {"ts": [0.0, 1.0, 5.0], "item": ["tea", "tea", "cup"]}, time="ts")
+    >>> counts = db.query("sales").group_by("item").agg(n="count(*)").having("count(*) > 1")
+    >>> counts.sql()
+    'SELECT item, count(*) AS n FROM sales GROUP BY item HAVING count(*) > 1'
+    >>> counts.run().fetchall()
+    [('tea', 2)]
+    """
+
+    engine: Engine = field(repr=False)
+    sources: tuple[str, ...]
+    items: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    is_distinct: bool = False
+    operations: tuple[tuple[str, QueryBuilder], ...] = ()
+    ordering: tuple[str, ...] = ()
+    clauses: tuple[tuple[str, str], ...] = ()
+    limited: str = ""
+    given: Budget | None = None
+
+    @classmethod
+    def over(cls, engine: Engine, source: str, alias: str | None) -> QueryBuilder:
+        """A query of everything in one stream or relation."""
+        return cls(engine, (_source(source, alias),))
+
+    def where(self, condition: str) -> QueryBuilder:
+        """WHERE condition; several: all of them."""
+        return replace(self, conditions=(*self.conditions, condition))
+
+    def join(
+        self, source: str, *, on: str | Sequence[str] | None = None, alias: str | None = None, where: str | None = None
+    ) -> QueryBuilder:
+        """A further stream or relation; on: a column of that name on both sides (or several); where: a condition."""
+        columns = [] if on is None else [on] if isinstance(on, str) else list(on)
+        made = self
+        if columns:
+            left, right = self._name(0), alias or source
+            equal = [f"{identifier(left)}.{identifier(c)} = {identifier(right)}.{identifier(c)}" for c in columns]
+            made = replace(made, conditions=(*made.conditions, *equal))
+        if where is not None:
+            made = made.where(where)
+        return replace(made, sources=(*made.sources, _source(source, alias)))
+
+    def _name(self, at: int) -> str:
+        words = self.sources[at].split(" AS ")
+        return words[-1].split(" ROWS ")[0].strip('"')
+
+    def window(self, length: Duration | None = None, /, **pairs: Duration) -> QueryBuilder:
+        """WINDOW length for every stream; or a window for each pair of aliases: window(a_b="1 hour")."""
+        return self._windows("WINDOW", length, pairs)
+
+    def dwindow(self, **pairs: Duration) -> QueryBuilder:
+        """DWINDOW: windows along a path of aliases, one way or the other: dwindow(a_b=60, b_c=30)."""
+        return self._windows("DWINDOW", None, pairs)
+
+    def _windows(self, word: str, length: Duration | None, pairs: Mapping[str, Duration]) -> QueryBuilder:
+        if (length is None) == (not pairs):
+            raise ConfigError(f"{word.lower()}: needed one length, or lengths of pairs; got both or none; give one")
+        if length is not None:
+            return self._clause(word, _duration(length, word.lower()))
+        names = [self._name(at) for at in range(len(self.sources))]
+        parts = []
+        for pair, given in pairs.items():
+            found = [(a, b) for a in names for b in names if f"{a}_{b}" == pair]
+            if len(found) != 1:
+                raise ConfigError(
+                    f"{word.lower()}: needed two of {', '.join(names)} with an underscore between; got {pair!r}; write "
+                    f"{names[0]}_{names[-1]}='1 hour'"
+                )
+            a, b = found[0]
+            parts.append(f"({identifier(a)}, {identifier(b)}) = {_duration(given, word.lower())}")
+        return self._clause(word, " AND ".join(parts))
+
+    def _clause(self, word: str, text: str) -> QueryBuilder:
+        kept = tuple(each for each in self.clauses if each[0] != word)
+        return replace(self, clauses=(*kept, (word, text)))
+
+    def select(self, *items: str, **named: str) -> QueryBuilder:
+        """SELECT items (SQL text), and named ones: select("a.item_id", value="a.price * 2")."""
+        texts = (f"{text} AS {identifier(name)}" for name, text in named.items())
+        return replace(self, items=(*self.items, *items, *texts))
+
+    def distinct(self) -> QueryBuilder:
+        """SELECT DISTINCT."""
+        return replace(self, is_distinct=True)
+
+    def group_by(self, *keys: str) -> QueryBuilder:
+        """GROUP BY keys; they come first in the output unless `select` says otherwise."""
+        return replace(self, keys=(*self.keys, *keys))
+
+    def agg(self, **aggregates: str) -> QueryBuilder:
+        """Aggregates by name: agg(n="count(*)", revenue="sum(price * quantity)")."""
+        texts = tuple(f"{text} AS {identifier(name)}" for name, text in aggregates.items())
+        return replace(self, aggregates=(*self.aggregates, *texts))
+
+    def having(self, condition: str) -> QueryBuilder:
+        """HAVING condition; several: all of them."""
+        return replace(self, kept=(*self.kept, condition))
+
+    def union(self, other: QueryBuilder, *, all: bool = False) -> QueryBuilder:  # noqa: A002
+        """UNION [ALL]."""
+        return self._operation("UNION", other, all)
+
+    def intersect(self, other: QueryBuilder, *, all: bool = False) -> QueryBuilder:  # noqa: A002
+        """INTERSECT [ALL]."""
+        return self._operation("INTERSECT", other, all)
+
+    def except_(self, other: QueryBuilder, *, all: bool = False) -> QueryBuilder:  # noqa: A002
+        """EXCEPT [ALL]."""
+        return self._operation("EXCEPT", other, all)
+
+    def _operation(self, word: str, other: QueryBuilder, every: bool) -> QueryBuilder:
+        if other.clauses or other.ordering or other.limited or other.given:
+            raise ConfigError(
+                f"{word.lower()}: needed windows, preferences, order and limits on the whole; got one on the right "
+                "side; say it after the operation"
+            )
+        return replace(self, operations=(*self.operations, (word + (" ALL" if every else ""), other)))
+
+    def order_by(self, *keys: str) -> QueryBuilder:
+        """ORDER BY keys ("n DESC"): of snapshots."""
+        return replace(self, ordering=(*self.ordering, *keys))
+
+    def limit(self, count: int, offset: int = 0) -> QueryBuilder:
+        """LIMIT count [OFFSET offset]: of snapshots."""
+        return replace(self, limited=f"LIMIT {int(count)}" + (f" OFFSET {int(offset)}" if offset else ""))
+
+    def prefer(self, kind: Kind, *terms: str) -> QueryBuilder:
+        """WITH PREFERENCE kind term, ...: columns or SUMMARY.Estimate.Count(column)."""
+        return self._clause("WITH PREFERENCE", " ".join([kind, ", ".join(terms)]).strip())
+
+    def fade(self, factor: float) -> QueryBuilder:
+        """FADE FACTOR."""
+        return self._clause("FADE FACTOR", repr(float(factor)))
+
+    def budget(self, budget: Budget | float) -> QueryBuilder:
+        """A Budget, or a fraction of the exact work."""
+        return replace(self, given=budget if isinstance(budget, Budget) else Budget(budget))
+
+    def error(self, error: float, confidence: float = 0.95, otherwise: str = "flag") -> QueryBuilder:
+        """ERROR error CONFIDENCE confidence ELSE otherwise, of aggregates."""
+        return self._clause("ERROR", f"{error!r} CONFIDENCE {confidence!r} ELSE {otherwise.upper()}")
+
+    def sql(self) -> str:
+        """The statement.  A Budget that SQL has no words for is not in it; `run` keeps to it."""
+        parts = [self._block()]
+        for word, other in self.operations:
+            parts += [word, other._block() if not other.operations else f"({other.sql()})"]
+        if self.ordering:
+            parts.append("ORDER BY " + ", ".join(self.ordering))
+        if self.limited:
+            parts.append(self.limited)
+        parts += [f"{word} {text}" for word, text in self.clauses]
+        if self.given is not None:
+            parts.append(_budget(self.given))
+        return " ".join(part for part in parts if part)
+
+    def _block(self) -> str:
+        items = self.items or (*self.keys, *self.aggregates) or ("*",)
+        if self.items and self.aggregates:
+            items = (*self.items, *self.aggregates)
+        parts = ["SELECT DISTINCT" if self.is_distinct else "SELECT", ", ".join(items), "FROM", ", ".join(self.sources)]
+        if self.conditions:
+            parts += ["WHERE", _all(self.conditions)]
+        if self.keys:
+            parts += ["GROUP BY", ", ".join(self.keys)]
+        if self.kept:
+            parts += ["HAVING", _all(self.kept)]
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self.sql()
+
+    def plan(self, params: Params = None) -> Query:
+        """What the statement is bound to.  Raises SqlError."""
+        return read_query(self.sql(), self.engine, params)
+
+    def run(self, params: Params = None, **options: Any) -> Result:
+        """A result that has not run.  options: as of `Database.sql`."""
+        return run_query(self.engine, self.plan(params), Options.of(options))
+
+    def explain(self, analyze: bool = False, **options: Any) -> str:
+        """The plan as a tree."""
+        return self.run(**options).explain(analyze)
+
+
+def _source(source: str, alias: str | None) -> str:
+    if not isinstance(source, str) or not source:
+        raise ConfigError(f"query: needed the name of a stream or relation; got {source!r}; register it first")
+    return identifier(source) if alias is None else f"{identifier(source)} AS {identifier(alias)}"
+
+
+def _all(conditions: Sequence[str]) -> str:
+    return conditions[0] if len(conditions) == 1 else " AND ".join(f"({each})" for each in conditions)
+
+
+def _duration(given: Duration, where: str) -> str:
+    return text_literal(format_duration(parse_duration(given, where=where)))
+
+
+def _budget(budget: Budget) -> str:
+    amount = str(int(budget.amount)) if budget.unit == "outputs" else repr(budget.amount)
+    words = {
+        "fraction": "", "outputs": " OUTPUTS", "seconds": " SECONDS", "seconds_per_tuple": " SECONDS PER TUPLE",
+        "share": " SHARE",
+    }  # fmt: skip
+    return f"BUDGET {amount}{words[budget.unit]}"

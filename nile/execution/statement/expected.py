@@ -1,0 +1,198 @@
+"""How many rows each node of a plan should give, and where that number is from.  Nothing is read for it.
+
+A source that knows its number of rows says it, otherwise a summary of the stream that has been built does; the same
+summary says how many tuples have a value of its column.  All else goes by rules of thumb.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from nile.expressions.tree import Between, Column, Compare, Constant, In, Like, Logic, Node, Not
+from nile.sql.plan import (
+    Distinct,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Plan,
+    Relation,
+    SetOperation,
+    Stream,
+    inputs_of,
+)
+from summaries.errors import NileError
+from summaries.hashing import hash_keys
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.grid.manager import SummaryManager
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Counts", "Expected", "expected"]
+
+_KEEPS = {"=": 0.1, "<>": 0.9}
+_RANGE = 1 / 3
+_DISTINCT_SHARE = 0.1
+_WEIGHT = {"source": 0, "summary": 1, "rule": 2}
+
+Basis = Literal["source", "summary", "rule"]
+
+
+class Counts(Protocol):
+    """What is asked of a database."""
+
+    def rows(self, name: str) -> int | None:
+        """How many rows a source has, where it says so without reading."""
+
+    def where(self, name: str) -> Node | None:
+        """The condition that a stream or relation was registered with."""
+
+    def built(self, name: str) -> Mapping[str, SummaryManager]:
+        """Summaries of a stream that have been built and are still there, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A number of rows and the weakest thing it rests on."""
+
+    rows: float
+    by: Basis
+
+    def __str__(self) -> str:
+        if self.by == "source":
+            return f"{self.rows:,.0f} by its source" if self.rows == int(self.rows) else f"{self.rows:,.6g}"
+        number = f"{self.rows:,.0f}" if self.rows >= 10 or self.rows == int(self.rows) else f"{self.rows:.2g}"
+        return f"about {number} by {self.by}"
+
+    def times(self, share: float, by: Basis = "rule") -> Expected:
+        """That share of it."""
+        return Expected(self.rows * share, _weaker(self.by, by))
+
+
+def _weaker(*parts: Basis) -> Basis:
+    return max(parts, key=lambda each: _WEIGHT[each])
+
+
+def expected(counts: Counts, plan: Plan) -> Expected | None:
+    """Rows that a node gives; None where nothing says how many its sources have.
+
+    By rule: = keeps a tenth, <> nine tenths, other comparisons a third; keys of a join and groups are a tenth as many
+    as rows (at least one); windows are taken to hold everything.
+    """
+    if isinstance(plan, Stream | Relation):
+        return _leaf(counts, plan)
+    inputs = [expected(counts, each) for each in inputs_of(plan)]
+    below = [each for each in inputs if each is not None]
+    if isinstance(plan, Limit) and plan.count is not None:
+        return Expected(min([plan.count, *(each.rows for each in below)]), "rule")
+    return _above(plan, below) if len(below) == len(inputs) else None
+
+
+def _above(plan: Plan, below: list[Expected]) -> Expected:
+    """Rows that a node gives of those that its inputs give."""
+    (one, *_) = below
+    match plan:
+        case Join():
+            return _join(plan, below)
+        case SetOperation():
+            return _set(plan, *below)
+        case Filter():
+            return one.times(_share(plan.condition))
+        case Group() if not plan.by:
+            return Expected(1.0, "rule")
+        case Group() | Distinct():
+            return Expected(max(1.0, one.rows * _DISTINCT_SHARE), "rule")
+        case _:
+            return one
+
+
+def _leaf(counts: Counts, plan: Stream | Relation) -> Expected | None:
+    found = _kept(counts, plan)
+    if found is None or plan.where is None:
+        return found
+    share, by = _leaf_share(counts, plan, plan.where)
+    return found.times(share, by)
+
+
+def _kept(counts: Counts, plan: Stream | Relation) -> Expected | None:
+    """What a stream or relation has under its own condition."""
+    built = counts.built(plan.name)
+    rows, where = counts.rows(plan.name), counts.where(plan.name)
+    if rows is not None and where is None:
+        return Expected(float(rows), "source")
+    if built:  # a summary takes the tuples that the condition lets through
+        return Expected(float(max(one.store.tuples for one in built.values())), "summary")
+    return None if rows is None or where is None else Expected(rows * _share(where), "rule")
+
+
+def _leaf_share(counts: Counts, plan: Stream | Relation, node: Node) -> tuple[float, Basis]:
+    """What share of a leaf's rows a condition keeps."""
+    if isinstance(node, Logic) and node.operator == "AND":
+        parts = [_leaf_share(counts, plan, item) for item in node.items]
+        share = 1.0
+        for one, _ in parts:
+            share *= one
+        return share, _weaker(*(by for _, by in parts))
+    if isinstance(node, Compare) and node.operator == "=":
+        column, value = (node.left, node.right) if isinstance(node.left, Column) else (node.right, node.left)
+        if isinstance(column, Column) and isinstance(value, Constant):
+            summary = counts.built(plan.name).get(column.name.removeprefix(f"{plan.alias}."))
+            share_of = None if summary is None else _estimated(summary, value.value)
+            if share_of is not None:
+                return share_of, "summary"
+    return _share(node), "rule"
+
+
+def _estimated(summary: SummaryManager, value: Any) -> float | None:
+    """The share of a summary's tuples that have a value; None where the value is none of its kind."""
+    held = summary.store.tuples - summary.forgotten
+    if held <= 0 or summary.keys.kind is None or value is None:
+        return None
+    try:
+        hashes = hash_keys(pa.array([value]).cast(summary.keys.kind), summary.keys.hasher)
+    except (pa.ArrowException, NileError):
+        return None
+    return min(1.0, float(summary.estimate(hashes).value[0]) / held)  # type: ignore[index]
+
+
+def _set(plan: SetOperation, left: Expected, right: Expected) -> Expected:
+    if plan.kind == "union" and plan.all:
+        return Expected(left.rows + right.rows, _weaker(left.by, right.by))
+    rows = {"union": left.rows + right.rows, "intersect": min(left.rows, right.rows)}.get(plan.kind, left.rows)
+    return Expected(rows, "rule")
+
+
+def _join(plan: Join, below: list[Expected]) -> Expected:
+    rows = math.prod(each.rows for each in below)
+    largest = max(each.rows for each in below)
+    for _ in range(min(len(plan.equal), len(plan.inputs) - 1)):
+        rows /= max(1.0, largest * _DISTINCT_SHARE)
+    return Expected(rows if plan.condition is None else rows * _share(plan.condition), "rule")
+
+
+def _share(node: Node) -> float:
+    """What share of rows a condition keeps, by rule of thumb."""
+    match node:
+        case Compare():
+            return _KEEPS.get(node.operator, _RANGE)
+        case Logic():
+            shares = [_share(item) for item in node.items]
+            kept = 1.0
+            for share in shares:
+                kept *= share if node.operator == "AND" else 1.0 - share
+            return kept if node.operator == "AND" else 1.0 - kept
+        case Not():
+            return 1.0 - _share(node.item)
+        case In():
+            return min(1.0, 0.1 * len(node.choices))
+        case Between() | Like() | Column():
+            return _RANGE
+        case _:
+            return 1.0

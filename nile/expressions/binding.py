@@ -1,0 +1,328 @@
+"""Types: a tree and a schema give a tree in which every node knows its kind.
+
+Mixed comparisons are settled here and nowhere else: whole numbers meet doubles as doubles, dates meet
+timestamps at midnight UTC, a text literal next to a timestamp or date becomes one, a NULL takes the kind of
+its neighbour. Anything else is an error with a hint, never a silent conversion, so that Arrow, DuckDB and
+Spark cannot convert it three ways.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nile.base.raw import check_columns
+from nile.expressions.literals import read_time
+from nile.expressions.places import Fault
+from nile.expressions.tree import (
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Logic,
+    Node,
+    Not,
+)
+from summaries.errors import ExpressionError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+_OF_TIME = ("year", "month", "day", "hour", "minute", "second", "date_trunc")
+_OF_NUMBER = ("round", "floor", "ceil", "sqrt")
+_NUMERIC = ("integer", "number")
+_TIMES = ("timestamp", "date")
+_CASTS: dict[Kind, tuple[Kind, ...]] = {
+    "integer": ("integer", "number", "text", "boolean"),
+    "number": ("integer", "number", "text", "boolean"),
+    "text": ("integer", "text", "boolean"),
+    "boolean": ("integer", "text", "boolean"),
+    "timestamp": ("timestamp", "date", "text"),
+    "date": ("timestamp", "date", "text"),
+}
+_NAMES: dict[Kind, str] = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "text": "text",
+    "timestamp": "a timestamp",
+    "date": "a date",
+    "interval": "an interval",
+    "null": "NULL",
+    "other": "of a type that only IS NULL can use",
+}
+
+
+def kind_of(column: pa.DataType) -> Kind:
+    """The kind of an Arrow type."""
+    types = pa.types
+    if types.is_dictionary(column):
+        column = column.value_type
+    if types.is_boolean(column):
+        return "boolean"
+    if types.is_integer(column) and not types.is_uint64(column):
+        return "integer"
+    if types.is_floating(column) or types.is_decimal(column) or types.is_uint64(column):
+        return "number"
+    if types.is_string(column) or types.is_large_string(column) or types.is_string_view(column):
+        return "text"
+    if types.is_timestamp(column):
+        return "timestamp"
+    if types.is_date(column):
+        return "date"
+    return "null" if types.is_null(column) else "other"
+
+
+def bind(tree: Node, schema: pa.Schema, *, where: str) -> Node:
+    """The tree with a kind on every node. Raises ExpressionError for kinds that do not go together."""
+    try:
+        return SchemaBinder(schema, where).wanted(tree, "boolean", "the condition")
+    except Fault as fault:
+        raise ExpressionError(f"{where}: {fault.reason}") from None
+
+
+def bind_value(tree: Node, schema: pa.Schema, *, where: str) -> Node:
+    """The tree of an expression of any kind, with a kind on every node.  Raises as `bind`."""
+    try:
+        return SchemaBinder(schema, where).bind(tree)
+    except Fault as fault:
+        raise ExpressionError(f"{where}: {fault.reason}") from None
+
+
+class Binder(ABC):
+    """Gives every node of a tree a kind.  Raises Fault, whose node is the innermost that does not fit."""
+
+    @abstractmethod
+    def column(self, node: Column) -> Node:
+        """What a column is."""
+
+    def wanted(self, node: Node, kind: Kind, what: str) -> Node:
+        """`node` bound, which must be of `kind` (a NULL becomes one)."""
+        bound = self.bind(node)
+        if bound.kind == "null":
+            return _null(kind)
+        if bound.kind != kind:
+            raise Fault(f"{what} needs {_NAMES[kind]}, got {_describe(bound)}")
+        return bound
+
+    def bind(self, node: Node) -> Node:
+        """`node` with kinds on all of it."""
+        try:
+            return self._bind(node)
+        except Fault as fault:
+            if fault.node is None:
+                fault.node = node
+            raise
+
+    def _bind(self, node: Node) -> Node:
+        match node:
+            case Constant():
+                return node
+            case Column():
+                return self.column(node)
+            case Logic():
+                items = tuple(self.wanted(item, "boolean", node.operator) for item in node.items)
+                return replace(node, items=items)
+            case Not():
+                return replace(node, item=self.wanted(node.item, "boolean", "NOT"))
+            case IsNull():
+                return replace(node, item=self.bind(node.item))
+            case Compare():
+                left, right = self._alike((node.left, node.right), f"'{node.operator}'")
+                return replace(node, left=left, right=right)
+            case Between():
+                item, low, high = self._alike((node.item, node.low, node.high), "BETWEEN")
+                return replace(node, item=item, low=low, high=high)
+            case In():
+                item, *choices = self._alike((node.item, *node.choices), "IN")
+                return replace(node, item=item, choices=tuple(choices))
+            case Like():
+                return replace(node, item=self.wanted(node.item, "text", "LIKE"))
+            case Arithmetic():
+                return self._arithmetic(node)
+            case Call():
+                return self._call(node)
+            case Cast():
+                return self._cast(node)
+            case Case():
+                return self._case(node)
+
+    def _alike(self, nodes: tuple[Node, ...], what: str) -> list[Node]:
+        """The nodes bound and brought to one kind."""
+        bound = [self.bind(node) for node in nodes]
+        kind: Kind = "null"
+        for node in bound:
+            kind = self._common(kind, node, what)
+        if kind == "null":
+            kind = "text"  # every comparison of nulls is null, of whichever kind
+        return [self._as(node, kind) for node in bound]
+
+    def _common(self, kind: Kind, node: Node, what: str) -> Kind:
+        other = node.kind
+        if other in ("other", "interval"):
+            raise Fault(f"{what} cannot use {_describe(node)}")
+        if kind == "null" or kind == other:
+            return other
+        if other == "null":
+            return kind
+        if kind in _NUMERIC and other in _NUMERIC:
+            return "number"
+        if kind in _TIMES and other in _TIMES:
+            return "timestamp"
+        if kind in _TIMES and node.kind == "text":
+            return kind
+        if kind == "text" and other in _TIMES:
+            return other  # a text column here is refused by _as
+        raise Fault(f"{what} cannot compare {_NAMES[kind]} with {_describe(node)}{_hint(kind, node)}")
+
+    def _as(self, node: Node, kind: Kind) -> Node:
+        if node.kind == "null":
+            return _null(kind)
+        if node.kind == "text" and kind in _TIMES:
+            if not (isinstance(node, Constant) and isinstance(node.value, str)):
+                name = f'"{node.name}"' if isinstance(node, Column) else "..."
+                raise Fault(
+                    f"cannot compare {_NAMES[kind]} with {_describe(node)}; write CAST({name} AS {kind.upper()})"
+                )
+            return read_time(node.value, kind)
+        if isinstance(node, Constant) and node.kind == "integer" and kind == "number":
+            return Constant(None if node.value is None else float(node.value), "number")
+        return node
+
+    def _arithmetic(self, node: Arithmetic) -> Node:
+        left, right = self.bind(node.left), self.bind(node.right)
+        what = f"'{node.operator}'"
+        if left.kind in _TIMES and right.kind == "interval" and node.operator in "+-":
+            return replace(node, left=left, right=right, kind="timestamp")
+        if left.kind == "interval" and right.kind in _TIMES and node.operator == "+":
+            return replace(node, left=right, right=left, kind="timestamp")
+        for side in (left, right):
+            if side.kind not in (*_NUMERIC, "null"):
+                raise Fault(f"{what} needs numbers, or a time and an interval; got {_describe(side)}")
+        whole = left.kind != "number" and right.kind != "number" and node.operator != "/"
+        kind: Kind = "integer" if whole else "number"
+        return replace(node, left=self._as(left, kind), right=self._as(right, kind), kind=kind)
+
+    def _call(self, node: Call) -> Node:
+        if node.function == "coalesce":
+            return self._of_one_kind(node)
+        if node.function in ("greatest", "least", "nullif"):
+            return self._of_one_kind(node)
+        if node.function in _OF_TIME:
+            return self._of_time(node)
+        if node.function in _OF_NUMBER:
+            return self._of_number(node)
+        if node.function == "concat":
+            parts = tuple(self.wanted(each, "text", "'||'") for each in node.arguments)
+            return replace(node, arguments=parts, kind="text")
+        if node.function == "substring":
+            item = self.wanted(node.arguments[0], "text", "substring()")
+            return replace(node, arguments=(item, *node.arguments[1:]), kind="text")
+        if node.function == "abs":
+            item = self.bind(node.arguments[0])
+            if item.kind not in (*_NUMERIC, "null"):
+                raise Fault(f"abs() needs a number, got {_describe(item)}")
+            item = self._as(item, "integer")
+            return replace(node, arguments=(item,), kind=item.kind)
+        item = self.wanted(node.arguments[0], "text", f"{node.function}()")
+        return replace(node, arguments=(item,), kind="integer" if node.function == "length" else "text")
+
+    def _of_one_kind(self, node: Call) -> Node:
+        arguments = self._alike(node.arguments, f"{node.function}()")
+        kind = arguments[0].kind if node.function == "nullif" else _kind_of_all(arguments)
+        return replace(node, arguments=tuple(arguments), kind=kind)
+
+    def _of_time(self, node: Call) -> Node:
+        *unit, item = node.arguments
+        bound = self.bind(item)
+        if bound.kind == "null":
+            bound = _null("timestamp")
+        if bound.kind not in _TIMES:
+            raise Fault(f"{node.function}() needs a timestamp or a date, got {_describe(bound)}")
+        return replace(node, arguments=(*unit, bound), kind="timestamp" if unit else "integer")
+
+    def _of_number(self, node: Call) -> Node:
+        item, *digits = node.arguments
+        bound = self.bind(item)
+        if bound.kind not in (*_NUMERIC, "null"):
+            raise Fault(f"{node.function}() needs a number, got {_describe(bound)}")
+        whole = bound.kind == "integer" and node.function != "sqrt"
+        if whole and any(isinstance(each, Constant) and int(each.value or 0) < 0 for each in digits):
+            raise Fault("round() of a whole number needs digits of 0 or more; CAST it to DOUBLE")
+        bound = self._as(bound, "integer" if whole else "number")
+        return replace(node, arguments=(bound, *digits), kind="integer" if whole else "number")
+
+    def _case(self, node: Case) -> Node:
+        conditions = [self.wanted(condition, "boolean", "WHEN") for condition, _ in node.branches]
+        *values, default = self._alike((*(value for _, value in node.branches), node.default), "CASE")
+        branches = tuple(zip(conditions, values, strict=True))
+        return Case(branches, default, _kind_of_all([*values, default]))
+
+    def _cast(self, node: Cast) -> Node:
+        item = self.bind(node.item)
+        if item.kind == "null":
+            return _null(node.kind)
+        if item.kind not in _CASTS[node.kind]:
+            raise Fault(f"{_describe(item)} cannot be cast to {_NAMES[node.kind]}")
+        return replace(node, item=item)
+
+
+class SchemaBinder(Binder):
+    """Over the columns of a schema.  Raises UnknownColumn beside what a Binder raises."""
+
+    def __init__(self, schema: pa.Schema, where: str) -> None:
+        self._schema = schema
+        self._where = where
+
+    def column(self, node: Column) -> Node:
+        check_columns(self._schema, (node.name,), where=self._where)
+        column = self._schema.field(node.name).type
+        return Column(node.name, kind_of(column), is_native(column))
+
+
+def is_native(column: pa.DataType) -> bool:
+    """Whether Spark reads an Arrow type as the kind that it computes in."""
+    return column in (pa.int64(), pa.float64())
+
+
+def _kind_of_all(nodes: Sequence[Node]) -> Kind:
+    """The kind of nodes that were brought to go together."""
+    kinds = {node.kind for node in nodes}
+    return kinds.pop() if len(kinds) == 1 else "timestamp" if kinds <= {*_TIMES} else "number"
+
+
+def _null(kind: Kind) -> Constant:
+    return Constant(None, kind)
+
+
+def _describe(node: Node) -> str:
+    if isinstance(node, Column):
+        return f"'{node.name}', which is {_NAMES[node.kind]}"
+    if isinstance(node, Constant) and node.kind in ("text", "integer", "number", "boolean"):
+        return f"{str(node.value)[:40]!r}" if node.kind == "text" else str(node.value).lower()
+    return _NAMES[node.kind]
+
+
+def _hint(kind: Kind, node: Node) -> str:
+    if isinstance(node, Constant) and node.kind == "text" and kind in _NUMERIC:
+        return "; write the number without quotes"
+    if kind == "text" and node.kind in _NUMERIC:
+        return "; write the number in quotes" if isinstance(node, Constant) else "; CAST one of them"
+    if kind == "boolean" and node.kind in _NUMERIC:
+        return "; write TRUE or FALSE"
+    if kind in _TIMES and node.kind in _NUMERIC:
+        return f"; write it as {kind.upper()} '2011-12-09'"
+    return "; CAST one of them"

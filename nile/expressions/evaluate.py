@@ -1,0 +1,371 @@
+"""A bound condition over a batch, with Arrow's vectorised functions and SQL's three-valued logic.
+
+Pinned where engines differ (DuckDB's and Spark's common ground, tested against DuckDB):
+  - NaN equals NaN and is greater than every number, infinity included; -0.0 equals 0.0.
+  - Whole numbers are 64 bits; an overflow is null. Division is of doubles; dividing by zero, and % by zero,
+    is null. The sign of % is the dividend's.
+  - A cast that is impossible is null; a double is cut towards zero.
+  - round() goes half away from zero; the square root of what is below zero is null; greatest() and least() look
+    past nulls; || with a null is null.
+  - Text compares by bytes. LIKE has no escape character unless ESCAPE names one; ILIKE compares lower case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.expressions.convert import cast_values, in_nanoseconds, leaf, to_number
+from nile.expressions.tree import (
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Compare,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Logic,
+    Node,
+    Not,
+    Piece,
+    whole_numbers,
+)
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+Value = Any
+"""A pyarrow Array as long as the batch, or a Scalar."""
+
+
+def evaluate_mask(tree: Node, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """The truth of a bound tree for each row: true, false or null. O(rows x nodes)."""
+    value = _value(tree, batch)
+    if isinstance(value, pa.Scalar):
+        return pa.repeat(value, len(batch))
+    return value
+
+
+def evaluate_value(tree: Node, batch: pa.RecordBatch) -> pa.Array:
+    """The value of a bound tree for each row, null where it has none. O(rows x nodes)."""
+    value = _value(tree, batch)
+    return pa.repeat(value, len(batch)) if isinstance(value, pa.Scalar) else value
+
+
+def _value(node: Node, batch: pa.RecordBatch) -> Value:
+    match node:
+        case Constant():
+            return _constant(node)
+        case Column():
+            return leaf(batch.column(batch.schema.get_field_index(node.name)), node.kind)
+        case Logic():
+            combine = pc.and_kleene if node.operator == "AND" else pc.or_kleene
+            return reduce(combine, [_value(item, batch) for item in node.items])
+        case Not():
+            return pc.invert(_value(node.item, batch))
+        case IsNull():
+            return pc.is_null(_value(node.item, batch))
+        case Compare():
+            return _compared(node.operator, *_alike(batch, node.left, node.right))
+        case Between():
+            item, low, high = _alike(batch, node.item, node.low, node.high)
+            return pc.and_kleene(_compared(">=", item, low), _compared("<=", item, high))
+        case In():
+            return _in(node, batch)
+        case Like():
+            return _like(_value(node.item, batch), node.pattern, node.ignore_case)
+        case Arithmetic():
+            return _arithmetic(node, batch)
+        case Call():
+            return _call(node, batch)
+        case Cast():
+            return cast_values(_value(node.item, batch), node.item.kind, node.kind, node.bits)
+        case Case():
+            return _case(node, batch)
+
+
+_ARROW_TYPES: dict[Kind, Callable[[], pa.DataType]] = {
+    "boolean": lambda: pa.bool_(),
+    "integer": lambda: pa.int64(),
+    "number": lambda: pa.float64(),
+    "text": lambda: pa.string(),
+    "timestamp": lambda: pa.timestamp("us"),
+    "date": lambda: pa.timestamp("us"),
+}
+
+
+def _constant(node: Constant) -> pa.Scalar:
+    if node.kind == "null":
+        return pa.scalar(None, pa.bool_())
+    return pa.scalar(node.value, _ARROW_TYPES[node.kind]())
+
+
+def _alike(batch: pa.RecordBatch, *nodes: Node) -> list[Value]:
+    """The values of nodes whose kinds go together, as values of one Arrow type."""
+    values = [_value(node, batch) for node in nodes]
+    if any(node.kind == "number" for node in nodes):
+        return [to_number(value) for value in values]
+    if any(value.type == pa.timestamp("ns") for value in values):
+        return [in_nanoseconds(value) for value in values]
+    return values
+
+
+def _compared(operator: Comparison, left: Value, right: Value) -> Value:
+    if left.type == pa.float64():
+        return _compared_numbers(operator, left, right)
+    functions = {
+        "=": pc.equal,
+        "<>": pc.not_equal,
+        "<": pc.less,
+        "<=": pc.less_equal,
+        ">": pc.greater,
+        ">=": pc.greater_equal,
+    }
+    return functions[operator](left, right)
+
+
+def _compared_numbers(operator: Comparison, left: Value, right: Value) -> Value:
+    """Comparison of doubles in their total order: NaN last and equal to itself."""
+    if _is_number(right):
+        return _compared_with(operator, left, right)
+    if _is_number(left):
+        return _compared_with(_MIRRORED[operator], right, left)
+    if operator in ("=", "<>"):
+        equal = pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
+        return equal if operator == "=" else pc.invert(equal)
+    if operator in (">", "<="):
+        left, right = right, left
+    less = pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
+    return less if operator in ("<", ">") else pc.invert(less)
+
+
+_MIRRORED: dict[Comparison, Comparison] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compared_with(operator: Comparison, value: Value, number: pa.Scalar) -> Value:
+    """The same with a number that is not NaN: what Arrow calls false of NaN is right, or all but."""
+    match operator:
+        case "=":
+            return pc.equal(value, number)
+        case "<>":
+            return pc.invert(pc.equal(value, number))
+        case "<":
+            return pc.less(value, number)
+        case "<=":
+            return pc.less_equal(value, number)
+        case ">":
+            return pc.invert(pc.less_equal(value, number))
+        case ">=":
+            return pc.invert(pc.less(value, number))
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, pa.Scalar) and value.is_valid and not math.isnan(value.as_py())
+
+
+def _in(node: In, batch: pa.RecordBatch) -> Value:
+    item, *choices = _alike(batch, node.item, *node.choices)
+    if isinstance(item, pa.Scalar) or not all(isinstance(choice, pa.Scalar) for choice in choices):
+        return reduce(pc.or_kleene, [_compared("=", item, choice) for choice in choices])
+    values = pa.array([choice.as_py() for choice in choices if choice.is_valid], item.type)
+    if item.type == pa.float64():
+        # Hashing tells -0.0 from 0.0 and one NaN from another; comparing does not.
+        found = pc.is_in(pc.add(item, 0.0), value_set=pc.add(values, 0.0))
+        if pc.any(pc.is_nan(values)).as_py():
+            found = pc.or_(found, pc.fill_null(pc.is_nan(item), False))
+    else:
+        found = pc.is_in(item, value_set=values)
+    null = pa.scalar(None, pa.bool_())
+    missed = found if all(choice.is_valid for choice in choices) else pc.if_else(found, found, null)
+    return pc.if_else(pc.is_valid(item), missed, null)
+
+
+def _like(item: Value, pattern: tuple[Piece, ...], ignore_case: bool) -> Value:
+    if ignore_case:
+        item = pc.utf8_lower(item)
+        pattern = tuple(Piece(lower_text(piece.text), piece.any_length) for piece in pattern)
+    match pattern:
+        case ():
+            return pc.equal(item, "")
+        case (Piece(str(text)),):
+            return pc.equal(item, text)
+        case (Piece(str(text)), Piece(None, True)):
+            return pc.starts_with(item, text)
+        case (Piece(None, True), Piece(str(text))):
+            return pc.ends_with(item, text)
+        case (Piece(None, True), Piece(str(text)), Piece(None, True)):
+            return pc.match_substring(item, text)
+    return pc.match_substring_regex(item, "(?s)^" + "".join(map(_regex, pattern)) + "$")
+
+
+def lower_text(text: str | None) -> str | None:
+    """`text` in lower case exactly as a column would be."""
+    return None if text is None else pc.utf8_lower(pa.scalar(text)).as_py()
+
+
+def _regex(piece: Piece) -> str:
+    if piece.text is None:
+        return ".*" if piece.any_length else "."
+    return "".join(
+        character if character.isalnum() or not character.isascii() else f"\\x{ord(character):02x}"
+        for character in piece.text
+    )
+
+
+def _arithmetic(node: Arithmetic, batch: pa.RecordBatch) -> Value:
+    left = _value(node.left, batch)
+    if node.kind == "timestamp":
+        assert isinstance(node.right, Constant)
+        interval = pa.scalar(node.right.value, pa.int64())
+        if left.type == pa.timestamp("ns"):
+            interval = pa.scalar(interval.as_py() * 1_000, pa.int64())
+        return pc.cast(_computed(node.operator, pc.cast(left, pa.int64()), interval), left.type)
+    right = _value(node.right, batch)
+    if node.kind == "number":
+        left, right = to_number(left), to_number(right)
+    return _computed(node.operator, left, right)
+
+
+def _computed(operator: str, left: Value, right: Value) -> Value:
+    """left operator right on int64 or on doubles, null where it overflows or divides by zero."""
+    first, first_null = _as_numpy(left)
+    second, second_null = _as_numpy(right)
+    impossible = first_null | second_null
+    with np.errstate(all="ignore"):
+        if operator in ("/", "%"):
+            impossible = impossible | (second == 0)
+            divisor = np.where(second == 0, second.dtype.type(1), second)
+            result = first / divisor if operator == "/" else np.fmod(first, divisor)
+        elif first.dtype == np.float64:
+            result = first + second if operator == "+" else first - second if operator == "-" else first * second
+        else:
+            result, overflow = _whole(operator, first, second)
+            impossible = impossible | overflow
+    array = pa.array(result, mask=np.broadcast_to(impossible, result.shape))
+    both_scalars = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
+    return array[0] if both_scalars else array
+
+
+def _whole(operator: str, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The wrapped int64 result, and where it wrapped."""
+    if operator == "+":
+        result = first + second
+        return result, ((first ^ result) & (second ^ result)) < 0
+    if operator == "-":
+        result = first - second
+        return result, ((first ^ second) & (first ^ result)) < 0
+    result = first * second
+    large = np.abs(first.astype(np.float64) * second) >= 2.0**62
+    divisor = np.where(first == 0, 1, first)
+    smallest = np.iinfo(np.int64).min
+    wrapped = (result // divisor != second) | ((first == -1) & (second == smallest))
+    return result, large & (first != 0) & wrapped
+
+
+def _as_numpy(value: Value) -> tuple[np.ndarray, np.ndarray]:
+    """Values (0 where null) and which are null; a scalar gives arrays of one."""
+    if isinstance(value, pa.Scalar):
+        value = pa.array([value.as_py()], value.type)
+    filled: np.ndarray = pc.fill_null(value, pa.scalar(0, value.type)).to_numpy(zero_copy_only=False)
+    return filled, value.is_null().to_numpy(zero_copy_only=False)
+
+
+def _case(node: Case, batch: pa.RecordBatch) -> Value:
+    """The first branch whose condition is true."""
+    *values, result = _alike(batch, *(value for _, value in node.branches), node.default)
+    for (condition, _), value in zip(reversed(node.branches), reversed(values), strict=True):
+        result = pc.if_else(pc.fill_null(_value(condition, batch), False), value, result)
+    return result
+
+
+def _further(operator: Comparison, one: Value, other: Value) -> Value:
+    """The greater or lesser of two values; what is null does not count."""
+    further = pc.fill_null(_compared(operator, other, one), False)
+    return pc.if_else(pc.or_(pc.is_null(one), further), pc.coalesce(other, one), one)
+
+
+def _rounded(node: Call, value: Value) -> Value:
+    """round(), floor(), ceil() and sqrt() of doubles; round() goes half away from zero, as C and DuckDB do."""
+    numbers, null = _as_numpy(value)
+    with np.errstate(all="ignore"):
+        if node.function == "sqrt":
+            null = null | (numbers < 0)
+            result = np.sqrt(np.where(numbers < 0, 0.0, numbers))
+        elif node.function == "round":
+            digits = whole_numbers(node.arguments[1:])
+            result = _half_away(numbers, digits[0] if digits else 0)
+        else:
+            result = np.floor(numbers) if node.function == "floor" else np.ceil(numbers)
+    array = pa.array(result, mask=null)
+    return array[0] if isinstance(value, pa.Scalar) else array
+
+
+def _half_away(numbers: np.ndarray, digits: int) -> np.ndarray:
+    size = 10.0 ** abs(digits)
+    scaled = numbers * size if digits >= 0 else numbers / size
+    whole = np.trunc(scaled)
+    nearest = whole + np.where(np.abs(scaled - whole) >= 0.5, np.sign(scaled), 0.0)
+    result = nearest / size if digits >= 0 else nearest * size
+    return np.where(np.isfinite(scaled) & np.isfinite(result), result, numbers)
+
+
+_PARTS: dict[str, Callable[[Value], Value]] = {
+    "year": lambda value: pc.year(value),
+    "month": lambda value: pc.month(value),
+    "day": lambda value: pc.day(value),
+    "hour": lambda value: pc.hour(value),
+    "minute": lambda value: pc.minute(value),
+    "second": lambda value: pc.second(value),
+}
+
+
+def _call(node: Call, batch: pa.RecordBatch) -> Value:
+    if node.function == "coalesce":
+        return pc.coalesce(*_alike(batch, *node.arguments))
+    if node.function in ("greatest", "least"):
+        return reduce(partial(_further, ">" if node.function == "greatest" else "<"), _alike(batch, *node.arguments))
+    if node.function == "nullif":
+        first, second = _alike(batch, *node.arguments)
+        same = pc.fill_null(_compared("=", first, second), False)
+        value = _value(node.arguments[0], batch)
+        return pc.if_else(same, pa.scalar(None, value.type), value)
+    if node.function == "concat":
+        parts = [_value(each, batch) for each in node.arguments]
+        return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
+    value = _value(node.arguments[-1 if node.function == "date_trunc" else 0], batch)
+    if node.function in _PARTS:
+        return pc.cast(_PARTS[node.function](value), pa.int64())
+    if node.function == "date_trunc":
+        unit = node.arguments[0]
+        assert isinstance(unit, Constant)
+        return pc.floor_temporal(value, unit=unit.value)
+    if node.function == "substring":
+        begin, *length = whole_numbers(node.arguments[1:])
+        return pc.utf8_slice_codeunits(value, begin - 1, begin - 1 + length[0] if length else None)
+    if node.function in ("round", "floor", "ceil", "sqrt"):
+        return value if value.type == pa.int64() else _rounded(node, value)
+    if node.function == "lower":
+        return pc.utf8_lower(value)
+    if node.function == "upper":
+        return pc.utf8_upper(value)
+    if node.function == "length":
+        return pc.cast(pc.utf8_length(value), pa.int64())
+    if value.type == pa.float64():
+        return pc.abs(value)
+    smallest = pc.equal(value, np.iinfo(np.int64).min)
+    return pc.if_else(smallest, pa.scalar(None, pa.int64()), pc.abs(value))

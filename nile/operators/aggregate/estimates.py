@@ -1,0 +1,216 @@
+"""From evidence to numbers: every aggregate with what it is worth.
+
+Whole cells and strata read to their end are known; the rest is a stratified random sample.  Totals are
+Horvitz-Thompson, averages the ratio of two of them, with the linearised variance (Cochran 1977, section 6.3),
+variances likewise.  Where a number is known its Estimate is exact; a minimum or maximum comes with the bound
+that cells give on what was not read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.aggregates.asked import Aggregate
+from nile.operators.aggregate.evidence import Evidence
+from summaries.estimate import Estimate
+from summaries.intervals import Totals, nothing_seen
+from summaries.moments import Moments
+
+__all__ = ["Number", "estimate_moment"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An aggregate's value and what it is worth.
+
+    value: int or float (a list for top_k); None: null, since no tuple counts, or unknown, since none was seen.
+    estimate: the same as an Estimate; None for a null that is certain, and for top_k.
+    """
+
+    value: Any
+    estimate: Estimate | None
+
+
+def estimate_moment(aggregate: Aggregate, m: int, evidence: Evidence, confidence: float) -> list[Number]:
+    """One Number a group for a count, sum, average, extreme or variance.  m: its measure, -1 for count(*)."""
+    if aggregate.function == "count":
+        return _counts(m, evidence, confidence)
+    if aggregate.function in ("min", "max"):
+        return _extremes(m, evidence, largest=aggregate.function == "max")
+    base = evidence.base(m)
+    if evidence.is_complete:
+        return [_known(aggregate.function, base, g) for g in range(evidence.data.groups)]
+    measure = evidence.data.measures[m]
+    with np.errstate(all="ignore"):
+        if aggregate.function == "sum":
+            value, totals = _sum(base, m, evidence)
+        elif aggregate.function == "avg":
+            value, totals = _mean(base, m, evidence)
+        else:
+            value, totals = _spread(aggregate.function, base, m, evidence)
+        reach, certified = totals.reach(confidence), totals.certified
+    counted = base.count + np.bincount(
+        evidence.data.group[evidence.left][measure.valid[evidence.left]], minlength=evidence.data.groups
+    )
+    numbers = []
+    for g in range(evidence.data.groups):
+        if not counted[g]:
+            numbers.append(Number(None, Estimate.guess(math.nan)))
+        elif not math.isfinite(value[g]):
+            numbers.append(Number(float(value[g]), Estimate.guess(float(value[g]))))
+        else:
+            positive = aggregate.function not in ("sum", "avg")
+            numbers.append(_number(float(value[g]), float(reach[g]), confidence, bool(certified[g]), positive=positive))
+    return numbers
+
+
+def _number(value: float, reach: float, confidence: float, certified: bool, *, positive: bool = False) -> Number:
+    if not math.isfinite(reach):
+        return Number(value, Estimate.guess(value))
+    low = max(0.0, value - reach) if positive else value - reach
+    return Number(value, Estimate(value, min(low, value), value + reach, confidence, certified))
+
+
+def _known(function: str, base: Moments, g: int) -> Number:
+    """An aggregate of moments that cover everything."""
+    n = int(base.count[g])
+    if n == 0 or (n == 1 and function in ("var_samp", "stddev_samp")):
+        return Number(None, None)
+    total: int | float = float(base.total[g]) if base.whole is None else int(base.whole[g])
+    value: int | float
+    if function == "sum":
+        value = total
+    elif function == "avg":
+        value = total / n
+    else:
+        value = float(base.squares[g]) / (n - 1 if function.endswith("samp") else n)
+        value = math.sqrt(value) if function.startswith("stddev") else value
+    return Number(value, Estimate.exact(float(value)))
+
+
+def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
+    sample, groups = evidence.sample, evidence.data.groups
+    known = evidence.rows if m < 0 else evidence.base(m).count
+    if evidence.is_complete:
+        return [Number(int(known[g]), Estimate.exact(float(known[g]))) for g in range(groups)]
+    left = evidence.left
+    amount = np.ones(left.shape[0]) if m < 0 else evidence.data.measures[m].valid[left].astype(np.float64)
+    # Where all satisfy, counting them needs no sample, unless they are told apart by group.
+    free = evidence.sure if m < 0 and groups == 1 else None
+    totals = sample.totals(amount, 1.0, free)
+    if free is not None and bool(free.all()):
+        return [Number(round(v), Estimate.exact(float(round(v)))) for v in known + totals.value]
+    reach, certified = totals.reach(confidence), totals.certified
+    seen = np.bincount(sample.group, amount, groups)
+    size, drawn = int(sample.size.sum()), int(sample.drawn.sum())
+    numbers = []
+    for g in range(groups):
+        value = float(known[g] + totals.value[g])
+        least = float(known[g] + seen[g])
+        most = least + sample.unseen
+        slack = nothing_seen(size, drawn, confidence)
+        low, high = value - float(reach[g]), value + float(reach[g])
+        if seen[g] == 0:  # then the sample shows no spread, and its interval would be a point
+            high = value + slack
+        elif reach[g] == 0.0:
+            low = value - slack
+        low, high = max(low, least), min(high, most)
+        numbers.append(
+            Number(value, Estimate(value, min(low, value), max(high, value), confidence, bool(certified[g])))
+        )
+    return numbers
+
+
+def _amounts(m: int, evidence: Evidence) -> tuple[Array, Array]:
+    """Of the sampled tuples: the value (0 where null) and 1.0 where there is one."""
+    measure = evidence.data.measures[m]
+    valid = measure.valid[evidence.left]
+    return np.where(valid, measure.values[evidence.left], 0.0), valid.astype(np.float64)
+
+
+def _sum(base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
+    amount, _ = _amounts(m, evidence)
+    totals = evidence.sample.totals(amount, _largest(m, evidence, 0.0))
+    return base.total + totals.value, totals
+
+
+def _mean(base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
+    amount, one = _amounts(m, evidence)
+    sample = evidence.sample
+    count = base.count + sample.totals(one, 1.0).value
+    mean = (base.total + sample.totals(amount, math.inf).value) / count
+    residual = (amount - mean[sample.group] * one) / count[sample.group]
+    return mean, sample.totals(residual, _largest(m, evidence, mean) / count)
+
+
+def _spread(function: str, base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
+    amount, one = _amounts(m, evidence)
+    sample = evidence.sample
+    count = base.count + sample.totals(one, 1.0).value
+    mean, _ = _mean(base, m, evidence)
+    off = one * (amount - mean[sample.group]) ** 2
+    known = np.where(base.count > 0, base.total / np.maximum(base.count, 1) - mean, 0.0)
+    squares = base.squares + base.count * known**2 + sample.totals(off, math.inf).value
+    freedom = count - 1.0 if function.endswith("samp") else count
+    value = squares / freedom
+    residual = (off - one * value[sample.group]) / freedom[sample.group]
+    largest = np.maximum(_largest(m, evidence, mean) ** 2, value) / freedom
+    if function.startswith("stddev"):
+        value = np.sqrt(value)
+        residual = residual / (2.0 * value[sample.group])
+        largest = largest / (2.0 * value)
+    return value, sample.totals(residual, largest)
+
+
+def _largest(m: int, evidence: Evidence, center: Array | float) -> Array:
+    """How far from `center` an unread tuple may lie at most: float64 [groups]."""
+    return np.maximum(np.abs(evidence.most[m] - center), np.abs(evidence.least[m] - center))
+
+
+def _extremes(m: int, evidence: Evidence, *, largest: bool) -> list[Number]:
+    """What was found, and how far beyond it an unread tuple could lie.  NaN is larger than any number."""
+    base, measure = evidence.base(m), evidence.data.measures[m]
+    groups = evidence.data.groups
+    left = evidence.left[measure.valid[evidence.left]]
+    group = evidence.data.group[left]
+    values = measure.values[left]
+    nan = np.isnan(values)
+    nans = base.nans + np.bincount(group[nan], minlength=groups)
+    found = (base.high if largest else base.low).copy()
+    (np.maximum if largest else np.minimum).at(found, group[~nan], values[~nan])
+    seen = base.count + np.bincount(group, minlength=groups)
+    numbers = []
+    for g in range(groups):
+        value: float = float(found[g])
+        beyond = float((evidence.most if largest else evidence.least)[m][g])
+        if evidence.is_complete:
+            beyond = value
+        if seen[g] and (nans[g] == seen[g] or (largest and nans[g])):
+            # All NaN: a number among the unread ones would be less.
+            exact = largest or evidence.is_complete
+            numbers.append(Number(math.nan, Estimate.exact(math.nan) if exact else Estimate.guess(math.nan)))
+        elif not seen[g]:
+            numbers.append(Number(None, None if evidence.is_complete else Estimate.guess(math.nan)))
+        else:
+            shown: int | float = value if measure.whole is None else _whole(value, evidence, m, g, largest=largest)
+            if largest:
+                estimate = Estimate.exact(value) if beyond <= value else Estimate.between(value, value, beyond)
+            else:
+                estimate = Estimate.exact(value) if beyond >= value else Estimate.between(value, beyond, value)
+            numbers.append(Number(shown, estimate))
+    return numbers
+
+
+def _whole(value: float, evidence: Evidence, m: int, g: int, *, largest: bool) -> int:
+    """An extreme as the integer it is: float64 rounds those past 2**53."""
+    whole = evidence.data.measures[m].whole
+    if whole is None or abs(value) < 1 << 53 or evidence.known.cells.shape[0]:
+        return int(value)
+    at = evidence.at[(evidence.data.group[evidence.at] == g) & evidence.data.measures[m].valid[evidence.at]]
+    return int(whole[at].max() if largest else whole[at].min())

@@ -1,0 +1,173 @@
+"""What aggregates are computed from: an ordered stream, standing queries over it, and what each touch costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.aggregates.asked import Aggregate
+from nile.operators.aggregate.scope import Scope
+from pyramid.grid.spec import SLICE
+from summaries.costs import CostTable
+
+__all__ = [
+    "SAMPLE",
+    "AggregateInput",
+    "Measure",
+    "accumulate_cost",
+    "counters",
+    "large_tuples",
+    "marks_of",
+    "naive_cost",
+    "unit_hash",
+]
+
+Array = np.ndarray[Any, Any]
+
+SAMPLE = 4 * SLICE
+"""The first tuples, which learned borders and the marks of large values come from."""
+_LARGE_SHARE = 0.02
+_KEPT = {
+    "count": ("count",),
+    "sum": ("count", "total"),
+    "avg": ("count", "total"),
+    "min": ("count", "low"),
+    "max": ("count", "high"),
+    **dict.fromkeys(("var_samp", "var_pop", "stddev_samp", "stddev_pop"), ("count", "total", "squares")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """An expression's value for every tuple.
+
+    text: the expression.  valid: bool [n], False where null.  values: float64 [n], 0 where null or where it is
+    no number; whole: int64 [n] for integers, else None.  code: int32 [n] in order of first appearance (-1
+    where null) and hashes: uint64 [n], where distinct values matter, else None.  low, high: what statistics of
+    the source say of any value, infinite where they say nothing.
+    """
+
+    text: str
+    valid: Array
+    values: Array
+    whole: Array | None = None
+    code: Array | None = None
+    hashes: Array | None = None
+    low: float = -math.inf
+    high: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateInput:
+    """An ordered stream of n tuples, and all that is asked of it.
+
+    aggregates and, for each, `of`: the number of its measure (-1 for count(*)).  group: int32 [n], groups
+    numbered by first appearance; code: int32 [n] of the grid's column and rank: int64 [k], each distinct
+    value's place in their order (None without such a column).
+    """
+
+    ts: Array
+    aggregates: tuple[Aggregate, ...]
+    of: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    scopes: tuple[Scope, ...]
+    group: Array
+    groups: int
+    grouped: bool
+    code: Array | None
+    rank: Array | None
+    hashes: Array | None = None
+
+    @property
+    def n(self) -> int:
+        """Tuples of the stream."""
+        return int(self.ts.shape[0])
+
+
+def counters(data: AggregateInput) -> dict[int, set[str]]:
+    """Which moments the aggregates need, by measure (-1: of whole tuples, where only `count` makes sense)."""
+    needed: dict[int, set[str]] = {-1: {"count"}}
+    for aggregate, m in zip(data.aggregates, data.of, strict=True):
+        needed.setdefault(m, set()).update(_KEPT.get(aggregate.function, ()))
+    for m, measure in enumerate(data.measures):
+        if m in needed and bool(measure.valid.all()):
+            needed[m].discard("count")  # a column without nulls is counted with its tuples
+    return needed
+
+
+def accumulate_cost(aggregates: Sequence[Aggregate], costs: CostTable, *, grouped: bool) -> float:
+    """What it costs to take one satisfying tuple into all aggregates of a query.
+
+    An update for each moment (a sum and an avg of one expression share theirs); keeping a value for a
+    quantile is an insert; a set or table of values takes a lookup and an update; so does finding the group a
+    lookup.  The same price for every method, the naive one included.
+    """
+    moments: set[tuple[str, str]] = set()
+    price = costs.lookup if grouped else 0.0
+    for aggregate in aggregates:
+        text = "" if aggregate.value is None else aggregate.value.text
+        moments.update((text, kept) for kept in _KEPT.get(aggregate.function, ()))
+        if aggregate.function in ("quantile_cont", "quantile_disc"):
+            price += costs.insert
+        elif aggregate.function in ("count_distinct", "top_k"):
+            price += costs.lookup + costs.update
+    return price + costs.update * len(moments)
+
+
+def naive_cost(data: AggregateInput, costs: CostTable, matches: Sequence[int]) -> float:
+    """The base of a budget: every tuple fed to every query.
+
+    n * queries * scan + accumulate * matches: what `naive_costs` of standing selections is, but that naive
+    keeps no tuple (no insert) and adds a match to its counters where a selection would emit it.
+    matches: satisfying tuples of each query.
+    """
+    taken = accumulate_cost(data.aggregates, costs, grouped=data.grouped) * float(sum(matches))
+    return costs.scan * data.n * len(data.scopes) + taken
+
+
+def unit_hash(n: int, seed: int) -> Array:
+    """A number in [0, 1) for each ordinal: float64 [n], splitmix64, the same everywhere.
+
+    A tuple is sampled at rate p when its number is below p: any cut into batches draws the same sample, a
+    larger rate draws a superset, and given how many were drawn each set of that size was equally likely.
+    """
+    with np.errstate(over="ignore"):
+        z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def marks_of(data: AggregateInput) -> tuple[tuple[float, float], ...]:
+    """Of each measure, the values between which a tuple is ordinary; beyond them it is large.
+
+    Of the first tuples' values the 2 % farthest from their median are beyond the marks.  Large tuples are read
+    whenever they matter, never sampled: a sample that may or may not hold the one big order is worth little,
+    and what is left has a known bound.
+    """
+    marks = []
+    for measure in data.measures:
+        seen = measure.values[:SAMPLE][measure.valid[:SAMPLE]]
+        seen = seen[np.isfinite(seen)]
+        if seen.shape[0] < SLICE // 4:
+            marks.append((-math.inf, math.inf))
+            continue
+        middle = float(np.median(seen))
+        reach = float(np.quantile(np.abs(seen - middle), 1.0 - _LARGE_SHARE))
+        marks.append((middle - reach, middle + reach))
+    return tuple(marks)
+
+
+def large_tuples(data: AggregateInput, marks: tuple[tuple[float, float], ...]) -> Array:
+    """Which tuples are beyond the marks of some measure (NaN is): bool [n]."""
+    found = np.zeros(data.n, bool)
+    for measure, (low, high) in zip(data.measures, marks, strict=True):
+        found |= measure.valid & ~((measure.values >= low) & (measure.values <= high))
+    return found

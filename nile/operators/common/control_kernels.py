@@ -1,0 +1,61 @@
+"""Who comes in and how densely to sample, when the budget does not stretch to everyone.
+
+Inputs are dropped only by key, in both streams alike: half the keys keep half of the pairs, where half of the
+tuples would keep a quarter.  Under weighted and asc the door is a level of key hashes, which weights can undo.
+Under desc it picks, by the rules of `slot_kernels`.
+Source: DESIGN section 3, items 3 to 5; not in the paper.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.level_kernels import look, set_level
+from nile.operators.common.slot_kernels import is_choice_due, open_slots, picks_slots
+from nile.operators.common.state import (
+    ACTIVE,
+    CHOICE,
+    CHOICE_SAVED,
+    CREDIT,
+    CUT,
+    ENTRANCE,
+    LEAST_POPPED,
+    SLICE_COST,
+    TAKING_MEAN,
+    State,
+)
+from preferences.queue_kernels import CLASSES
+from summaries.kernels import part
+
+Array = np.ndarray[Any, Any]
+
+
+@part
+def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
+    """Set who comes in, so that taking tuples in leaves budget for what they promise.
+
+    arrived: ts of the newest arrival, which may be ahead of the newest tuple taken in.
+    """
+    real = st.real
+    w = st.whole
+    w[CUT] = w[LEAST_POPPED]
+    w[LEAST_POPPED] = CLASSES
+    used = look(st, arrived)
+    if real[TAKING_MEAN] <= 0.0:
+        return
+    idle = waiting_entries == 0 and w[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
+    if picks_slots(st):
+        open_slots(st, idle, used)
+    else:
+        set_level(st, idle or used < 1.0, waiting_entries, arrived)
+
+
+@part
+def cushion(st: State) -> float:
+    """Credit that outputs leave alone, so that the next tuple can be taken in and slots can be chosen."""
+    held = st.real[ENTRANCE] + st.real[SLICE_COST]
+    if picks_slots(st) and is_choice_due(st):
+        held += st.real[CHOICE] - st.real[CHOICE_SAVED]
+    return held  # type: ignore[no-any-return]

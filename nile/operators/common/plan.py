@@ -1,0 +1,147 @@
+"""A window join as it was asked for: checked, complete, and without any running state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from preferences.budget import Budget
+from preferences.clock import Pace
+from preferences.fade import Fade
+from preferences.preference import PREFERENCES, preference_number
+from pyramid.grid.spec import SummarySpec
+from summaries.costs import ENGINE, CostTable
+from summaries.errors import BudgetError, ConfigError
+
+__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "JoinPlan", "default_spec"]
+
+METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform")
+PREFERRING = ("nile", "paper")
+"""Methods that have preferences; an opponent answers the same under each."""
+SCANNING = ("paper", "scan")
+"""Methods without a key directory: they have no position lists to give ranges of."""
+GUIDES = ("countsketch", "directory")
+OUTPUTS = ("pairs", "ranges")
+
+
+def default_spec(window: int | None, *, ranking: bool = True, **options: object) -> SummarySpec:
+    """The summary a join gets when none is described: G1 covers a quarter of the window, G2 the rest and more.
+
+    ranking: whether estimates only rank regions.  One row of twice the usual width does that as well as three,
+    for a third of the upkeep; asc must tell a rare key from one that shares its column with a heavy one.
+    window: ns; None (the whole stream) gets G1 of an hour.  options: fields of SummarySpec that differ.
+    """
+    granularity = options.pop("granularity", None)
+    if granularity is None:
+        granularity = 3_600_000_000_000 if window is None else max(1, window // 4)
+    if ranking and "rows" not in options and "columns" not in options:
+        options |= {"rows": 1, "columns": 64}
+    return SummarySpec(granularity=granularity, **options)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """Everything that decides what a join of two streams answers.
+
+    window: ns, both ends included, or None for the whole stream.  method: `nile`; `paper`, the algorithm as
+    printed, over the structure that `spec` names; or an opponent, which has no preference and no guide.
+    outlier_cap: the most tuples of a key, both streams
+    together, that make a pair an outlier.  waiting: arrivals that may wait for credit before the oldest is shed;
+    None: see `patience`.  blind: test only, every sketch estimate is read as 0.
+    """
+
+    window: int | None
+    budget: Budget
+    method: str = "nile"
+    preference: str = "desc"
+    guide: str = "countsketch"
+    fade: Fade = field(default_factory=Fade)
+    output: str = "pairs"
+    costs: CostTable = ENGINE
+    pace: Pace = field(default_factory=Pace)
+    outlier_cap: int = 4
+    spec: SummarySpec = field(default_factory=lambda: default_spec(None))
+    seed: int = 0
+    waiting: int | None = None
+    blind: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("method", self.method, METHODS),
+            ("preference", self.preference, PREFERENCES),
+            ("guide", self.guide, GUIDES),
+            ("output", self.output, OUTPUTS),
+        ):
+            if value not in known:
+                raise ConfigError(f"{name}: needed one of {', '.join(known)}; got {value!r}; name one of these")
+        if self.output == "ranges" and self.method in SCANNING:
+            raise ConfigError(
+                f"output: needed 'pairs' with method {self.method!r}, which scans and has no position lists to give "
+                "ranges of; got 'ranges'; ask for pairs, or leave this method out"
+            )
+        if self.method == "nile" and self.guide == "countsketch" and self.spec.structure == "T1" and not self.is_exact:
+            raise ConfigError(
+                "guide: needed a summary of the join column, which guide 'countsketch' asks what promises most; got "
+                "structure 'T1', which keeps none; choose structure 'T4', or guide 'directory'"
+            )
+        if self.budget.unit != "fraction" and self.method == "shed-uniform":
+            raise BudgetError(
+                "budget: needed a fraction with method 'shed-uniform', which works out beforehand how many tuples to "
+                f"shed; got {self.budget.unit}; ask for a fraction, or for another method"
+            )
+        if self.budget.share is not None and not self.pace.is_replay:
+            raise BudgetError(
+                "budget: needed an input that is played back in time for a share of a core; got replay 'none'; "
+                "set replay to 'data' or 'exponential', or ask for seconds_per_tuple"
+            )
+        if self.window is not None and self.window < 0:
+            raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
+        if isinstance(self.outlier_cap, bool) or not isinstance(self.outlier_cap, int) or self.outlier_cap < 2:
+            raise ConfigError(
+                f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
+                "4 is the default"
+            )
+
+    def changed(self, budget: Budget | float | None = None, **changes: Any) -> JoinPlan:
+        """The same under another budget (None: its own) and with changed fields; a seed is that of the summary too."""
+        if budget is not None:
+            changes["budget"] = budget if isinstance(budget, Budget) else Budget(budget)
+        if "seed" in changes:
+            changes["spec"] = replace(changes.get("spec", self.spec), seed=changes["seed"])
+        return replace(self, **changes)
+
+    @property
+    def fraction(self) -> float:
+        """The budget's fraction of the exact cost; 1 where another unit is metered outside of the kernels."""
+        return 1.0 if self.budget.fraction is None else self.budget.fraction
+
+    @property
+    def preference_number(self) -> int:
+        """The number kernels know the preference by."""
+        return preference_number(self.preference)
+
+    @property
+    def patience(self) -> int:
+        """Arrivals that may wait for credit before the oldest is shed.
+
+        An opponent of the paper drops, so it waits only under a replay, where credit comes with time.  The
+        first tuples of a stream are granted least, for their windows are empty: weighted and asc, which would
+        pay for a refusal with a bias or a missed outlier, wait until the grant has grown.
+        """
+        if self.waiting is not None:
+            return self.waiting if self.pace.is_replay or self.method == "nile" else 0
+        if self.method == "nile" and self.preference != "desc":
+            return 1 << 16
+        return 1024 if self.pace.is_replay or self.method == "nile" else 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the budget buys the plain probe: a fraction of 1 or more, no replay, nothing to forget."""
+        return (
+            self.method == "nile"
+            and self.budget.fraction is not None
+            and self.budget.fraction >= 1.0
+            and not self.pace.is_replay
+            and not self.spec.forgetting
+            and not self.blind
+        )

@@ -1,0 +1,241 @@
+"""The door of desc: which of the 64 slots of the key space are open.
+
+Those where both streams are busiest are, as many as the budget can serve: a mask of 64 bits, which costs no more
+to ask than a level.  A slot that holds a heavy key holds few of the light ones besides.
+Source: DESIGN section 3, items 3 to 5; not in the paper.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.arrival_kernels import pay_insert
+from nile.operators.common.state import (
+    APPLIED,
+    ARRIVED,
+    CHOICE,
+    CHOICE_SAVED,
+    CHOSEN,
+    CHOSEN_AT,
+    CONTROL_EVERY,
+    CONTROLS,
+    CREDIT,
+    DESC,
+    DOOR,
+    FOUND,
+    FOUND_MEAN,
+    GRANTED,
+    IN_WINDOW,
+    LOOK_TIME,
+    OPENED,
+    P_UPDATE,
+    PER_ARRIVAL,
+    PREFERENCE,
+    REPLAYED,
+    SALT,
+    SAMPLED,
+    SERVED,
+    SERVED_MEAN,
+    SHARE,
+    SHARED,
+    SLOTS,
+    TAKING_MEAN,
+    WANTED,
+    State,
+)
+from summaries.hash_kernels import mix
+from summaries.kernels import U8, allocating_part, part
+
+Array = np.ndarray[Any, Any]
+HORIZON = 512.0
+"""Arrivals that a look of the admission control reckons ahead."""
+_MEMORY = 4  # looks that a mean reaches back
+_SAMPLE_SHARE = 0.02  # of the grant, for counting tuples by slot
+_CHOICE_SHARE = 0.04  # the most of the grant that choosing slots may take
+_CHOICE_WORTH = 0.1  # and of what taking tuples in would cost with every slot open
+_LEAST_REACH, _MOST_REACH = 4096.0, 1e9
+_SAMPLES = 512.0  # tuples counted by slot that are remembered, even where a window has fewer
+_LATELY = 8.0  # of what a window holds, an eighth is of late
+_SURE = 3.0  # standard deviations
+_CHOICES, _OPENINGS = 32, 8  # how often at most slots are chosen anew, and more opened, while a window passes
+_LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
+_WIDEN, _WIDEN_MOST = 1.3, 2.0
+_SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
+
+
+@part
+def picks_slots(st: State) -> bool:
+    """Whether the door is a choice of slots: under desc, unless others keep the streams, by a level."""
+    return st.setting[PREFERENCE] == DESC and not st.setting[SHARED]
+
+
+@part
+def slot_of(h: Any, st: State) -> int:
+    """The slot of a key: the first six bits of its salted hash."""
+    return np.int64(mix(h, st.setting[SALT]) >> U8(58))  # type: ignore[return-value]
+
+
+@part
+def see(slot: int, side: int, ordinal: int, st: State) -> None:
+    """Count a sample of the tuples by slot, let in or not: what is shut out must be able to show its worth."""
+    every = st.whole[SAMPLED]
+    if ordinal & (every - 1) == 0 and st.real[CREDIT] >= st.prices[P_UPDATE]:
+        st.seen[side, slot] += np.float64(every)
+        pay_insert(st, st.prices[P_UPDATE])
+
+
+@part
+def open_slots(st: State, idle: bool, used: float) -> None:
+    """desc: open the slots that promise most, as many as find a little more than can be emitted.
+
+    More while all that is found is served, fewer while much of it is not.  WANTED is the share of the tuples
+    seen that open slots should have, DOOR what they do have: slots are few and unlike.
+    used: share of the grant that found work, where what finds none is gone.
+    """
+    real = st.real
+    w = st.whole
+    real[FOUND_MEAN] += (real[FOUND] - real[FOUND_MEAN]) / min(w[CONTROLS], _MEMORY)
+    real[SERVED_MEAN] += (real[SERVED] - real[SERVED_MEAN]) / min(w[CONTROLS], _MEMORY)
+    real[FOUND] = 0.0
+    real[SERVED] = 0.0
+    lag = w[ARRIVED] - w[APPLIED]
+    wanted = real[WANTED]
+    idle = idle or used < 1.0
+    if idle or real[SERVED_MEAN] >= _SERVED_WELL * real[FOUND_MEAN]:
+        # What opens finds little until its lists have filled: wait and see, unless budget goes begging.
+        if idle or (w[ARRIVED] - w[OPENED]) * _OPENINGS >= _reach_of(st):
+            wanted *= max(_WIDEN, min(_WIDEN_MOST, 1.0 / max(used, 0.01)))
+            w[OPENED] = w[ARRIVED]
+    elif real[SERVED_MEAN] < _SERVED_ILL * real[FOUND_MEAN]:
+        wanted *= max(0.8, real[SERVED_MEAN] / (_SERVED_ILL * real[FOUND_MEAN]))
+    free = real[CREDIT] + HORIZON * real[SHARE] * real[PER_ARRIVAL]
+    wanted = min(wanted, free / ((HORIZON + lag) * real[TAKING_MEAN]), max(2.0 * real[DOOR], real[DOOR] + 2.0 / SLOTS))
+    wanted = max(wanted, 0.5 / SLOTS)
+    real[WANTED] = min(1.0, wanted)
+    every = 8
+    while every < 512 and st.prices[P_UPDATE] > _SAMPLE_SHARE * every * real[PER_ARRIVAL]:
+        every *= 2
+    w[SAMPLED] = every
+    is_off = wanted < 0.9 * real[DOOR] or wanted > 1.1 * real[DOOR]
+    if wanted >= 1.0:
+        real[DOOR] = 1.0
+        st.open[:] = 1
+    elif real[CREDIT] + real[CHOICE_SAVED] >= real[CHOICE] and is_choice_due(st):
+        if is_off or (w[ARRIVED] - w[CHOSEN]) * _CHOICES >= _reach_of(st):
+            _choose_slots(wanted, st)
+    elif wanted < 0.8 * real[DOOR] or wanted > 1.25 * real[DOOR]:
+        _open_slots_by_hash(wanted, st)
+
+
+@part
+def _reach_of(st: State) -> int:
+    """Arrivals that a window holds at the pace of late, or what stands for them where that is not known."""
+    if st.whole[IN_WINDOW] == 0:
+        return np.int64(_LEAST_REACH)  # type: ignore[return-value]
+    held = CONTROL_EVERY * np.float64(st.window[0]) / max(1.0, st.real[LOOK_TIME])
+    return np.int64(max(_LEAST_REACH, min(held, _MOST_REACH)))  # type: ignore[return-value]
+
+
+@part
+def is_choice_due(st: State) -> bool:
+    """Whether enough has been granted since slots were chosen last to choose again."""
+    real = st.real
+    if real[PER_ARRIVAL] <= 0.0:
+        return False
+    share = min(_CHOICE_SHARE, _CHOICE_WORTH * real[TAKING_MEAN] / real[PER_ARRIVAL])
+    return share * (real[GRANTED] - real[CHOSEN_AT]) >= real[CHOICE]  # type: ignore[no-any-return]
+
+
+@part
+def save_up(st: State) -> None:
+    """Put aside what finds no work, for a choice of slots that is due: a choice in instalments."""
+    real = st.real
+    if real[DOOR] < 1.0 and picks_slots(st) and st.setting[REPLAYED] and is_choice_due(st):
+        amount = max(0.0, min(real[CREDIT], real[CHOICE] - real[CHOICE_SAVED]))
+        pay_insert(st, amount)
+        real[CHOICE_SAVED] += amount
+
+
+@part
+def _remember(side: int, fast: float, slow: float, st: State) -> tuple[float, float]:
+    """Fold the tuples of a stream seen since the last choice into both memories; returns what these hold now."""
+    fresh, late, long = st.seen[side], st.seen[2 + side], st.seen[4 + side]
+    lately = 0.0
+    ever = 0.0
+    for slot in range(SLOTS):
+        late[slot] = fast * late[slot] + fresh[slot]
+        long[slot] = slow * long[slot] + fresh[slot]
+        fresh[slot] = 0.0
+        lately += late[slot]
+        ever += long[slot]
+    return lately, ever
+
+
+@part
+def _rate(side: int, slot: int, lately: float, ever: float, st: State) -> float:
+    """A slot's share of a stream: over a window, unless what came of late surely differs from that."""
+    late, long = st.seen[2 + side, slot], st.seen[4 + side, slot]
+    if ever <= 0.0 or lately <= 0.0:
+        return 0.0
+    expected = long * lately / ever
+    off = late - expected
+    if off * off > _SURE * _SURE * st.whole[SAMPLED] * (expected + st.whole[SAMPLED]):
+        return late / lately  # type: ignore[no-any-return]
+    return long / ever  # type: ignore[no-any-return]
+
+
+@allocating_part
+def _choose_slots(wanted: float, st: State) -> None:
+    """Open the slots where both streams are busiest, with at most a share `wanted` of the tuples; one at least.
+
+    Costs CHOICE, a scan of the slots and sorting them; what was put aside for it goes first.
+    """
+    real = st.real
+    w = st.whole
+    pay_insert(st, real[CHOICE] - real[CHOICE_SAVED])
+    real[CHOICE_SAVED] = 0.0
+    real[CHOSEN_AT] = real[GRANTED]
+    gone = np.float64(w[ARRIVED] - w[CHOSEN])
+    w[CHOSEN] = w[ARRIVED]
+    reach = max(np.float64(_reach_of(st)), _SAMPLES * np.float64(w[SAMPLED]))
+    fast = max(0.0, 1.0 - _LATELY * gone / reach)
+    slow = max(0.0, 1.0 - gone / reach)
+    left_late, left_ever = _remember(0, fast, slow, st)
+    right_late, right_ever = _remember(1, fast, slow, st)
+    promise = np.empty(SLOTS)
+    mass = np.empty(SLOTS)
+    for slot in range(SLOTS):
+        mine = _rate(0, slot, left_late, left_ever, st)
+        theirs = _rate(1, slot, right_late, right_ever, st)
+        mass[slot] = mine * left_ever + theirs * right_ever
+        promise[slot] = mine * theirs * (_LOYALTY if st.open[slot] else 1.0)
+        st.open[slot] = 0
+    total = left_ever + right_ever
+    reached = 0.0
+    for best in np.argsort(-promise, kind="mergesort"):
+        if reached > 0.0 and reached + 0.5 * mass[best] > wanted * total:
+            break
+        st.open[best] = 1
+        reached += mass[best]
+    if total > 0.0:
+        real[DOOR] = min(1.0, reached / total)
+
+
+@part
+def _open_slots_by_hash(wanted: float, st: State) -> None:
+    """Open or shut slots in the order of their hashes, when there is no budget to choose; one stays open."""
+    count = 0
+    for slot in range(SLOTS):
+        count += st.open[slot]
+    ratio = wanted / st.real[DOOR]
+    keep = min(SLOTS, max(1, int(count * ratio), count + 1 if ratio > 1.0 else 1))
+    st.real[DOOR] *= keep / count
+    for slot in range(SLOTS):
+        if st.open[slot] and keep < count:
+            st.open[slot] = 0
+            count -= 1
+        elif st.open[slot] == 0 and keep > count:
+            st.open[slot] = 1
+            count += 1

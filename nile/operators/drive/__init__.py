@@ -1,0 +1,4 @@
+"""What drives an operator: the wall clock, live streams, several standing queries on one budget.
+
+Imports the operators.
+"""

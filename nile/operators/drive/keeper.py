@@ -1,0 +1,226 @@
+"""Streams that several standing queries share: kept once, charged once; and the join that probes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.operators.common import state as st
+from nile.operators.common.plan import JoinPlan
+from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from pyramid.grid.arrays import ADDS, VISIBLE
+from pyramid.grid.spec import SummarySpec
+from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from summaries.hashing import Encoded
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.drive import keeper_kernels
+    from preferences import queue_kernels
+    from pyramid.grid import grid_kernels
+else:
+    keeper_kernels = lazy("nile.operators.drive.keeper_kernels")
+    grid_kernels = lazy("pyramid.grid.grid_kernels")
+    queue_kernels = lazy("preferences.queue_kernels")
+
+__all__ = ["KeptStream", "SharedJoin"]
+
+Array = np.ndarray[Any, Any]
+_RESERVE, _RESERVE_WHEN_SHORT = 64.0, 256.0  # tuples
+_NEARLY_ALL = 0.999
+
+
+class KeptStream:
+    """One stream's store, and who was let into it.
+
+    ts: int64 [n] ns; keys: encoded [n]; known: distinct codes; sketched: whether a query reads its summary;
+    prices: float64 [10], hundredths of the cost table's unit; salt: of the keys' levels; shed_at: int64 [known],
+    shared by all streams, ts at which a tuple of that key was last shed.
+    """
+
+    def __init__(
+        self, ts: Array, keys: Encoded, known: int, spec: SummarySpec, *, sketched: bool, prices: Array, salt: int,
+        shed_at: Array,
+    ) -> None:  # fmt: skip
+        self.ts = ts
+        self.keys = keys
+        self.store = TupleStore(spec)
+        self.doors = np.ones(ts.shape[0])
+        self.shed_at = shed_at
+        self._known = known
+        self._prices = prices
+        self._salt = salt
+        self._sketched = sketched and spec.structure != "T1"
+        self._whole = np.zeros(keeper_kernels.WHOLE_FIELDS, np.int64)
+        self._real = np.zeros(keeper_kernels.REAL_FIELDS)
+        self._real[keeper_kernels.SLICE_COST] = prices[st.P_ADD] * 2 * DETECTOR_ROWS * DETECTOR_COLUMNS
+        side = self.store.side
+        rows = side.counters.shape[1] + side.recent.shape[0]
+        self.entrance = float(prices[st.P_INSERT] + (prices[st.P_UPDATE] * rows if self._sketched else 0.0))
+        """What taking one tuple in costs, in hundredths."""
+        self.saved = 0.0
+        """Put aside for the next turn, in hundredths."""
+
+    def keep(self, end: int, door: float, credit: float) -> float:
+        """Take in tuples up to ordinal `end`, of keys below level `door`, for at most `credit`; returns what it cost.
+
+        Credit and cost are in hundredths.  Zones turn when a turn can be paid.
+        """
+        whole, real, store = self._whole, self._real, self.store
+        begin = store.tuples
+        store.extend(self.ts[begin:end], self.keys.codes[begin:end], self.keys.hashes[begin:end], self._known)
+        before = float(real[keeper_kernels.SPENT])
+        real[keeper_kernels.CREDIT] = credit
+        while (
+            keeper_kernels.keep(
+                store.side, end, door, self._salt, self._sketched, self._prices, self.doors, self.shed_at, whole, real
+            )
+            == keeper_kernels.NO_ARENA
+        ):
+            store.grow_arena(int(whole[keeper_kernels.STOPPED_CODE]))
+        return float(real[keeper_kernels.SPENT]) - before
+
+    @property
+    def turn_wanted(self) -> bool:
+        """Whether the open zone has ended and waits for its turn to be paid."""
+        return bool(self._whole[keeper_kernels.TURN_WANTED])
+
+    def turn(self) -> float:
+        """End the open zone, COLLAPSE what is due; returns what it cost, in hundredths."""
+        self._whole[keeper_kernels.TURN_WANTED] = 0
+        grid_kernels.turn(self.store.side)
+        added = int(self.store.side.zone[ADDS] - self._whole[keeper_kernels.ADDS_PAID])
+        self._whole[keeper_kernels.ADDS_PAID] += added
+        cost = float(self._prices[st.P_ADD] * added)
+        self._real[keeper_kernels.SPENT] += cost
+        return cost
+
+    @property
+    def spent(self) -> float:
+        """What keeping the stream has cost so far, in hundredths."""
+        return float(self._real[keeper_kernels.SPENT])
+
+    @property
+    def kept(self) -> int:
+        """Tuples taken in."""
+        return int(self._whole[keeper_kernels.KEPT])
+
+    @property
+    def nulls(self) -> int:
+        """Tuples without a key: applied, and in no list."""
+        return int(self._whole[keeper_kernels.NULLS])
+
+    @property
+    def shed(self) -> int:
+        """Tuples turned away for all queries."""
+        return int(self._whole[keeper_kernels.SHED])
+
+
+class SharedJoin(PromisingJoin):
+    """A promising join that probes streams others keep: it inserts nothing and is charged for nothing but probes.
+
+    Its queue, door and credit are its own.  A stream may be ahead of it: what comes after the tuple that probes
+    does not show.  Credit comes with `advance(end, credit=...)`; `has_work` says whether more could be used.
+    """
+
+    _inserts = False
+
+    def __init__(self, plan: JoinPlan, data: JoinInput, streams: tuple[KeptStream, KeptStream]) -> None:
+        super().__init__(plan, data)
+        self.stores = (streams[0].store, streams[1].store)
+        self.state.setting[st.SHARED] = 1
+        self.state = self.state._replace(
+            left_door=streams[0].doors, right_door=streams[1].doors, shed_at=streams[0].shed_at
+        )
+        real = self.state.real
+        self.turn_cost = float(real[st.TURN_COST])
+        """The most that one turn of a summary it reads costs, in hundredths; 0 when it reads none."""
+        prices, side = self.state.prices, self.stores[0].side
+        self.state.setting[st.WAITING] = 0
+        # Others have inserted the tuple: this query must find its key for itself.
+        real[st.ENTRANCE] += (plan.spec.depth + 1) * (prices[st.P_LOOKUP] - real[st.BOUNDS]) - prices[st.P_INSERT]
+        real[st.BOUNDS] = prices[st.P_LOOKUP]
+        if self.state.setting[st.GUIDE] == st.COUNTSKETCH:
+            real[st.ENTRANCE] -= prices[st.P_UPDATE] * (side.counters.shape[1] + DETECTOR_ROWS)
+        real[st.SLICE_COST] = real[st.TURN_COST] = 0.0
+
+    def _sides(self) -> tuple[Any, Any]:
+        shown = []
+        for number, store in enumerate(self.stores):
+            meta = store.side.meta.copy()
+            meta[VISIBLE] = self.state.whole[st.SEQUENCE + number]
+            shown.append(store.side._replace(meta=meta))
+        return shown[0], shown[1]
+
+    def _feed(self, end: int) -> None:
+        self._fed = end
+
+    def _release(self) -> None:
+        """Whoever keeps the streams knows what all their queries need."""
+
+    def step(self, end: int, credit: float, fresh: float) -> list[Outputs]:
+        """`advance` at once; credit in hundredths.
+
+        fresh: the share of it that was granted since the last dispatch.  The rest has been offered before, and
+        the door, which looks at how much comes in, must not count it again.
+        """
+        self.state.real[st.GRANTED_BEFORE] += (1.0 - fresh) * credit
+        found: Iterator[Outputs] = self.advance(end, credit=credit / 100.0)
+        return list(found)
+
+    @property
+    def probed(self) -> int:
+        """Tuples it has probed with."""
+        return int(self.state.whole[st.ADMITTED])
+
+    @property
+    def door(self) -> float:
+        """The level of key hashes below which it probes."""
+        return float(self.state.real[st.DOOR])
+
+    @property
+    def reserve(self) -> float:
+        """Credit to leave it, in hundredths: taking in what comes next must not wait for the next dispatch.
+
+        More while it turns tuples away or samples: then it has a use for credit, though nothing is queued.
+        """
+        tuples = _RESERVE_WHEN_SHORT if self._is_short else _RESERVE
+        return tuples * float(self.state.real[st.ENTRANCE])
+
+    @property
+    def _is_short(self) -> bool:
+        real = self.state.real
+        sampling = self.plan.preference == "weighted" and real[st.RATE] < _NEARLY_ALL
+        return bool(sampling or real[st.DOOR] < _NEARLY_ALL)
+
+    @property
+    def has_use(self) -> bool:
+        """Whether more credit would serve it: something waits, or it turns tuples away and its reserve is not full."""
+        return self.has_work or (self._is_short and bool(self.state.real[st.CREDIT] < self.reserve))
+
+    def settle(self) -> None:
+        """What it has spent beyond its credit is granted after the fact: the plain probe asks for no credit."""
+        real = self.state.real
+        real[st.GRANTED] -= real[st.CREDIT]
+        real[st.CREDIT] = 0.0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything waits: a region in progress or queued, or a tuple that has not been probed with."""
+        whole = self.state.whole
+        queued = self._queue is not None and bool(self._queue.control[queue_kernels.SIZE])
+        return bool(whole[st.ACTIVE]) or queued or bool(whole[st.APPLIED] < whole[st.ARRIVED])
+
+    def give_back(self) -> float:
+        """Credit beyond the reserve that it will not use now, taken out of its hand; hundredths.
+
+        The grant that the door looks at stays: it was offered.
+        """
+        real = self.state.real
+        spare = max(0.0, float(real[st.CREDIT]) - self.reserve)
+        real[st.CREDIT] -= spare
+        real[st.GRANTED] -= spare
+        real[st.GRANTED_BEFORE] -= spare
+        return spare

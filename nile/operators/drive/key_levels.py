@@ -1,0 +1,86 @@
+"""The level of key hashes that each output of a weighted join came under, and the sample of keys that makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common import state as st
+from nile.operators.common.key_sample import KeySample, outputs_of_one_key
+from nile.operators.join.join import Outputs, PromisingJoin
+from nile.operators.multiway.multiway import Combinations, MultiwayJoin
+
+__all__ = ["combination_sample", "pair_sample"]
+
+Array = np.ndarray[Any, Any]
+
+
+def _clipped(level: Array, weight: Array) -> Array:
+    """A weight is at least 1 / level: an output is drawn among those of its key besides."""
+    return np.clip(level, 1.0 / weight, 1.0)
+
+
+def _pair_level(join: PromisingJoin, part: Outputs) -> Array:
+    left_door, right_door = join.state.left_door, join.state.right_door
+    if join.state.setting[st.SHARED]:
+        # A query's own level is not kept a tuple: as if nothing were drawn but keys, which is wider.
+        return 1.0 / part.weight if sum(join.figures.shed) else np.ones(part.weight.shape[0])
+    if part.side is None:
+        return _clipped(np.minimum(left_door[part.left], right_door[part.right]), part.weight)
+    level = np.empty(part.weight.shape[0])
+    for side, doors in enumerate((left_door, right_door)):
+        mine = part.side == side
+        level[mine] = doors[part.left[mine]]
+    return _clipped(level, part.weight)
+
+
+def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
+    """The sample that the outputs of a weighted run are, pairs or range records.  O(outputs + tuples)."""
+    data, state = join.data, join.state
+    keys, levels = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for part in parts:
+        key = data.left.codes[part.left] if part.side is None else np.zeros(part.left.shape[0], np.int64)
+        if part.side is not None:
+            for side, encoded in enumerate((data.left, data.right)):
+                mine = part.side == side
+                key[mine] = encoded.codes[part.left[mine]]
+        keys.append(key.astype(np.int64))
+        levels.append(_pair_level(join, part))
+    level = np.concatenate(levels)
+    doors = (state.left_door, state.right_door)
+    unseen = 0.0
+    if not state.setting[st.SHARED] and any((door[door > 0.0] < 1.0).any() for door in doors):
+        streams = [
+            (int((encoded.codes >= 0).sum()), door[door > 0.0])
+            for encoded, door in zip((data.left, data.right), doors, strict=True)
+        ]
+        unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
+    weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+    return KeySample(weight, level, np.concatenate(keys), unseen)
+
+
+def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySample:
+    """As `pair_sample`, of a join of n streams."""
+    data, doors = join.data, join.state.doors
+    keys, levels = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for part in parts:
+        members = part.probing[:, None] if part.members is None and part.probing is not None else part.members
+        assert members is not None
+        keys.append(data.key[members[:, 0]].astype(np.int64))
+        levels.append(_clipped(doors[members].min(axis=1), part.weight))
+    unseen = 0.0
+    came_in = doors > 0.0
+    if (doors[came_in] < 1.0).any():
+        known = data.key >= 0
+        streams = [
+            (int((known & (data.stream == k)).sum()), doors[came_in & (data.stream == k)]) for k in range(data.streams)
+        ]
+        unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
+    weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+    return KeySample(weight, np.concatenate(levels), np.concatenate(keys), unseen)
+
+
+def _span(*times: Array) -> int:
+    ends = [int(end) for ts in times if ts.shape[0] for end in (ts[0], ts[-1])]
+    return max(ends) - min(ends) if ends else 0

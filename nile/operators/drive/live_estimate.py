@@ -1,0 +1,182 @@
+"""How many pairs the exact answer of a weighted live join has so far: `common.key_sample`, running.
+
+Kept of each key and level: the sum of its outputs' weights and the variance of drawing among them; levels telescope.
+Memory.  Up to `_MOST` of these, about 3 MB; beyond, neighbours in hash are taken for one key and levels are rounded
+down, which only widens the interval.  Sums are added up in the order of outputs, and thinned only after whole blocks
+of outputs, so that the state does not depend on how the input was cut.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from nile.exact.state.held import MOST, Held, State
+from nile.operators.common.key_sample import outputs_of_one_key
+from summaries.estimate import Estimate
+from summaries.intervals import student_quantile
+
+__all__ = ["LiveSample"]
+
+Array = np.ndarray[Any, Any]
+_BLOCK = 1 << 16
+_MOST = 1 << 16
+_FEW = 1 << 13
+_CONFIDENCE = 0.95
+_LARGEST = 1e60
+"""No sum of weights comes near it, and its square is a number."""
+
+
+class LiveSample:
+    """The sample that the outputs of a weighted join are.  window: ns."""
+
+    def __init__(self, window: int | None) -> None:
+        self._window = window
+        self._hash = np.zeros(0, np.uint64)
+        self._level = np.zeros(0)
+        self._sums = np.zeros((0, 2))  # of weights, and of variances of drawing among outputs
+        self._fresh: list[tuple[Array, Array, Array]] = []
+        self._pending = 0
+        self._outputs = 0
+        self._total = 0.0
+        self._found = 0
+        self._keyed = np.zeros(2, np.int64)
+        self._stood_for = np.zeros(2)
+        self._drops = False
+        self._begin: int | None = None
+
+    def arrive(self, side: int, tuples: int, keyed: int, first: int) -> None:
+        """Tuples of a stream came, `keyed` of them with a key, the first at `first` ns."""
+        if tuples:
+            self._keyed[side] += keyed
+            self._begin = first if self._begin is None else min(self._begin, first)
+
+    def let_in(self, side: int, doors: Array) -> None:
+        """Tuples were dealt with in this order.  doors: float64 [n], the level each came in at, 0 for none."""
+        inside = doors[doors > 0.0]
+        if inside.shape[0]:
+            self._drops = self._drops or bool((inside < 1.0).any())
+            self._stood_for[side] = _added(self._stood_for[side], 1.0 / inside)
+
+    def add(self, key: Array, level: Array, weight: Array, pairs: Array) -> None:
+        """Outputs in the order found.  key: uint64 [n], hashes; level: float64 [n]; pairs: int64 [n], behind each."""
+        begin = 0
+        while begin < key.shape[0]:
+            end = min(key.shape[0], begin + _BLOCK - self._outputs % _BLOCK)
+            part = slice(begin, end)
+            amount = weight[part] * pairs[part]
+            drawn = np.maximum(weight[part] * (weight[part] - 1.0 / level[part]), 0.0) * pairs[part] ** 2.0
+            self._fresh.append((key[part], level[part], np.stack([amount, drawn], axis=1)))
+            self._pending += end - begin
+            self._outputs += end - begin
+            self._total = _added(self._total, amount)
+            self._found += int(pairs[part].sum())
+            begin = end
+            if self._pending >= max(_FEW, self._hash.shape[0]):
+                self._fold()
+            if self._outputs % _BLOCK == 0:
+                self._fold()
+                self._thin()
+
+    def _fold(self) -> None:
+        """Add up what is new by key and level: each sum goes on in the order of outputs."""
+        if not self._fresh:
+            return
+        key = np.concatenate([self._hash, *(each[0] for each in self._fresh)])
+        level = np.concatenate([self._level, *(each[1] for each in self._fresh)])
+        sums = np.concatenate([self._sums, *(each[2] for each in self._fresh)])
+        self._fresh, self._pending = [], 0
+        self._hash, self._level, self._sums = _grouped(key, level, sums)
+
+    def _thin(self) -> None:
+        if self._hash.shape[0] <= _MOST:
+            return
+        level = np.exp2(np.floor(4.0 * np.log2(self._level)) / 4.0)
+        bits = 0
+        while bits < 64:
+            key = (self._hash >> np.uint64(bits)) << np.uint64(bits)
+            rows = _grouped(key, level, self._sums)
+            if rows[0].shape[0] <= _MOST // 2:
+                break
+            bits += 1
+        self._hash, self._level, self._sums = rows
+
+    def estimate(self, last: int | None) -> Estimate:
+        """The count of pairs, with a 95 % interval (not certified).  last: ts of the newest tuple."""
+        self._fold()
+        new = np.ones(self._hash.shape[0], bool)
+        new[1:] = self._hash[1:] != self._hash[:-1]
+        cell = np.cumsum(new) - 1
+        reached = np.cumsum(self._sums[:, 0])
+        reached -= (reached - self._sums[:, 0])[new][cell]
+        before = reached - self._sums[:, 0]
+        part = np.maximum(np.bincount(cell, (1.0 - self._level) * (reached**2 - before**2)), 0.0)
+        part = part + np.bincount(cell, self._sums[:, 1])
+        variance, squares = float(part.sum()), float((part**2).sum())
+        times = NormalDist().inv_cdf(0.5 + _CONFIDENCE / 2.0)
+        if bool((self._level < 1.0).any()) and squares > 0.0:
+            times = student_quantile(_CONFIDENCE, int(max(1.0, math.floor(variance**2 / squares))))
+        reach = times * math.sqrt(variance)
+        total, found = self._total, float(self._found)
+        low = min(total, max(found, total - reach))
+        return Estimate(total, low, total + reach + self._unseen(last), _CONFIDENCE, False)
+
+    def _unseen(self, last: int | None) -> float:
+        """About how many outputs a key that was left out may have."""
+        if not self._drops or self._begin is None or last is None:
+            return 0.0
+        streams = [
+            (int(tuples), np.array([1.0 / stood]) if stood else np.zeros(0))
+            for tuples, stood in zip(self._keyed, self._stood_for, strict=True)
+        ]
+        return outputs_of_one_key(streams, self._window, last - self._begin)
+
+    def capture(self) -> State:
+        """What has been seen, for `nile.execution.held.flat`."""
+        self._fold()
+        return {
+            "hash": self._hash, "level": self._level, "sums": self._sums, "outputs": self._outputs,
+            "found": self._found, "keyed": self._keyed.copy(), "begin": self._begin, "drops": self._drops,
+            "numbers": np.array([self._total, *self._stood_for]),
+        }  # fmt: skip
+
+    def restore(self, held: Held) -> None:
+        """Be where another one was.  Raises EnvelopeError."""
+        self._hash = held.array("hash", "uint64", (None,))
+        n = self._hash.shape[0]
+        self._level, self._sums = held.array("level", "float64", (n,)), held.array("sums", "float64", (n, 2))
+        numbers = held.array("numbers", "float64", (3,))
+        fits = all(bool(((each >= 0.0) & (each <= _LARGEST)).all()) for each in (self._sums, numbers))
+        if not (fits and ((self._level > 0.0) & (self._level <= 1.0)).all()):
+            held.refuse("sums and levels of a sample", "others")
+        if (self._hash[1:] < self._hash[:-1]).any():
+            held.refuse("keys in the order of their hashes", "another")
+        self._outputs, self._found = held.integer("outputs", 0, MOST), held.integer("found", 0, MOST)
+        self._keyed = held.counts("keyed", 2).copy()
+        self._begin, self._drops = held.integer_or_none("begin"), held.flag("drops")
+        self._total, self._stood_for = float(numbers[0]), numbers[1:].copy()
+        held.end()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._hash.nbytes * 4 + 40 * self._pending
+
+
+def _added(total: float, amounts: Array) -> float:
+    """A sum that goes on one by one, whatever the batches."""
+    return float(np.add.accumulate(np.append(total, amounts))[-1])
+
+
+def _grouped(key: Array, level: Array, sums: Array) -> tuple[Array, Array, Array]:
+    """Sums by key and level, both ascending, each added up in order."""
+    order = np.lexsort((level, key))
+    new = np.ones(order.shape[0], bool)
+    k, v = key[order], level[order]
+    new[1:] = (k[1:] != k[:-1]) | (v[1:] != v[:-1])
+    cell = np.cumsum(new) - 1
+    made = [np.bincount(cell, sums[order, column], int(new.sum())) for column in (0, 1)]
+    return k[new], v[new], np.stack(made, axis=1)

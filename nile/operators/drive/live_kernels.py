@@ -1,0 +1,117 @@
+"""What a join over live streams does beside joining: exact window counts, and taking its lists and queue apart.
+
+Cost.  O(1) a tuple for the counts; O(held) to list or to put back what a store holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.arrival_kernels import since_of
+from preferences import queue_kernels as queue
+from preferences.queue_kernels import Queue
+from pyramid.grid.arrays import BASE, GONE, HELD, PLACE, Side
+from pyramid.grid.list_kernels import append, is_full, make_room
+from summaries.kernels import kernel
+
+Array = np.ndarray[Any, Any]
+
+# `place` of `count_matches`, pairs by side: the first tuple that is still counted, and the next to be counted.
+FIRST_COUNTED, NEXT_COUNTED = 0, 2
+PLACE_FIELDS = 4
+
+
+@kernel
+def count_matches(left: Side, right: Side, order: Array, window: int, counts: Array, place: Array, out: Array) -> None:
+    """How many exact matches each arrival completes: tuples of its key in the other stream, at most `window` ago.
+
+    order: int8 [n], the stream of each arrival, the first of which is tuple `place[NEXT_COUNTED + side]` of its
+    stream; counts: int64 [keys, 2], tuples of left and right in the window, of all that came; out: int64 [n], written.
+    Twin: of arrival j, sum over earlier i of the other stream: code_i == code_j >= 0 and ts_j - ts_i <= window.
+    """
+    for i in range(order.shape[0]):
+        side = order[i]
+        ordinal = place[NEXT_COUNTED + side]
+        place[NEXT_COUNTED + side] = ordinal + 1
+        if side == 0:
+            at = ordinal - left.meta[BASE]
+            code, ts = left.code[at], left.ts[at]
+        else:
+            at = ordinal - right.meta[BASE]
+            code, ts = right.code[at], right.ts[at]
+        since = since_of(ts, window)
+        first = place[FIRST_COUNTED] - left.meta[BASE]
+        while first + left.meta[BASE] < place[NEXT_COUNTED] and left.ts[first] < since:
+            if left.code[first] >= 0:
+                counts[left.code[first], 0] -= 1
+            first += 1
+        place[FIRST_COUNTED] = first + left.meta[BASE]
+        first = place[FIRST_COUNTED + 1] - right.meta[BASE]
+        while first + right.meta[BASE] < place[NEXT_COUNTED + 1] and right.ts[first] < since:
+            if right.code[first] >= 0:
+                counts[right.code[first], 1] -= 1
+            first += 1
+        place[FIRST_COUNTED + 1] = first + right.meta[BASE]
+        out[i] = 0
+        if code >= 0:
+            out[i] = counts[code, 1 - side]
+            counts[code, side] += 1
+
+
+@kernel
+def listed(s: Side, keep: int, shown: Array, gone: Array) -> None:
+    """Which tuples from ordinal `keep` on stand in the list of their key.
+
+    shown: uint8 [tuples held from `keep`], zeros before, 1 after where the tuple is listed; gone: int64 [keys],
+    written: the rank of the first of them in each key's list.
+    """
+    for code in range(gone.shape[0]):
+        begin = s.lists[code, PLACE]
+        past = 0
+        for i in range(s.lists[code, HELD]):
+            ordinal = s.arena[begin + i]
+            if ordinal < keep:
+                past += 1
+            else:
+                shown[ordinal - keep] = 1
+        gone[code] = s.lists[code, GONE] + past
+
+
+@kernel
+def put_back(s: Side, begin: int, shown: Array) -> int:
+    """Append tuples from ordinal `begin` on that were listed; returns the first that has no room in the arena, or -1.
+
+    shown: uint8 [n], of ordinals begin, begin + 1, ...
+    """
+    for i in range(shown.shape[0]):
+        if shown[i]:
+            code = s.code[begin + i - s.meta[BASE]]
+            if is_full(s, code) and not make_room(s, code):
+                return begin + i
+            append(s, code, begin + i)
+    return -1
+
+
+@kernel
+def places(q: Queue, out: Array) -> None:
+    """The places of all entries, class by class from the least, oldest first: int64 [entries], written."""
+    n = 0
+    for klass in range(queue.CLASSES):
+        at = q.ends[klass, 1]
+        while at >= 0:
+            out[n] = at
+            n += 1
+            at = q.link[at, 0]
+
+
+@kernel
+def put_in(q: Queue, entry: Array, real: Array) -> None:
+    """Push entries in the order that `places` gave.  entry: int64 [n, 7]; real: float64 [n, 4]."""
+    for i in range(entry.shape[0]):
+        at = queue.push(q, entry[i, queue.CLASS])
+        for k in range(queue.ENTRY_FIELDS):
+            q.entry[at, k] = entry[i, k]
+        for k in range(queue.REAL_FIELDS):
+            q.real[at, k] = real[i, k]

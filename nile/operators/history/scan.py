@@ -1,0 +1,115 @@
+"""Selections over a history in steps: blocks, single tuples in a random order, or the cells of some keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nile.operators.history.blocks import blocks_of
+from nile.operators.history.keys import ProbeKeys
+from nile.operators.history.lookup import HistoryFigures, Matches, bounds_of, segments_of
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nile.operators.history import kernels
+    from pyramid.history.history import History
+else:
+    pa = lazy("pyarrow")
+    kernels = lazy("nile.operators.history.kernels")
+
+__all__ = ["KeyScan", "Scan", "Stretch", "blocks", "rows_at_random"]
+
+Array = np.ndarray[Any, Any]
+_DRAWN = 8_192
+_TAKEN = 32_768
+_LOOKED_UP = 2_048
+
+
+class Stretch(NamedTuple):
+    """Candidates: tuples begin..end-1, or the ordinals (int64 [n]) where these are given; coverage after them."""
+
+    begin: int
+    end: int
+    ordinals: Array | None
+    coverage: float
+
+
+Scan = Iterator[Stretch | None]
+
+
+def blocks(begin: int, end: int, figures: HistoryFigures, seed: int | None = None) -> Scan:
+    """All of [begin, end), block by block: the latest first, or with a seed in a random order."""
+    made = blocks_of(begin, end, seed)
+    done = 0
+    for low, high in zip(made.begin.tolist(), made.end.tolist(), strict=True):
+        done += high - low
+        figures.tuples += high - low
+        yield Stretch(low, high, None, done / (end - begin))
+
+
+def rows_at_random(begin: int, end: int, figures: HistoryFigures, seed: int) -> Scan:
+    """All of [begin, end), tuple by tuple in a uniformly random order: what came so far is a random sample."""
+    total = end - begin
+    half = max(1, ((total - 1).bit_length() + 1) // 2) if total else 1
+    word = np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    for at in range(0, total, _DRAWN):
+        place = np.empty(min(_DRAWN, total - at), np.int64)
+        kernels.permuted(at, total, half, word, place)
+        figures.tuples += place.shape[0]
+        yield Stretch(0, 0, np.sort(place) + begin, (at + place.shape[0]) / total)
+
+
+class KeyScan:
+    """The tuples of [begin, end) with one of some keys: cells that a sketch rules out are not read.
+
+    keys: Arrow [k]; descending: segments with the most expected matches over the cost of reading first, else those
+    with the fewest.
+    """
+
+    def __init__(
+        self, history: History, column: str, keys: pa.Array, begin: int, end: int, figures: HistoryFigures,
+        *, descending: bool = True,
+    ) -> None:  # fmt: skip
+        self._keys = ProbeKeys(keys, np.arange(len(keys)), history.hasher)
+        self._segments = segments_of(history, column, begin, end, figures)
+        self._descending = descending
+
+    def steps(self) -> Scan:
+        """Ordinals of them, ascending in a step; coverage: the share of the certain upper bound that was dealt with."""
+        keys = self._keys
+        bounds = list(bounds_of(self._segments, keys))
+        guess = np.array([int(guess.sum()) for guess, _ in bounds], np.float64)
+        promise = guess / np.array([segment.reading for segment in self._segments])
+        most = np.array([int(upper.sum()) for _, upper in bounds], np.int64)
+        total, done = int(most.sum()), 0
+        for s in np.argsort(-promise if self._descending else promise, kind="stable").tolist():
+            segment, possible = self._segments[s], np.flatnonzero(bounds[s][1])
+            for at in range(0, possible.shape[0], _LOOKED_UP):
+                which = possible[at : at + _LOOKED_UP]
+                found = segment.look_up(keys, which)
+                for run in _cut(found):
+                    yield Stretch(0, 0, np.sort(segment.ordinals(run.begin, run.end)), done / total)
+                done += int(bounds[s][1][which].sum())
+                yield Stretch(0, 0, np.zeros(0, np.int64), done / total)
+
+
+def _cut(found: Matches) -> Iterator[Matches]:
+    """Runs, cut and put together to at most so many tuples a piece."""
+    upto = np.cumsum(found.end - found.begin)
+    at = 0
+    while at < upto.shape[0]:
+        if found.end[at] - found.begin[at] > _TAKEN:
+            for begin in range(int(found.begin[at]), int(found.end[at]), _TAKEN):
+                end = min(int(found.end[at]), begin + _TAKEN)
+                one = found.chosen(slice(at, at + 1))
+                yield Matches(one.key, one.entry, np.array([begin]), np.array([end]))
+            at += 1
+            continue
+        before = int(upto[at - 1]) if at else 0
+        high = max(at + 1, int(np.searchsorted(upto, before + _TAKEN, side="right")))
+        yield found.chosen(slice(at, high))
+        at = high

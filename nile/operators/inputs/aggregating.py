@@ -1,0 +1,190 @@
+"""From a loaded stream and what was asked of it to the input of a run: evaluate, encode, take conditions apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.aggregates.asked import SETS, Aggregate
+from nile.expressions.conditions import Condition, Value
+from nile.operators.aggregate.input import AggregateInput, Measure
+from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
+from nile.operators.inputs.bounds import bounds_of
+from nile.operators.inputs.loading import Columns
+from summaries.hashing import KeyTable
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+__all__ = ["Asked", "grouped", "measure_of", "prepare"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Asked:
+    """A run's input with the labels that turn its numbers back into values.
+
+    labels: for each measure, its distinct values by code (None where codes are not needed).  by: names and,
+    for each, one value a group.  on: the grid's column, None without one.
+    """
+
+    def __init__(
+        self, data: AggregateInput, labels: list[pa.Array | None], by: dict[str, pa.Array], on: str | None
+    ) -> None:
+        self.data = data
+        self.labels = labels
+        self.by = by
+        self.on = on
+
+
+def prepare(
+    columns: Columns,
+    aggregates: tuple[Aggregate, ...],
+    queries: Sequence[tuple[str, tuple[Condition, ...]]],
+    by: Sequence[Value],
+    *,
+    time: str,
+    between: tuple[int | None, int | None],
+    window: int | None,
+    where: str,
+) -> Asked:
+    """Everything a run needs.  between: moments in ns, ends included; window: ns back from the last tuple in it."""
+    batch, ts = columns.batch, columns.ts
+    on = grid_column(queries, time)
+    code: Array | None = None
+    rank: Array | None = None
+    hashes: Array | None = None
+    values: pa.Array | None = None
+    if on is not None and len(columns):
+        table = KeyTable(columns.hasher)
+        encoded = table.encode(batch.column(on), where=f"{where}, column '{on}'")
+        code, hashes = encoded.codes, encoded.hashes
+        values = table.decode(np.arange(table.known))
+        code, values = _with_null(code, values)
+        rank = _ranks(values)
+    interval, covered = _interval(ts, between, window)
+    scopes: list[Scope] = []
+    for name, conditions in queries:
+        parts = conjuncts(conditions)
+        scopes.append(
+            scope_of(
+                name, parts, batch, ts, time=time, on=on if values is not None else None, values=values,
+                interval=interval, covered=covered,
+            )
+        )  # fmt: skip
+    group, groups, labels_by = grouped(by, columns, where)
+    measures: list[Measure] = []
+    labels: list[pa.Array | None] = []
+    of: list[int] = []
+    numbers: dict[tuple[str, bool], int] = {}
+    for aggregate in aggregates:
+        if aggregate.value is None:
+            of.append(-1)
+            continue
+        coded = aggregate.function in SETS
+        key = (aggregate.value.text, coded)
+        if key not in numbers:
+            numbers[key] = len(measures)
+            measure, label = measure_of(aggregate.value, columns, coded=coded, where=where)
+            measures.append(measure)
+            labels.append(label)
+        of.append(numbers[key])
+    data = AggregateInput(
+        ts=ts,
+        aggregates=aggregates,
+        of=tuple(of),
+        measures=tuple(measures),
+        scopes=tuple(scopes),
+        group=group,
+        groups=groups,
+        grouped=bool(by),
+        code=code,
+        rank=rank,
+        hashes=hashes,
+    )
+    return Asked(data, labels, labels_by, on)
+
+
+def measure_of(value: Value, columns: Columns, *, coded: bool, where: str) -> tuple[Measure, pa.Array | None]:
+    """An expression over n rows as a Measure, and its distinct values when they are coded."""
+    batch, n = columns.batch, len(columns)
+    array = value.of(batch, where=where) if value.columns else _constant(value, n, where)
+    valid: Array = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    values, whole = np.zeros(n), None
+    if pa.types.is_integer(array.type):
+        whole = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        values = whole.astype(np.float64)
+    elif pa.types.is_floating(array.type):
+        values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
+    low, high = bounds_of(value.bound(batch.schema, where=where), batch) if n else (-np.inf, np.inf)
+    if not coded:
+        return Measure(value.text, valid, values, whole, low=low, high=high), None
+    table = KeyTable(columns.hasher)
+    encoded = table.encode(array, where=f"{where}, '{value.text}'")
+    labels = table.decode(np.arange(table.known))
+    return Measure(value.text, valid, values, whole, encoded.codes, encoded.hashes, low, high), labels
+
+
+def _constant(value: Value, n: int, where: str) -> pa.Array:
+    """An expression without columns, such as sum(1): as often as there are tuples."""
+    one = value.of(pa.RecordBatch.from_arrays([pa.nulls(1)], names=["_"]), where=where)
+    return pa.repeat(one[0], n)
+
+
+def _interval(ts: Array, between: tuple[int | None, int | None], window: int | None) -> tuple[tuple[int, int], float]:
+    """The ordinals that the time range and the window leave, and the share of the window that there is data for."""
+    begin, end = between
+    first = 0 if begin is None else int(np.searchsorted(ts, begin, side="left"))
+    last = ts.shape[0] if end is None else int(np.searchsorted(ts, end, side="right"))
+    if window is None or last == 0:
+        return (first, max(first, last)), 1.0
+    now = int(ts[last - 1])
+    first = max(first, int(np.searchsorted(ts, now - window, side="left")))
+    return (first, max(first, last)), min(1.0, (now - int(ts[0])) / window)
+
+
+def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, int, dict[str, pa.Array]]:
+    """Groups numbered by first appearance; null is a value like others."""
+    n = len(columns)
+    if not by or n == 0:
+        empty = {value.text: pa.nulls(0) for value in by}
+        return np.zeros(n, np.int32), 0 if by else 1, empty
+    key = np.zeros(n, np.int64)
+    arrays = []
+    for value in by:
+        array = value.of(columns.batch, where=where) if value.columns else _constant(value, n, where)
+        arrays.append(array)
+        codes = KeyTable().encode(array, where=f"{where}, by '{value.text}'").codes.astype(np.int64) + 1
+        key = key * (int(codes.max()) + 1) + codes
+        _, key = np.unique(key, return_inverse=True)
+        key = key.reshape(-1)
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    number = np.empty(order.shape[0], np.int32)
+    number[order] = np.arange(order.shape[0], dtype=np.int32)
+    rows = pa.array(first[order])
+    named = {value.text: array.take(rows) for value, array in zip(by, arrays, strict=True)}
+    return number[place.reshape(-1)], int(order.shape[0]), named
+
+
+def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:
+    """Null as one more value, the last."""
+    null = codes < 0
+    if not null.any():
+        return codes, values
+    return np.where(null, len(values), codes).astype(np.int32), pa.concat_arrays([values, pa.nulls(1, values.type)])
+
+
+def _ranks(values: pa.Array) -> Array:
+    """Each value's place in their order, nulls first: int64 [k]."""
+    order = pc.array_sort_indices(values, null_placement="at_start").to_numpy(zero_copy_only=False)
+    ranks = np.empty(order.shape[0], np.int64)
+    ranks[order] = np.arange(order.shape[0])
+    return ranks

@@ -1,0 +1,155 @@
+"""From two stream managers to the input of a join: read, encode, merge, price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.join.chain import ExactJoin, encode
+from nile.operators.join.join import JoinInput
+from nile.streams.accounting import Accounting
+from nile.streams.manager import StreamManager
+from preferences.clock import Pace, exact_costs, retime
+from summaries.costs import CostTable
+from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["Joinable", "Loaded", "load_stream", "load_together", "retimed"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A whole stream in order.  ts: int64 [n] ns; key: Arrow chunked array [n]; accounting: what was read.
+
+    carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.
+    """
+
+    name: str
+    ts: Array
+    key: pa.ChunkedArray
+    accounting: Accounting
+    carried: pa.RecordBatch | None = None
+    hasher: KeyHasher = PUBLIC
+
+    def __len__(self) -> int:
+        return int(self.ts.shape[0])
+
+
+def load_stream(manager: StreamManager, *, batch_rows: int = 65_536) -> Loaded:
+    """Read a stream to its end.  Raises what the manager raises; memory: 8 bytes a tuple, the key, what is carried."""
+    times: list[Array] = []
+    keys: list[Any] = []
+    carried: list[Any] = []
+    for batch in manager.batches(batch_rows):
+        times.append(batch.ts)
+        keys.append(batch.key)
+        if batch.carried is not None:
+            carried.append(batch.carried)
+    ts = np.concatenate(times) if times else np.zeros(0, np.int64)
+    column = pa.chunked_array(keys) if keys else pa.chunked_array([], type=pa.null())
+    columns = pa.concat_batches(carried) if carried else None
+    return Loaded(manager.spec.name, ts, column, manager.accounting, columns, manager.spec.hasher)
+
+
+def load_together(
+    manager: Callable[[str, str, tuple[str, ...]], StreamManager],
+    streams: Sequence[str],
+    keys: Sequence[str],
+    carry: Sequence[tuple[str, ...]] = (),
+) -> tuple[Loaded, ...]:
+    """The streams of a join, in the order of the statement; one that is named twice is read once.
+
+    manager: of a stream, its key column and further columns; keys, carry: for each place the key column and the
+    columns to carry.  Places of one stream with one key column share an object.  Raises what managers raise.
+    """
+    wanted: dict[str, list[str]] = {}
+    for k, name in enumerate(streams):
+        wanted.setdefault(name, []).extend((keys[k], *(carry[k] if carry else ())))
+    read = {
+        name: load_stream(manager(name, columns[0], tuple(dict.fromkeys(columns[1:]))))
+        for name, columns in wanted.items()
+    }
+    made: dict[tuple[str, str], Loaded] = {}
+    for name, key in zip(streams, keys, strict=True):
+        whole = read[name]
+        if key == wanted[name][0]:
+            made[name, key] = whole
+        elif whole.carried is not None:
+            made[name, key] = replace(whole, key=pa.chunked_array([whole.carried.column(key)]))
+        else:  # no tuple, no columns
+            made[name, key] = replace(whole, key=pa.chunked_array([], type=pa.null()))
+    return tuple(made[pair] for pair in zip(streams, keys, strict=True))
+
+
+class Joinable:
+    """Two loaded streams with everything a join of them needs, worked out once for all its runs.
+
+    window: ns or None.  The exact pass (`matches`, `standing`) is the chain join of `nile.exact`, which
+    encodes keys for itself.  encoded: both sides' keys and their table, where several joins share a stream and
+    it is encoded once.  Raises KeyTypeError when the keys cannot be compared.
+    """
+
+    def __init__(
+        self,
+        left: Loaded,
+        right: Loaded,
+        window: int | None,
+        *,
+        encoded: tuple[KeyTable, Encoded, Encoded] | None = None,
+    ) -> None:
+        self.left = left
+        self.right = right
+        self.window = window
+        if encoded is None:
+            self.keys = KeyTable(left.hasher)
+            self._left = self.keys.encode(left.key, where=f"stream '{left.name}'")
+            self._right = self.keys.encode(right.key, where=f"stream '{right.name}'")
+        else:
+            self.keys, self._left, self._right = encoded
+        codes_left, codes_right, distinct = encode(left.key, right.key)
+        self.exact = ExactJoin(left.ts, right.ts, codes_left, codes_right, distinct, window)
+        self.order = self.exact.order()
+        self.matches, self.standing = self.exact.matches()
+
+    @property
+    def streams(self) -> tuple[Loaded, ...]:
+        """Left and right."""
+        return self.left, self.right
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs the exact answer has."""
+        return int(self.matches.sum())
+
+    def input(self, costs: CostTable, *, ranges: bool) -> JoinInput:
+        """The operator's input under a cost table; ranges: one output stands for a whole range of pairs."""
+        return JoinInput(
+            left_ts=self.left.ts,
+            right_ts=self.right.ts,
+            left=self._left,
+            right=self._right,
+            order=self.order,
+            costs=exact_costs(self.matches, costs, ranges=ranges),
+            keys=self.keys.known,
+        )
+
+
+def retimed(streams: Sequence[Loaded], pace: Pace, seed: int) -> tuple[Loaded, ...]:
+    """All streams as the pace plays them back: under replay "exponential" on new times, in the same total order."""
+    if pace.replay != "exponential":
+        return tuple(streams)
+    ts = np.concatenate([one.ts for one in streams])
+    which = np.arange(len(streams), dtype=np.int8)
+    stream = np.repeat(which, [len(one) for one in streams])[np.argsort(ts, kind="stable")]
+    times = retime(stream.shape[0], pace.mean, seed, pace.bursts)
+    return tuple(replace(one, ts=times[stream == k]) for k, one in enumerate(streams))

@@ -1,0 +1,1 @@
+"""The window join of two streams under a budget.  Imports `common` and `opponents`."""

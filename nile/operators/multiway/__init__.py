@@ -1,0 +1,1 @@
+"""The window join of n streams under a budget.  Imports `common`."""

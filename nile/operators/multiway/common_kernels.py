@@ -1,0 +1,227 @@
+"""Pieces that the kernels of a join of n streams share: windows, the entry in progress, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of
+from nile.operators.common.state import (
+    ACTIVE,
+    APPLIED,
+    CREDIT,
+    ENTRY_GAP,
+    ENTRY_ORDINAL,
+    ENTRY_STEP,
+    ENTRY_TIME,
+    ENTRY_WEIGHT,
+    NOW_TS,
+    OUTPUTS,
+    P_EMIT,
+    P_INSERT,
+    P_LOOKUP,
+    P_SCAN,
+    PREFERENCE,
+    RANGES,
+    REGIONS,
+    SPENT,
+    SPENT_HIT,
+    STOPPED_CODE,
+    WEIGHTED,
+    WRITTEN,
+)
+from nile.operators.multiway.state import (
+    CANDIDATES,
+    CONDITIONED,
+    DUE,
+    ENTRY_TOTAL,
+    SETTLE_EVERY,
+    SETTLE_SURELY,
+    SETTLE_WORTH,
+    SETTLES,
+    Arrivals,
+    Output,
+    State,
+)
+from pyramid.grid.arrays import GONE, PLACE, Side
+from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
+from summaries.kernels import inlined, part
+
+Array = np.ndarray[Any, Any]
+
+
+@inlined
+def output_price(st: State) -> float:
+    """What an output costs; under a condition a candidate, whose emit is given back when it fails."""
+    return st.prices[P_EMIT] + st.prices[P_SCAN] * np.float64(st.setting[CONDITIONED])  # type: ignore[no-any-return]
+
+
+@inlined
+def passed(arr: Arrivals, st: State) -> None:
+    """The oldest waiting tuple has been dealt with; candidates are settled at fixed arrivals, whatever the batches."""
+    w = st.whole
+    w[NOW_TS] = arr.ts[w[APPLIED]]
+    w[APPLIED] += 1
+    if w[APPLIED] % SETTLE_EVERY == 0:
+        w[DUE] = 1 if w[WRITTEN] >= SETTLE_WORTH or w[APPLIED] % SETTLE_SURELY == 0 else 0
+
+
+@inlined
+def settlement_due(st: State) -> bool:
+    """Whether candidates wait for their condition to be looked at, now."""
+    due = st.whole[DUE] != 0 and st.setting[SETTLES] != 0 and st.whole[WRITTEN] > 0
+    st.whole[DUE] = 0
+    return due  # type: ignore[no-any-return]
+
+
+@part
+def window_ranks(s: Side, code: int, since: int, kept_from: int) -> tuple[int, int]:
+    """Ranks [low, high) of a list's tuples at or after `since` that are not forgotten."""
+    high = end_rank(s, code)
+    low = rank_since(s, code, since)
+    while low < high and ordinal_at(s, code, low) < kept_from:
+        low += 1
+    return low, high
+
+
+@part
+def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: State) -> int:
+    """The ranks that arrival `a` meets in each other stream: rows 1 (first) and 0 (last + 1) of `cut`; their product.
+
+    Stops at the first stream that holds none, unless `every`: rows after it are then 0.  Charged a stream.
+    """
+    n = st.entry.shape[0]
+    own = arr.stream[a]
+    first = np.int64(arr.key[a]) * n
+    since = since_of(arr.ts[a], st.window[0])
+    total = 1
+    for k in range(n):
+        st.cut[0, k] = 0
+        st.cut[1, k] = 0
+        if k == own or (total == 0 and not every):
+            continue
+        low, high = window_ranks(s, first + k, since, kept_from)
+        st.cut[1, k] = low
+        st.cut[0, k] = high
+        total *= high - low
+        pay_hit(st, st.prices[P_LOOKUP])
+    return total
+
+
+@part
+def standing(s: Side, arr: Arrivals, a: int, st: State) -> int:
+    """How many tuples the key has in the window, all streams together, forgotten ones too.
+
+    Costs no look-up: `look_up` stood there, and of the own stream insertion.
+    """
+    n = st.entry.shape[0]
+    since = since_of(arr.ts[a], st.window[0])
+    count = 0
+    for k in range(n):
+        low, high = window_ranks(s, np.int64(arr.key[a]) * n + k, since, 0)
+        count += high - low
+    return count
+
+
+@part
+def insert(s: Side, arr: Arrivals, a: int, st: State) -> None:
+    """Put the tuple at the end of its key's list, which has room; charged."""
+    append(s, np.int64(arr.key[a]) * st.entry.shape[0] + arr.stream[a], a)
+    pay_insert(st, st.prices[P_INSERT])
+
+
+@part
+def has_room(s: Side, arr: Arrivals, a: int, st: State) -> bool:
+    """Whether the key's list takes one more; False, with the list noted, when the arena must grow first."""
+    code = np.int64(arr.key[a]) * st.entry.shape[0] + arr.stream[a]
+    if is_full(s, code) and not make_room(s, code):
+        st.whole[STOPPED_CODE] = code
+        return False
+    return True
+
+
+@inlined
+def enter(a: int, ts: int, resolved: int, total: int, st: State) -> None:
+    """The product whose bounds the caller puts in `entry` is the entry in progress."""
+    w = st.whole
+    w[REGIONS] += 1
+    w[ACTIVE] = resolved
+    w[ENTRY_ORDINAL] = a
+    w[ENTRY_TIME] = ts
+    w[ENTRY_TOTAL] = total
+    st.real[ENTRY_GAP] = 0.0
+    st.real[ENTRY_STEP] = 1.0
+    st.real[ENTRY_WEIGHT] = 1.0
+
+
+@part
+def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> bool:
+    """Emit from the entry in progress while the credit stays at `floor` or above; False when the output is full.
+
+    Combination number c of the product: index arithmetic, the last stream fastest.  A sampled entry emits number
+    floor(gap), then moves gap on by step; step 1 emits every one.  A sampled combination stands for 1 / the
+    lowest of the doors its tuples came through.  Under ranges the whole product is one record.  Each output is
+    charged by itself: sums of prices must not depend on where a full output interrupted.
+    """
+    w = st.whole
+    real = st.real
+    n = st.entry.shape[0]
+    a = w[ENTRY_ORDINAL]
+    own = arr.stream[a]
+    first = np.int64(arr.key[a]) * n
+    total = w[ENTRY_TOTAL]
+    price = output_price(st)
+    room = out.weight.shape[0]
+    step = real[ENTRY_STEP]
+    gap = real[ENTRY_GAP]
+    at = w[WRITTEN]
+    begin = at
+    more = True
+    full = False
+    ranges = st.setting[RANGES] != 0
+    sampled = st.setting[PREFERENCE] == WEIGHTED and st.doors.shape[0] > 0 and not ranges
+    while gap < total:
+        if real[CREDIT] - price < floor:
+            more = False
+            break
+        if at == room:
+            more = False
+            full = True
+            break
+        weight = real[ENTRY_WEIGHT]
+        if ranges:
+            out.cell[at, 0] = a
+            for k in range(n):
+                out.cell[at, 1 + 2 * k] = st.entry[k, 0]
+                out.cell[at, 2 + 2 * k] = st.entry[k, 1]
+            gap = np.float64(total)
+        else:
+            number = min(np.int64(gap), total - 1)
+            door = 1.0
+            for j in range(n):
+                k = n - 1 - j
+                member = a
+                if k != own:
+                    low = st.entry[k, 0]
+                    size = st.entry[k, 1] - low
+                    rank = low + number % size
+                    number //= size
+                    member = s.arena[s.lists[first + k, PLACE] - s.lists[first + k, GONE] + rank]
+                out.cell[at, k] = member
+                if sampled:
+                    door = min(door, st.doors[member])
+            gap += step
+            weight /= door
+        out.weight[at] = weight
+        real[CREDIT] -= price
+        real[SPENT] += price
+        real[SPENT_HIT] += price
+        at += 1
+    w[WRITTEN] = at
+    w[OUTPUTS] += at - begin
+    w[CANDIDATES] += at - begin
+    real[ENTRY_GAP] = gap
+    if more:
+        w[ACTIVE] = 0
+    return not full

@@ -1,0 +1,331 @@
+"""What the guide says of a tuple among n streams: which products of regions are worth a visit, and in which order.
+
+A region is the product of one range a stream, cut so that the granularity of its oldest member is one: of the
+combinations whose oldest member lies in granularity g, region (g, j) holds those in which stream j is the first
+with a member in g.  So streams before j stay inside the newer granularities, j inside g, those after j inside g
+or newer; the regions of all (g, j) are disjoint and cover the whole product.  With two streams (g, j) is the
+part of the other stream inside granularity g, as in `nile.operators.join.guide_kernels`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of
+from nile.operators.common.level_kernels import effective_door, sampling_rate
+from nile.operators.common.state import (
+    ACTIVE,
+    BACKLOG,
+    BLIND,
+    CAP,
+    COUNTSKETCH,
+    ENTRY_GAP,
+    ENTRY_STEP,
+    ENTRY_WEIGHT,
+    EVICTED,
+    GAP,
+    GUIDE,
+    MATCHES,
+    P_ESTIMATE,
+    P_LOOKUP,
+    P_PUSH,
+    PRUNED,
+    RANGES,
+    RATE,
+    RESOLVED,
+    UNRESOLVED,
+)
+from nile.operators.multiway.common_kernels import enter, look_up, output_price
+from nile.operators.multiway.control_kernels import cushion
+from nile.operators.multiway.state import Arrivals, State
+from preferences import queue_kernels as queue
+from preferences.queue_kernels import Queue
+from pyramid.grid.arrays import COUNT, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, Side
+from pyramid.grid.list_kernels import ordinal_at, rank_since
+from pyramid.grid.region_kernels import density, density_class, root_estimate
+from summaries.hash_kernels import mix
+from summaries.kernels import inlined, part
+
+Array = np.ndarray[Any, Any]
+_SMOOTH = 1.0 / 128.0
+
+
+@inlined
+def hash_of(arr: Arrivals, key: int, stream: int) -> Any:
+    """The hash under which the grid counts a key's tuples of one stream."""
+    return mix(arr.hash[key], stream + 1)
+
+
+@part
+def _push(a: int, ts: int, klass: int, resolved: int, st: State, q: Queue) -> int:
+    """A place in the queue for a region, whose bounds the caller fills in; charged."""
+    if queue.is_full(q):
+        queue.evict(q)
+        st.whole[EVICTED] += 1
+    at = queue.push(q, klass)
+    q.entry[at, queue.ORDINAL] = a
+    q.entry[at, queue.LOW] = 0
+    q.entry[at, queue.HIGH] = 0
+    q.entry[at, queue.RESOLVED] = resolved
+    q.entry[at, queue.TIME] = ts
+    q.real[at, queue.GAP] = 0.0
+    q.real[at, queue.STEP] = 1.0
+    q.real[at, queue.WEIGHT] = 1.0
+    pay_insert(st, st.prices[P_PUSH])
+    return at
+
+
+@part
+def _read_root(s: Side, g: int, h: Any, since: int, st: State) -> tuple[float, float]:
+    """Estimate and upper bound of a hash in granularity g since a time: one sketch read, charged.
+
+    A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
+    """
+    root = s.gran[g, OFFSET]
+    first = s.node[root, FIRST]
+    last = s.node[root, LAST]
+    if s.node[root, COUNT] == 0 or last < since:
+        return 0.0, 0.0
+    value, bound = root_estimate(s, g, h, s.counters.shape[1])
+    pay_insert(st, st.prices[P_ESTIMATE] * s.counters.shape[1])
+    if first < since:
+        value *= np.float64(last - since + 1) / np.float64(last - first + 1)
+    return value, bound
+
+
+@part
+def _product(counts: Array, own: int, g: int, j: int) -> float:
+    """Combinations in region (g, j) by the counts [m, n] of each stream in each granularity."""
+    total = 1.0
+    for k in range(counts.shape[1]):
+        if k == own:
+            continue
+        if k == j:
+            total *= counts[g, k]
+            continue
+        newer = 0.0
+        for older in range(g):
+            newer += counts[older, k]
+        total *= newer if k < j else newer + counts[g, k]
+    return total
+
+
+@part
+def _queue_region(
+    arr: Arrivals, a: int, g: int, j: int, klass: int, resolved: int, st: State, q: Queue, bounds: Array
+) -> int:
+    """Region (g, j), whose ranges `cut` gives, into the queue; returns its place there.
+
+    Or -1: into the register, when nothing better waits (no push, no pop).
+    """
+    own = arr.stream[a]
+    direct = st.whole[ACTIVE] == 0 and klass > queue.top_class(q)
+    at = -1 if direct else _push(a, arr.ts[a], klass, resolved, st, q)
+    total = 1
+    for k in range(st.entry.shape[0]):
+        low = 0
+        high = 0
+        if k != own:
+            low = st.cut[g, k] if k < j else st.cut[g + 1, k]
+            high = st.cut[g, k] if k == j else st.cut[0, k]
+            total *= high - low
+        if direct:
+            st.entry[k, 0] = low
+            st.entry[k, 1] = high
+        else:
+            bounds[at, k, 0] = low
+            bounds[at, k, 1] = high
+    if direct:
+        enter(a, arr.ts[a], resolved, total, st)
+    else:
+        q.entry[at, queue.HIGH] = total
+    return at
+
+
+@inlined
+def _first_other(own: int) -> int:
+    """The first stream that is not `own`: region (0, that) is the whole product when `cut` has two rows."""
+    return 1 if own == 0 else 0
+
+
+@part
+def densest_regions(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds: Array) -> None:
+    """desc: queue the regions that promise combinations of this tuple.
+
+    priority = fade ** (granularity - 1) * product of what the guide expects of each stream / length of the
+    granularity in seconds.  A stream that surely holds nothing ends the asking.
+    """
+    if st.setting[GUIDE] == COUNTSKETCH:
+        _densest_by_sketch(s, arr, a, st, q, bounds)
+    else:
+        _densest_by_directory(s, arr, a, st, q, bounds)
+
+
+@part
+def _densest_by_sketch(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds: Array) -> None:
+    m = st.fades.shape[0]
+    n = st.entry.shape[0]
+    own = arr.stream[a]
+    since = since_of(arr.ts[a], st.window[0])
+    for k in range(n):
+        if k != own and not _ask(s, arr, a, k, since, st):
+            st.whole[PRUNED] += 1
+            return
+    for k in range(n):
+        st.cut[0, k] = a
+        for g in range(m):
+            root = s.gran[g, OFFSET]
+            begin = st.cut[g, k]
+            st.cut[g + 1, k] = min(begin, s.node[root, START]) if s.node[root, COUNT] > 0 else begin
+    for g in range(m):
+        root = s.gran[g, OFFSET]
+        length = s.node[root, LAST] - max(since, s.node[root, FIRST])
+        for j in range(n):
+            if j == own or _product(st.bound, own, g, j) == 0.0:
+                continue
+            klass = density_class(st.fades[g] * density(_product(st.expected, own, g, j), length, s))
+            _queue_region(arr, a, g, j, klass, UNRESOLVED, st, q, bounds)
+
+
+@part
+def _ask(s: Side, arr: Arrivals, a: int, k: int, since: int, st: State) -> bool:
+    """Ask the sketch for stream k's tuples of the key, granularity by granularity; False when it surely has none."""
+    h = hash_of(arr, arr.key[a], k)
+    most = 0.0
+    for g in range(s.gran.shape[0]):
+        value, bound = _read_root(s, g, h, since, st)
+        st.expected[g, k] = 0.0 if st.setting[BLIND] else value
+        st.bound[g, k] = bound
+        most += bound
+    return most > 0.0
+
+
+@part
+def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds: Array) -> None:
+    m = st.fades.shape[0]
+    n = st.entry.shape[0]
+    own = arr.stream[a]
+    ts = arr.ts[a]
+    first = np.int64(arr.key[a]) * n
+    total = look_up(s, arr, a, s.zone[KEPT_FROM], False, st)
+    if total == 0:
+        st.whole[PRUNED] += 1
+        return
+    if st.fades[m - 1] == 1.0:
+        oldest = ts
+        for k in range(n):
+            if k != own:
+                oldest = min(oldest, arr.ts[ordinal_at(s, first + k, st.cut[1, k])])
+        klass = density_class(density(np.float64(total), ts - oldest, s))
+        _queue_region(arr, a, 0, _first_other(own), klass, RESOLVED, st, q, bounds)
+        return
+    # The directory has no zones: its granularities are cut by age alone.
+    for k in range(n):
+        low = st.cut[1, k]
+        border = 0
+        for g in range(m):
+            border += s.gran[g, SPAN]
+            cut = low
+            if k != own and g + 1 < m and st.cut[g, k] > low:
+                pay_hit(st, st.prices[P_LOOKUP])
+                cut = max(low, min(st.cut[g, k], rank_since(s, first + k, since_of(ts, border))))
+            st.cut[g + 1, k] = cut
+            st.expected[g, k] = np.float64(st.cut[g, k] - cut)
+    for g in range(m):
+        length = s.gran[g, SPAN]
+        for j in range(n):
+            if j == own:
+                continue
+            value = _product(st.expected, own, g, j)
+            if value > 0.0:
+                klass = density_class(st.fades[g] * density(value, length, s))
+                _queue_region(arr, a, g, j, klass, RESOLVED, st, q, bounds)
+
+
+@part
+def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
+    """weighted: systematic sampling.  S += p * combinations; each integer S passes is one output of weight 1 / p.
+
+    Kept as the gap, in combinations, to the next output.  An output also stands for 1 / door keys: `emit_entry`
+    knows the doors of its members.  A range record has one weight for many combinations, so under ranges keys
+    let in less than a window ago wait, and the others share one door.
+    """
+    real = st.real
+    own = arr.stream[a]
+    door = 1.0
+    if st.setting[RANGES]:
+        door = effective_door(st, arr.ts[a])
+        if level >= door:
+            return
+    rate = sampling_rate(st, output_price(st), cushion(st))
+    real[GAP] *= real[RATE] / rate
+    real[RATE] = rate
+    if st.setting[GUIDE] == COUNTSKETCH:
+        since = since_of(arr.ts[a], st.window[0])
+        for k in range(st.entry.shape[0]):
+            if k != own and (not _ask(s, arr, a, k, since, st) or st.setting[BLIND]):
+                st.whole[PRUNED] += 1
+                real[MATCHES] -= _SMOOTH * real[MATCHES]
+                return
+    total = look_up(s, arr, a, s.zone[KEPT_FROM], False, st)
+    if st.setting[RANGES]:
+        total = min(total, 1)
+    real[MATCHES] += _SMOOTH * (np.float64(total) - real[MATCHES])
+    gap = real[GAP]
+    if gap >= total:
+        real[GAP] = gap - total
+        return
+    step = 1.0 / rate
+    outputs = math.ceil((total - gap) / step)
+    real[GAP] = max(0.0, gap + outputs * step - total)
+    real[BACKLOG] += outputs
+    at = _queue_region(arr, a, 0, _first_other(own), 1, RESOLVED, st, q, bounds)
+    if at < 0:
+        real[ENTRY_GAP] = gap
+        real[ENTRY_STEP] = step
+        real[ENTRY_WEIGHT] = step / door
+    else:
+        q.real[at, queue.GAP] = gap
+        q.real[at, queue.STEP] = step
+        q.real[at, queue.WEIGHT] = step / door
+
+
+@part
+def rare_region(
+    arr: Arrivals, a: int, level: float, total: int, count: int, st: State, q: Queue, bounds: Array
+) -> None:
+    """asc: queue the combinations of a key that is rare in all streams together, the rarest first; no other key's.
+
+    total: combinations as `look_up` found them; count: tuples of the key in the window, all streams together.
+    """
+    if total == 0:
+        return
+    ts = arr.ts[a]
+    # A tuple of this key was turned away in the window: the lists undercount it.
+    unsure = st.shed_at[arr.key[a]] >= since_of(ts, st.window[0]) or level >= effective_door(st, ts)
+    if count > st.setting[CAP] or unsure:
+        st.whole[PRUNED] += 1
+        return
+    klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
+    _queue_region(arr, a, 0, _first_other(arr.stream[a]), klass, RESOLVED, st, q, bounds)
+
+
+@part
+def is_heavy(s: Side, arr: Arrivals, a: int, st: State) -> bool:
+    """asc: whether the sketch says that a key is above the outlier cap by a margin: turned away before insertion."""
+    since = since_of(arr.ts[a], st.window[0])
+    n = st.entry.shape[0]
+    count = 0.0
+    tuples = 0
+    for g in range(s.gran.shape[0]):
+        for k in range(n):
+            value, _ = _read_root(s, g, hash_of(arr, arr.key[a], k), since, st)
+            count += value
+        tuples += s.node[s.gran[g, OFFSET], COUNT]
+    if st.setting[BLIND]:
+        return False
+    noise = math.sqrt(np.float64(n * tuples) / (s.counters.shape[2] // 2))
+    return count > 2.0 * st.setting[CAP] + 2.0 * noise  # type: ignore[no-any-return]

@@ -1,0 +1,311 @@
+"""The window join of n streams under a budget: the operator that the multiway kernels run in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.operators.common import state as st
+from nile.operators.common.plan import JoinPlan
+from nile.operators.common.start import UNIT, beginning, samples
+from nile.operators.multiway import state as ms
+from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from preferences.clock import grants
+from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
+from pyramid.grid.arrays import FORGOTTEN, GONE, PLACE
+from pyramid.grid.manager import Memory
+from pyramid.grid.store import DETECTOR_ROWS, TupleStore
+from summaries.errors import BudgetError, ConfigError
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.multiway import probe_kernels as multiway_probe_kernels
+    from nile.operators.multiway import promise_kernels as multiway_kernels
+    from pyramid.grid import grid_kernels
+    from summaries import hash_kernels
+else:
+    multiway_kernels = lazy("nile.operators.multiway.promise_kernels")
+    multiway_probe_kernels = lazy("nile.operators.multiway.probe_kernels")
+    grid_kernels = lazy("pyramid.grid.grid_kernels")
+    hash_kernels = lazy("summaries.hash_kernels")
+
+__all__ = ["METHODS", "Combinations", "MultiwayFigures", "MultiwayInput", "MultiwayJoin", "buys_everything"]
+
+Array = np.ndarray[Any, Any]
+METHODS = ("nile", "hash-drop")
+_ROOM = 1 << 16
+_NO_FLOOR = -1e300
+
+
+@dataclass(frozen=True, slots=True)
+class MultiwayInput:
+    """n ordered streams, merged: N tuples in total order (ts, position in the statement, arrival).
+
+    streams: n.  stream: int8 [N], whose tuple; ordinal: int64 [N], its place in its stream; ts: int64 [N] ns;
+    key: int32 [N], -1 null; hashes: uint64 [k], of each key.  costs: float64 [N], what the exact answer spends
+    at each arrival; None: not known, allowed when the budget buys everything.  test: which candidate
+    combinations (arrivals [c, n]) satisfy the condition, bool [c]; None: there is no condition.
+    """
+
+    streams: int
+    stream: Array
+    ordinal: Array
+    ts: Array
+    key: Array
+    hashes: Array
+    costs: Array | None
+    test: Callable[[Array], Array] | None = None
+
+
+class MultiwayJoin:
+    """One run of a JoinPlan over one MultiwayInput.
+
+    `run` yields Combinations as they are found; `figures` says what it cost.  Same plan and input, same bytes,
+    however the input is cut into batches.  Under a condition each candidate is charged a scan and, until its
+    condition has been looked at (at most 512 arrivals later), an emit, which is given back when it fails.
+    Raises ConfigError for a method that joins two streams only, BudgetError for a budget that is no fraction.
+    """
+
+    def __init__(self, plan: JoinPlan, data: MultiwayInput, *, batch_rows: int = 65_536) -> None:
+        if plan.method not in METHODS:
+            raise ConfigError(
+                f"method: needed one of {', '.join(METHODS)} for several streams or a condition on the pair; "
+                f"got {plan.method!r}; name one of these, or join two streams without a condition"
+            )
+        if plan.budget.unit != "fraction":
+            raise BudgetError(
+                f"budget: needed a fraction for several streams or a condition on the pair; got {plan.budget}; "
+                "say Budget(fraction=0.1), or join two streams without a condition"
+            )
+        if data.test is not None and plan.output == "ranges":
+            raise ConfigError(
+                "output: needed 'pairs' with a condition over several streams, which leaves no whole ranges; "
+                "got 'ranges'; ask for pairs, or take such conditions out"
+            )
+        self.plan = plan
+        self.data = data
+        self.batch_rows = max(1, batch_rows)
+        self.whole = buys_everything(plan)
+        if data.costs is None and not self.whole:
+            raise ConfigError("costs: needed the exact costs for a budget below 1; got None; run the exact pass")
+        self._plain = plan.is_exact or plan.method == "hash-drop"
+        self.store = TupleStore(plan.spec)
+        sketched = plan.guide == "countsketch" and not self._plain
+        self.state = _initial_state(plan, data, self.store, sketched)
+        n = data.ts.shape[0]
+        self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
+        self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
+        self._floor = _NO_FLOOR if self.whole else 0.0
+        self._arrivals = ms.Arrivals(stream=data.stream, key=data.key, ts=data.ts, hash=_at_least_one(data.hashes))
+        width = 1 + 2 * data.streams if plan.output == "ranges" else data.streams
+        self._out = ms.Output(cell=np.empty((_ROOM, width), np.int64), weight=np.empty(_ROOM))
+        self._queue: Any = None
+        self._bounds = np.zeros((0, data.streams, 2), np.int64)
+        self._fed = 0
+
+    def run(self) -> Iterator[Combinations]:
+        """All outputs, in the order they are found, in batches of up to 65,536."""
+        n = self.data.ts.shape[0]
+        whole = self.state.whole
+        while self._fed < n:
+            end = min(n, self._fed + self.batch_rows)
+            self._feed(end)
+            while True:
+                why = self._step(end)
+                if whole[st.WRITTEN] and self._collects(why, last=end == n):
+                    found = self._collect()
+                    if len(found):
+                        yield found
+                    if why == st.DONE and self.data.test is not None:
+                        continue  # what failed its condition has given credit back
+                if why == st.DONE:
+                    break
+                self._mend(why)
+            self._release()
+
+    def _collects(self, why: int, *, last: bool) -> bool:
+        """Whether outputs leave now; candidates only where it does not depend on the batches."""
+        if self.data.test is None:
+            return why in (st.DONE, st.OUTPUT_FULL)
+        return why in (st.OUTPUT_FULL, ms.SETTLE) or (why == st.DONE and last)
+
+    def _feed(self, end: int) -> None:
+        """Put arrivals up to `end` into the store: keyed by (key, stream), hashed alike."""
+        data = self.data
+        rows = slice(self._fed, end)
+        stream, key = data.stream[rows], data.key[rows]
+        null = key < 0
+        codes = np.where(null, -1, key.astype(np.int64) * data.streams + stream).astype(np.int32)
+        hashes = np.zeros(key.shape[0], np.uint64)
+        for k in range(data.streams):
+            mine = np.flatnonzero((stream == k) & ~null)
+            mixed = np.empty(mine.shape[0], np.uint64)
+            hash_kernels.mix_all(data.hashes[key[mine]], np.uint64(k + 1), mixed)
+            hashes[mine] = mixed
+        self.store.extend(data.ts[rows], codes, hashes, data.hashes.shape[0] * data.streams)
+        self._fed = end
+
+    def _step(self, end: int) -> int:
+        side, arrivals, grant, state, out = self.store.side, self._arrivals, self._grant, self.state, self._out
+        if self._plain:
+            return int(multiway_probe_kernels.probe(side, arrivals, grant, end, self._floor, state, out))
+        if self._queue is None:
+            self._queue = new_queue()
+            self._bounds = np.zeros((self._queue.entry.shape[0], self.data.streams, 2), np.int64)
+        return int(multiway_kernels.promise(side, arrivals, grant, end, LIMIT, state, self._queue, self._bounds, out))
+
+    def _mend(self, why: int) -> None:
+        """Do what the kernel stopped for."""
+        if why == st.ARENA_FULL:
+            self.store.grow_arena(int(self.state.whole[st.STOPPED_CODE]))
+        elif why == st.TURN:
+            grid_kernels.turn(self.store.side)
+        elif why == st.QUEUE_FULL:
+            self._queue = grown_queue(self._queue)
+            bounds = np.zeros((self._queue.entry.shape[0], self.data.streams, 2), np.int64)
+            bounds[: self._bounds.shape[0]] = self._bounds
+            self._bounds = bounds
+
+    def _collect(self) -> Combinations:
+        whole, real = self.state.whole, self.state.real
+        n = int(whole[st.WRITTEN])
+        whole[st.WRITTEN] = 0
+        cell, weight = self._out.cell[:n].copy(), self._out.weight[:n].copy()
+        if self.plan.output == "ranges":
+            return Combinations(weight=weight, probing=cell[:, 0], low=cell[:, 1::2], high=cell[:, 2::2])
+        if self.data.test is None:
+            return Combinations(weight=weight, members=cell)
+        passing = self.data.test(cell)
+        failed = n - int(np.count_nonzero(passing))
+        back = failed * float(self.state.prices[st.P_EMIT])
+        real[st.CREDIT] += back
+        real[st.SPENT] -= back
+        real[st.SPENT_HIT] -= back
+        whole[st.OUTPUTS] -= failed
+        return Combinations(weight=weight[passing], members=cell[passing])
+
+    def expand(self, outputs: Combinations) -> Combinations:
+        """The combinations that range records stand for, the last stream fastest.  Costs O(combinations)."""
+        if outputs.members is not None or outputs.low is None or outputs.high is None or outputs.probing is None:
+            return outputs
+        side, n = self.store.side, self.data.streams
+        own, key = self.data.stream[outputs.probing], self.data.key[outputs.probing].astype(np.int64)
+        sizes = outputs.sizes(own)
+        which = np.repeat(np.arange(sizes.shape[0]), sizes)
+        number = np.arange(which.shape[0]) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        members = np.empty((which.shape[0], n), np.int64)
+        for k in reversed(range(n)):
+            is_own = own == k
+            size = np.where(is_own, 1, outputs.high[:, k] - outputs.low[:, k])
+            place = side.lists[key * n + k, PLACE] - side.lists[key * n + k, GONE] + outputs.low[:, k]
+            at = np.where(is_own[which], 0, place[which] + number % size[which])
+            members[:, k] = np.where(is_own[which], outputs.probing[which], side.arena[at])
+            number //= size[which]
+        return Combinations(weight=outputs.weight[which], members=members)
+
+    def _release(self) -> None:
+        """Free tuples that neither a probe nor a queued entry can reach: two windows back."""
+        window = self.plan.window
+        whole = self.state.whole
+        if window is None or self.plan.output == "ranges" or whole[st.APPLIED] == 0:
+            return
+        horizon = int(whole[st.NOW_TS]) - 2 * window
+        if whole[st.ACTIVE]:
+            horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
+        if self._queue is not None and self.plan.preference == "weighted":
+            horizon = min(horizon, oldest_time(self._queue) - window)
+        before = int(np.searchsorted(self.data.ts, max(horizon, -st.FOREVER), side="left"))
+        self.store.release(min(before, int(whole[st.APPLIED])))
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held by the store of all streams."""
+        store = self.store
+        return Memory(sketches=store.sketch_bytes, directory=store.directory_bytes, tuples=store.tuple_bytes)
+
+    @property
+    def figures(self) -> MultiwayFigures:
+        """What has been done so far."""
+        whole, real = self.state.whole, self.state.real
+        waiting = self.data.stream[int(whole[st.APPLIED]) : int(whole[st.ARRIVED])]
+        shed = self.state.shed + np.bincount(waiting, minlength=self.data.streams)
+        spent = float(real[st.SPENT]) / UNIT
+        return MultiwayFigures(
+            arrivals=int(whole[st.ARRIVED]),
+            nulls=int(whole[st.NULLS]),
+            admitted=int(whole[st.ADMITTED]),
+            shed=tuple(int(count) for count in shed),
+            outputs=int(whole[st.OUTPUTS]),
+            candidates=int(whole[ms.CANDIDATES]),
+            regions=int(whole[st.REGIONS]),
+            pruned=int(whole[st.PRUNED]),
+            expired=int(whole[st.EXPIRED]),
+            evicted=int(whole[st.EVICTED]),
+            granted=float(real[st.GRANTED]) / UNIT,
+            spent=spent,
+            spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
+            spent_hit=float(real[st.SPENT_HIT]) / UNIT,
+            exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / UNIT,
+            coverage=self._coverage(),
+            forgotten=int(self.store.side.zone[FORGOTTEN]),
+            door=float(real[st.DOOR]),
+            sampling_rate=float(real[st.RATE]),
+        )
+
+    def _coverage(self) -> float:
+        """The mean share of the window, in time, that a probe could still reach."""
+        probes = self.state.whole[st.ADMITTED]
+        return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0
+
+
+def buys_everything(plan: JoinPlan) -> bool:
+    """Whether the budget covers the exact answer's cost at every arrival, so that nothing need ever be dropped."""
+    free = plan.pace.is_replay or plan.spec.forgetting or plan.blind
+    return plan.fraction >= 1.0 and not free
+
+
+def _at_least_one(hashes: Array) -> Array:
+    return hashes if hashes.shape[0] else np.zeros(1, np.uint64)
+
+
+def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketched: bool) -> ms.State:
+    begin = beginning(plan, sketched, whole_fields=ms.WHOLE_FIELDS, setting_fields=ms.SETTING_FIELDS)
+    sampled = samples(plan)
+    if sampled:
+        begin.setting[st.WAITING] = plan.patience
+    elif plan.pace.is_replay:
+        begin.setting[st.WAITING] = 1024 if plan.waiting is None else plan.waiting
+    begin.setting[ms.CONDITIONED] = int(data.test is not None)
+    begin.setting[ms.SETTLES] = int(data.test is not None and not buys_everything(plan))
+    begin.real[st.ENTRANCE] = _entrance(plan, store, begin.prices, sketched, data.streams)
+    depth = plan.spec.depth
+    return ms.State(
+        **begin._asdict(),
+        shed=np.zeros(data.streams, np.int64),
+        shed_at=np.full(max(1, data.hashes.shape[0]), -st.FOREVER, np.int64),
+        doors=np.zeros(data.ts.shape[0] if sampled else 0),
+        entry=np.zeros((data.streams, 2), np.int64),
+        cut=np.zeros((depth + 1, data.streams), np.int64),
+        expected=np.zeros((depth, data.streams)),
+        bound=np.zeros((depth, data.streams)),
+    )
+
+
+def _entrance(plan: JoinPlan, store: TupleStore, prices: Array, sketched: bool, streams: int) -> float:
+    """The most that taking one tuple in can cost, so that it is paid for before it begins."""
+    m, others = plan.spec.depth, streams - 1
+    regions = 1 + (m - 1) * others
+    cost = prices[st.P_INSERT]
+    if sketched:
+        rows = store.side.counters.shape[1]
+        reads = m * (streams if plan.preference == "asc" else others)
+        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * rows * reads
+    if not sketched or plan.preference != "desc":
+        cost += prices[st.P_LOOKUP] * others
+    if not sketched and plan.preference == "desc" and plan.fade.factor < 1.0:
+        cost += prices[st.P_LOOKUP] * others * (m - 1)
+    split = plan.preference == "desc" and (sketched or plan.fade.factor < 1.0)
+    return float(cost + prices[st.P_PUSH] * (regions if split else 1))

@@ -1,0 +1,4 @@
+"""The paper's algorithms as printed, and the opponents: scan, hash-drop, hash-backlog.
+
+Imports `common`.
+"""

@@ -1,0 +1,195 @@
+"""Opponents that hash: `hash-backlog` keeps what a probe leaves undone, `shed-uniform` sheds at random first.
+
+Design.  Both are the symmetric hash join of `probe_kernels` with one thing added.  The backlog is a stack: it
+lies in order of time, so when its top has expired everything below has too.
+Cost.  Putting a probe on the stack and taking it off is charged when it is taken up again, and never spends
+what the next arrival needs to be taken in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nile.operators.common.arrival_kernels import (
+    emit_entry,
+    held_at,
+    make_entry,
+    passed,
+    pay_hit,
+    pay_insert,
+    put_in_list,
+    since_of,
+    take_arrival,
+    unit,
+    window_ranks,
+)
+from nile.operators.common.state import (
+    ACTIVE,
+    ADMITTED,
+    APPLIED,
+    ARENA_FULL,
+    ARRIVED,
+    CREDIT,
+    DONE,
+    DOOR,
+    ENTRY_GAP,
+    ENTRY_HIGH,
+    ENTRY_LOW,
+    ENTRY_ORDINAL,
+    ENTRY_SIDE,
+    ENTRY_TIME,
+    EXPIRED,
+    FORCED,
+    NOW_TS,
+    NULLS,
+    OUTPUT_FULL,
+    P_EMIT,
+    P_INSERT,
+    P_LOOKUP,
+    P_POP,
+    P_PUSH,
+    PLACED,
+    QUEUE_FULL,
+    REGIONS,
+    SALT,
+    SEQUENCE,
+    SHED,
+    SHED_BY_SIDE,
+    WAITING,
+    Output,
+    State,
+)
+from pyramid.grid.arrays import Side
+from summaries.kernels import U8, kernel, part
+
+Array = np.ndarray[Any, Any]
+
+# `entry` of a Stack
+SIDE, ORDINAL, LOW, HIGH, TIME = 0, 1, 2, 3, 4
+STACK_FIELDS = 5
+# `control` of a Stack
+SIZE, RESUMED = 0, 1
+
+
+class Stack(NamedTuple):
+    """Unfinished probes, the newest on top."""
+
+    entry: Array  # int64 [c, 5]
+    control: Array  # int64 [2]: entries, whether the entry in progress comes from the stack
+
+
+@part
+def _take(own: Side, other: Side, side: int, st: State) -> bool:
+    """Insert the oldest waiting tuple, which is not shed, and look its key up; False when the arena must grow."""
+    w = st.whole
+    ordinal = w[SEQUENCE + side]
+    at = held_at(own, ordinal)
+    code = own.code[at]
+    if code < 0:
+        w[NULLS] += 1
+        return True
+    if not put_in_list(own, side, code, ordinal, st):
+        return False
+    ts = own.ts[at]
+    low, high = window_ranks(other, code, ts, st.window[0], 0)
+    pay_insert(st, st.prices[P_INSERT])
+    pay_hit(st, st.prices[P_LOOKUP])
+    w[ADMITTED] += 1
+    if high > low:
+        make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[DOOR] * st.real[DOOR]))
+    return True
+
+
+@part
+def _set_aside(st: State, stack: Stack) -> None:
+    """The entry in progress onto the stack, which has room."""
+    w = st.whole
+    at = stack.control[SIZE]
+    stack.entry[at, SIDE] = w[ENTRY_SIDE]
+    stack.entry[at, ORDINAL] = w[ENTRY_ORDINAL]
+    stack.entry[at, LOW] = w[ENTRY_LOW] + np.int64(st.real[ENTRY_GAP])
+    stack.entry[at, HIGH] = w[ENTRY_HIGH]
+    stack.entry[at, TIME] = w[ENTRY_TIME]
+    stack.control[SIZE] = at + 1
+    w[PLACED] += 1
+    w[ACTIVE] = 0
+
+
+@part
+def _take_up(st: State, stack: Stack) -> None:
+    """The newest unfinished probe back into progress; expired ones go."""
+    w = st.whole
+    at = stack.control[SIZE] - 1
+    if stack.entry[at, TIME] < since_of(w[NOW_TS], st.window[0]):
+        w[EXPIRED] += at + 1
+        stack.control[SIZE] = 0
+        return
+    stack.control[SIZE] = at
+    pay_hit(st, st.prices[P_PUSH] + st.prices[P_POP])
+    make_entry(
+        st, stack.entry[at, SIDE], stack.entry[at, ORDINAL], stack.entry[at, TIME], stack.entry[at, LOW],
+        stack.entry[at, HIGH], 1.0,
+    )  # fmt: skip
+    w[REGIONS] -= 1  # it was counted when it was made
+    stack.control[RESUMED] = 1
+
+
+@kernel
+def hash_join(
+    left: Side, right: Side, order: Array, grant: Array, end: int, keeps: bool, st: State, stack: Stack, out: Output
+) -> int:
+    """The symmetric hash join up to arrival `end`; returns why it stopped (`nile.operators.common.state`).
+
+    A tuple comes in when a random number, drawn from its place in its stream, lies below the door, and when
+    inserting and looking it up is affordable; else it waits (under a replay) or is shed.  keeps: what is
+    unfinished when the next tuple arrives goes on the stack, and the newest is taken up when credit is left;
+    otherwise it is dropped.  order: int8 [arrivals], the stream of each; grant: float64 [arrivals].
+    Source: the opponents of DESIGN section 3; Wilschut and Apers for the join itself.
+    """
+    w = st.whole
+    entrance = st.prices[P_INSERT] + st.prices[P_LOOKUP]
+    resuming = st.prices[P_PUSH] + st.prices[P_POP] + st.prices[P_EMIT]
+    while True:
+        if w[ACTIVE]:
+            floor = entrance if stack.control[RESUMED] else 0.0
+            side = w[ENTRY_SIDE]
+            room = emit_entry(left, right, st, out, floor) if side == 0 else emit_entry(right, left, st, out, floor)
+            if not room:
+                return OUTPUT_FULL
+        if w[ACTIVE] == 0:
+            stack.control[RESUMED] = 0
+            if w[APPLIED] < w[ARRIVED]:
+                side = order[w[APPLIED]]
+                ordinal = w[SEQUENCE + side]
+                at = held_at(left, ordinal) if side == 0 else held_at(right, ordinal)
+                null = left.code[at] < 0 if side == 0 else right.code[at] < 0
+                kept = null or unit(U8(2 * ordinal + side), st.setting[SALT]) < st.real[DOOR]
+                waits = False
+                if null or (kept and st.real[CREDIT] >= entrance):
+                    taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
+                    if not taken:
+                        return ARENA_FULL
+                elif kept and w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
+                    waits = True
+                else:
+                    w[SHED] += 1
+                    w[SHED_BY_SIDE + side] += 1
+                    w[FORCED] += np.int64(kept)
+                if not waits:
+                    w[NOW_TS] = left.ts[at] if side == 0 else right.ts[at]
+                    passed(st, side)
+                    continue
+            elif stack.control[SIZE] > 0 and st.real[CREDIT] >= resuming + entrance:
+                _take_up(st, stack)
+                continue
+        if w[ARRIVED] == end:
+            return DONE
+        if w[ACTIVE] and keeps and stack.control[SIZE] == stack.entry.shape[0]:
+            return QUEUE_FULL
+        take_arrival(st, grant, w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and stack.control[SIZE] == 0)
+        if w[ACTIVE]:
+            if keeps:
+                _set_aside(st, stack)
+            w[ACTIVE] = 0

@@ -1,0 +1,341 @@
+"""`method="paper"`: JOIN-PROBE as Figure 7 prints it, for one standing query or many over the same two streams.
+
+Design.  A tuple of S1 (1) goes into S1's summaries, once for all queries.  For each query it (2, 3) visits the
+zones of every granularity of S2 that intersects the query's window and puts one entry a zone into the query's
+priority queue.  Then (4) the queues are probed until the next tuple arrives.  What the print leaves open:
+- The index prunes a zone whose upper bound for the key is 0, and nothing else.
+- PQ.Probe() scans the cell (value bucket x zone) of its first entry in arrival order, over the positions that
+  were there when the entry was made.  A zone that the window cuts is entered at its first tuple inside, by
+  one look-up.  An entry leaves the queue, for one heap pop, when its cell is done.
+- The entries of the current arrival go before older ones, which are revisited when the engine is idle; one
+  whose tuple has left the window is dropped when it comes up.
+- weighted divides the time by stride scheduling: a turn is TURN tuples looked at (or the rest of the cell),
+  and the next turn is that of the least (turns had + 1) / priority.
+- Ties go to the earlier arrival, then to the later zone.
+And with several queries:
+- Every query visits for itself, and is charged for it: windows, preferences and fades differ, and Figure 7 is
+  one query's procedure.
+- Round robin: a query's turn is one PQ.Probe(), the only unit the print has.  Handing on costs nothing.
+- The turns go on where they stopped when a tuple arrives: a round that began anew with each arrival would
+  starve the last queries of a busy engine.  A turn that the time-out interrupts is over, since the query would
+  begin the next one with another entry, and with long cells nobody else would ever have one.
+- Idle means that no query has entries of the current arrival left; until then a query without one is passed
+  over.  When the query in turn cannot pay its next step, time is up for all.
+Cost.  Steps 1 to 3, slice ends and COLLAPSE cannot be interrupted: what they cost beyond the credit in hand
+is a debt, and nothing else happens until later grants have paid it.  Tuples that arrive meanwhile wait (under
+a replay) or are shed, for all queries alike.  So spending never passes what was granted.  Step 1, slice ends
+and COLLAPSE are t_ins; the rest is t_hit.
+Source: promising tuples, sections 3 and 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.arrival_kernels import (
+    held_at,
+    kept_share,
+    passed,
+    pay_hit,
+    pay_insert,
+    put_in_list,
+    since_of,
+    take_arrival,
+)
+from nile.operators.common.standing_kernels import (
+    NOBODY,
+    OF_COVERED,
+    OF_EXPIRED,
+    OF_OUTPUTS,
+    OF_PRUNED,
+    OF_REGIONS,
+    OF_SPENT,
+    Standing,
+    all_idle,
+    end_turn,
+    state_of,
+    take_turn,
+)
+from nile.operators.common.state import (
+    ADDS_PAID,
+    ADMITTED,
+    APPLIED,
+    ARENA_FULL,
+    ARRIVED,
+    COVERED,
+    CREDIT,
+    DONE,
+    EXPIRED,
+    FORCED,
+    NOW_TS,
+    NULLS,
+    OUTPUT_FULL,
+    OUTPUTS,
+    P_ADD,
+    P_EMIT,
+    P_ESTIMATE,
+    P_HEAP,
+    P_INSERT,
+    P_LOOKUP,
+    P_PUSH,
+    P_SCAN,
+    P_UPDATE,
+    PREFERENCE,
+    PRUNED,
+    QUEUE_FULL,
+    REGIONS,
+    SEQUENCE,
+    SHED,
+    SHED_BY_SIDE,
+    SPENT_HIT,
+    STOPPED_SIDE,
+    TURN,
+    WAITING,
+    WRITTEN,
+    Output,
+    State,
+)
+from nile.operators.opponents.scan_kernels import scan
+from nile.operators.opponents.visit_kernels import bucket_of, is_sketched, visit
+from preferences import heap_kernels as queue
+from preferences.heap_kernels import Heap, Heaps, heap_of
+from pyramid.grid.arrays import (
+    ADDS,
+    FORGETTING,
+    KEPT_FROM,
+    Side,
+)
+from pyramid.grid.grid_kernels import reach, slice_end, summarize
+from pyramid.grid.list_kernels import ordinal_at, rank_from, rank_since
+from summaries.kernels import kernel, part
+
+Array = np.ndarray[Any, Any]
+
+TURN_LENGTH = 16
+"""weighted: tuples looked at in one turn."""
+
+# `debt`: what is owed for work that could not be interrupted.
+OF_INSERT, OF_HIT = 0, 1
+DEBT_FIELDS = 2
+
+_TAKEN, _NO_ARENA = 0, 1
+_PROBED, _EXPIRED, _TIME_OUT, _NO_ROOM = 0, 1, 2, 3
+
+
+@part
+def _pay_debt(st: State, debt: Array) -> bool:
+    """Pay what the credit reaches; True when nothing is owed."""
+    if debt[OF_INSERT] > 0.0:
+        amount = min(st.real[CREDIT], debt[OF_INSERT])
+        debt[OF_INSERT] -= amount
+        pay_insert(st, amount)
+    if debt[OF_HIT] > 0.0:
+        amount = min(st.real[CREDIT], debt[OF_HIT])
+        debt[OF_HIT] -= amount
+        pay_hit(st, amount)
+    return bool(debt[OF_INSERT] == 0.0 and debt[OF_HIT] == 0.0)
+
+
+@part
+def _owe_adds(s: Side, side: int, st: State, debt: Array) -> None:
+    """Owe for the counters that slice ends and turns have added since last time."""
+    debt[OF_INSERT] += st.prices[P_ADD] * (s.zone[ADDS] - st.whole[ADDS_PAID + side])
+    st.whole[ADDS_PAID + side] = s.zone[ADDS]
+
+
+@part
+def _take(own: Side, other: Side, side: int, st: State, standing: Standing, heaps: Heaps, debt: Array) -> int:
+    """Step 1 for the oldest waiting tuple, then steps 2 and 3 for each query."""
+    w = st.whole
+    prices = st.prices
+    ordinal = w[SEQUENCE + side]
+    at = held_at(own, ordinal)
+    if own.code[at] < 0:
+        w[NULLS] += 1
+        return _TAKEN
+    h = own.hash[at]
+    ts = own.ts[at]
+    if not put_in_list(own, side, bucket_of(own, h), ordinal, st):
+        return _NO_ARENA
+    debt[OF_INSERT] += prices[P_INSERT]
+    if is_sketched(own):
+        summarize(own, ordinal, ts, h)
+        debt[OF_INSERT] += prices[P_UPDATE] * (own.counters.shape[1] + own.recent.shape[0])
+    queries = standing.window.shape[0]
+    for query in range(queries):
+        mine = state_of(st, standing, query)
+        made = w[REGIONS]
+        pruned = w[PRUNED]
+        reads = visit(other, h, side, ordinal, ts, mine, heap_of(heaps, query))
+        made = w[REGIONS] - made
+        cost = prices[P_ESTIMATE] * (own.counters.shape[1] * reads) + prices[P_PUSH] * made
+        debt[OF_HIT] += cost
+        standing.real[query, OF_SPENT] += cost
+        standing.counts[query, OF_REGIONS] += made
+        standing.counts[query, OF_PRUNED] += w[PRUNED] - pruned
+        if own.spec[FORGETTING]:
+            share = kept_share(other, ts, mine)
+            standing.real[query, OF_COVERED] += share
+            st.real[COVERED] += share / queries
+    w[ADMITTED] += 1
+    return _TAKEN
+
+
+@part
+def _look(own: Side, other: Side, at: int, st: State, q: Heap, out: Output) -> bool:
+    """PQ.Probe() on the entry at place `at`, until its cell or its turn is done; False when credit or room runs out."""
+    entry = q.entry
+    ordinal = entry[at, queue.ORDINAL]
+    held = held_at(own, ordinal)
+    bucket = bucket_of(own, own.hash[held])
+    high = rank_from(other, bucket, entry[at, queue.HIGH])
+    if entry[at, queue.CUT]:
+        if st.real[CREDIT] < st.prices[P_LOOKUP]:
+            return False
+        pay_hit(st, st.prices[P_LOOKUP])
+        entry[at, queue.CUT] = 0
+        rank = rank_since(other, bucket, since_of(own.ts[held], st.window[0]))
+        entry[at, queue.LOW] = ordinal_at(other, bucket, rank) if rank < high else entry[at, queue.HIGH]
+    low = rank_from(other, bucket, max(entry[at, queue.LOW], other.zone[KEPT_FROM]))
+    if low >= high:
+        entry[at, queue.LOW] = entry[at, queue.HIGH]
+        return True
+    end = high
+    if st.setting[PREFERENCE] == queue.WEIGHTED:
+        end = min(high, low + TURN_LENGTH - entry[at, queue.SEEN])
+    reached = scan(other, bucket, own.code[held], entry[at, queue.SIDE], ordinal, low, end, st, out)
+    entry[at, queue.SEEN] += reached - low
+    entry[at, queue.LOW] = ordinal_at(other, bucket, reached) if reached < high else entry[at, queue.HIGH]
+    return bool(reached == end)
+
+
+@part
+def _turn(left: Side, right: Side, st: State, q: Heap, out: Output) -> int:
+    """PQ.Probe() for one query, whose state and queue these are; says how it ended."""
+    found = queue.best(q)
+    at = q.place[found]
+    pop = np.floor(0.5 + st.prices[P_HEAP] * queue.steps_of(queue.entries(q)))
+    expired = q.entry[at, queue.TIME] < since_of(st.whole[NOW_TS], st.window[0])
+    if not expired:
+        done = (
+            _look(left, right, at, st, q, out) if q.entry[at, queue.SIDE] == 0 else _look(right, left, at, st, q, out)
+        )
+        if not done:
+            enough = st.real[CREDIT] >= st.prices[P_SCAN] + st.prices[P_EMIT]
+            return _NO_ROOM if enough and st.whole[WRITTEN] == out.first.shape[0] else _TIME_OUT
+    if st.real[CREDIT] < pop:
+        return _TIME_OUT
+    pay_hit(st, pop)
+    if expired:
+        st.whole[EXPIRED] += 1
+        queue.drop(q, found)
+        return _EXPIRED
+    if q.entry[at, queue.LOW] >= q.entry[at, queue.HIGH]:
+        queue.drop(q, found)
+    else:
+        q.entry[at, queue.TURNS] += 1
+        q.entry[at, queue.SEEN] = 0
+        priority = q.real[at, queue.PRIORITY]
+        q.real[at, queue.KEY] = queue.key_of(priority, q.entry[at, queue.TURNS], queue.WEIGHTED)
+        queue.put_back(q)
+    return _PROBED
+
+
+@part
+def _probe(left: Side, right: Side, st: State, standing: Standing, heaps: Heaps, out: Output) -> bool:
+    """Step 4: probe in turn until the credit, which ends with the next arrival, is used up.
+
+    False when the output is full.
+    """
+    w = st.whole
+    while True:
+        query = take_turn(standing, heaps)
+        if query == NOBODY:
+            return True
+        spent = st.real[SPENT_HIT]
+        outputs = w[OUTPUTS]
+        written = w[WRITTEN]
+        how = _turn(left, right, state_of(st, standing, query), heap_of(heaps, query), out)
+        # Probes cost whole numbers; the sum may not be one, where a debt was paid in parts.
+        standing.real[query, OF_SPENT] += np.rint(st.real[SPENT_HIT] - spent)
+        standing.counts[query, OF_OUTPUTS] += w[OUTPUTS] - outputs
+        if out.third.shape[0] > 0:
+            out.third[written : w[WRITTEN]] = query
+        if how == _TIME_OUT:
+            return True
+        if how == _NO_ROOM:
+            return False
+        standing.counts[query, OF_EXPIRED] += np.int64(how == _EXPIRED)
+        end_turn(standing)
+
+
+@part
+def _pass(s: Side, side: int, st: State, debt: Array) -> bool:
+    """The oldest waiting tuple is dealt with, taken or shed; True when zones must turn."""
+    ordinal = st.whole[SEQUENCE + side]
+    passed(st, side)
+    ts = s.ts[held_at(s, ordinal)]
+    st.whole[NOW_TS] = ts
+    if not (reach(s, ordinal, ts) and is_sketched(s)):
+        return False
+    turning = slice_end(s, ts)
+    _owe_adds(s, side, st, debt)
+    return turning
+
+
+@kernel
+def join_probe(
+    left: Side,
+    right: Side,
+    order: Array,
+    grant: Array,
+    end: int,
+    zones: int,
+    st: State,
+    standing: Standing,
+    heaps: Heaps,
+    debt: Array,
+    out: Output,
+) -> int:
+    """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`nile.operators.common.state`).
+
+    order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; zones: the most entries an arrival
+    can make in one queue; debt: float64 [2].  out.third: the query of each output, where there is room for it.
+    """
+    w = st.whole
+    _owe_adds(left, 0, st, debt)
+    _owe_adds(right, 1, st, debt)
+    while True:
+        free = _pay_debt(st, debt)
+        waiting = w[ARRIVED] - w[APPLIED]
+        if waiting > 0 and (free or waiting > st.setting[WAITING]):
+            for query in range(heaps.place.shape[0]):
+                queue.demote(heap_of(heaps, query))
+            side = order[w[APPLIED]]
+            if not free:
+                w[SHED] += 1
+                w[SHED_BY_SIDE + side] += 1
+                w[FORCED] += 1
+            else:
+                if heaps.place.shape[1] - queue.most_waiting(heaps) < zones:
+                    return QUEUE_FULL
+                what = (
+                    _take(left, right, 0, st, standing, heaps, debt)
+                    if side == 0
+                    else _take(right, left, 1, st, standing, heaps, debt)
+                )
+                if what == _NO_ARENA:
+                    return ARENA_FULL
+            turning = _pass(left, 0, st, debt) if side == 0 else _pass(right, 1, st, debt)
+            if turning:
+                w[STOPPED_SIDE] = side
+                return TURN
+            continue
+        if free and not _probe(left, right, st, standing, heaps, out):
+            return OUTPUT_FULL
+        if w[ARRIVED] == end:
+            return DONE
+        take_arrival(st, grant, free and all_idle(heaps))
+        end_turn(standing)

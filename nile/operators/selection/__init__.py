@@ -1,0 +1,1 @@
+"""Standing selections under a budget.  Imports `common`."""

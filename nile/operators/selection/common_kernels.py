@@ -1,0 +1,130 @@
+"""Pieces that the selection operators share: the clock's arrivals, payment, outputs, and the index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.predicate_index import EDGE, FULL
+from nile.operators.selection.state import (
+    APPLIED,
+    ARRIVED,
+    CREDIT,
+    EVALUATED,
+    FOREVER,
+    GRANTED,
+    LEARNED,
+    OUTPUTS,
+    P_EMIT,
+    P_LOOKUP,
+    P_SCAN,
+    REPLAYED,
+    SCANNED,
+    SHED,
+    SPENT,
+    WAITING,
+    WINDOW,
+    WRITTEN,
+    Progress,
+    Selected,
+    Standing,
+)
+from summaries.kernels import inlined
+
+Array = np.ndarray[Any, Any]
+
+
+@inlined
+def pay(p: Progress, cost: float) -> None:
+    """Charge work before it is done."""
+    p.real[CREDIT] -= cost
+    p.real[SPENT] += cost
+
+
+@inlined
+def emit(p: Progress, out: Selected, query: int, ordinal: int) -> None:
+    """Charge and give one output: a tuple."""
+    w = p.whole
+    pay(p, p.prices[P_EMIT])
+    out.query[w[WRITTEN]] = query
+    out.ordinal[w[WRITTEN]] = ordinal
+    if out.last.shape[0] > 0:
+        out.last[w[WRITTEN]] = -1
+    out.at[w[WRITTEN]] = w[ARRIVED]
+    w[WRITTEN] += 1
+    w[OUTPUTS] += 1
+
+
+@inlined
+def arrive(p: Progress, grant: Array, idle: bool) -> None:
+    """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
+    if p.setting[REPLAYED] and idle and p.real[CREDIT] > 0.0:
+        p.real[CREDIT] = 0.0
+    amount = grant[p.whole[ARRIVED]]
+    p.real[CREDIT] += amount
+    p.real[GRANTED] += amount
+    p.whole[ARRIVED] += 1
+
+
+@inlined
+def must_go(p: Progress) -> bool:
+    """Whether more arrivals wait than may, so that the oldest is shed."""
+    return p.whole[ARRIVED] - p.whole[APPLIED] > p.setting[WAITING]  # type: ignore[no-any-return]
+
+
+@inlined
+def shed(p: Progress) -> None:
+    """The oldest waiting arrival is not taken in."""
+    p.whole[SHED] += 1
+    p.whole[APPLIED] += 1
+
+
+@inlined
+def oldest_valid(s: Standing, p: Progress) -> int:
+    """The oldest time that is still inside the window, without running off the ends of int64."""
+    now = s.ts[p.whole[ARRIVED] - 1]
+    window = p.setting[WINDOW]
+    return now - window if now >= window - FOREVER else -FOREVER
+
+
+@inlined
+def satisfies(s: Standing, query: int, ordinal: int) -> bool:
+    """The predicate on a tuple."""
+    said = s.says[query, s.code[ordinal]]
+    if said == EDGE:
+        return s.verdict[s.verdict_row[query], ordinal] != 0  # type: ignore[no-any-return]
+    return said == FULL  # type: ignore[no-any-return]
+
+
+@inlined
+def finding(s: Standing, code: int, p: Progress) -> float:
+    """What finding a tuple's cell costs: a look-up, and for a new key the predicates that values have to be put to.
+
+    Never more than putting to the tuple all predicates that its cell does not leave open, which tells the same.
+    """
+    price = p.prices[P_LOOKUP]
+    if s.seen[code] == 0:
+        price += p.setting[LEARNED] * p.prices[P_SCAN]
+    cell = s.cell[code]
+    others = s.says.shape[0] - (s.edge_from[cell + 1] - s.edge_from[cell])
+    return min(price, others * p.prices[P_SCAN])  # type: ignore[no-any-return]
+
+
+@inlined
+def meet(s: Standing, code: int, p: Progress) -> None:
+    """The index knows the key from now on."""
+    if s.seen[code] == 0:
+        s.seen[code] = 1
+        p.whole[EVALUATED] += p.setting[LEARNED]
+
+
+@inlined
+def try_edge(s: Standing, query: int, ordinal: int, p: Progress, out: Selected) -> bool:
+    """Put a predicate that is open to a tuple, and give the tuple if it satisfies it; whether it does."""
+    pay(p, p.prices[P_SCAN])
+    p.whole[SCANNED] += 1
+    if satisfies(s, query, ordinal):
+        emit(p, out, query, ordinal)
+        return True
+    return False

@@ -1,0 +1,134 @@
+"""Opponents of the selections that have no summary: each query fed for itself, and one predicate index.
+
+Cost.  Every operation is paid for before it is done: spending never passes what was granted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.operators.selection.common_kernels import (
+    arrive,
+    emit,
+    finding,
+    meet,
+    must_go,
+    oldest_valid,
+    pay,
+    satisfies,
+    shed,
+    try_edge,
+)
+from nile.operators.selection.state import (
+    APPLIED,
+    ARRIVED,
+    CREDIT,
+    LOST,
+    NEXT,
+    P_EMIT,
+    P_INSERT,
+    P_SCAN,
+    SCANNED,
+    SHED,
+    SPENT_SUMMARY,
+    WRITTEN,
+    Progress,
+    Selected,
+    Standing,
+)
+from summaries.kernels import kernel
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel
+def select_naive(s: Standing, grant: Array, end: int, p: Progress, out: Selected) -> int:
+    """Each query is fed the stream for itself, in turns, and drops what there is no time for.
+
+    grant: float64 [n].  Runs up to arrival `end`; returns 0 when there, or the room that the next tuple needs.
+    """
+    w = p.whole
+    queries = s.says.shape[0]
+    price = p.prices[P_SCAN]
+    least = price + p.prices[P_EMIT]
+    while True:
+        while w[APPLIED] < w[ARRIVED]:
+            if w[WRITTEN] + queries > out.query.shape[0]:
+                return queries  # type: ignore[no-any-return]
+            ordinal = w[APPLIED]
+            if s.ts[ordinal] < oldest_valid(s, p):
+                shed(p)
+                continue
+            if p.real[CREDIT] < p.prices[P_INSERT]:
+                if not must_go(p):
+                    break
+                shed(p)
+                w[LOST] += queries
+                continue
+            pay(p, p.prices[P_INSERT])
+            p.real[SPENT_SUMMARY] += p.prices[P_INSERT]
+            fed = 0
+            while fed < queries and p.real[CREDIT] >= least:
+                q = w[NEXT]
+                w[NEXT] = (q + 1) % queries
+                pay(p, price)
+                w[SCANNED] += 1
+                if satisfies(s, q, ordinal):
+                    emit(p, out, q, ordinal)
+                fed += 1
+            w[SHED] += fed == 0
+            w[LOST] += queries - fed
+            w[APPLIED] += 1
+        if w[ARRIVED] == end:
+            return 0
+        arrive(p, grant, w[APPLIED] == w[ARRIVED])
+
+
+@kernel
+def select_indexed(s: Standing, keep: Array, grant: Array, end: int, p: Progress, out: Selected) -> int:
+    """One predicate index for all: a lookup a tuple, then its matches while credit lasts.  As `select_naive`.
+
+    keep: uint8 [n], 0 for the tuples that `shed-uniform` sheds before they cost anything; length 0 keeps all.
+    """
+    w = p.whole
+    while True:
+        while w[APPLIED] < w[ARRIVED]:
+            ordinal = w[APPLIED]
+            code = s.code[ordinal]
+            cell = s.cell[code]
+            full = s.full_from[cell + 1] - s.full_from[cell]
+            n = full + s.edge_from[cell + 1] - s.edge_from[cell]
+            if w[WRITTEN] + n > out.query.shape[0]:
+                return n  # type: ignore[no-any-return]
+            if s.ts[ordinal] < oldest_valid(s, p) or (keep.shape[0] > 0 and keep[ordinal] == 0):
+                shed(p)
+                continue
+            price = p.prices[P_INSERT] + finding(s, code, p)
+            if p.real[CREDIT] < price:
+                if not must_go(p):
+                    break
+                shed(p)
+                w[LOST] += n
+                continue
+            pay(p, price)
+            p.real[SPENT_SUMMARY] += price
+            meet(s, code, p)
+            done = 0
+            while done < n:
+                which = (ordinal + done) % n
+                if which < full:
+                    if p.real[CREDIT] < p.prices[P_EMIT]:
+                        break
+                    emit(p, out, s.full[s.full_from[cell] + which], ordinal)
+                else:
+                    if p.real[CREDIT] < p.prices[P_SCAN] + p.prices[P_EMIT]:
+                        break
+                    try_edge(s, s.edge[s.edge_from[cell] + which - full], ordinal, p, out)
+                done += 1
+            w[LOST] += n - done
+            w[APPLIED] += 1
+        if w[ARRIVED] == end:
+            return 0
+        arrive(p, grant, w[APPLIED] == w[ARRIVED])

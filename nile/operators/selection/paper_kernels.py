@@ -1,0 +1,346 @@
+"""SELECTION of Figure 8 over many standing predicates, over the structures T1 to T4.
+
+Design.  A tuple enters one cell, value bucket x zone: a count and a list in arrival order.  At every slice end
+queries are dispatched in turn while credit lasts.  A dispatch is one round of Figure 8: the query looks at
+the cells of [t_start, t_end) whose bucket holds keys that satisfy it, puts them in the order of their
+promise, scans until nothing is left of the credit, and goes on from t_end next time.  What it has not
+scanned by then it never will; so no dispatch begins with less than half of the credit of the slice end, lest a
+query lose a region to the dregs of another's time.
+T3 has zones of so many tuples; T4's end at a slice end where the stream has changed, or at that length; T2 has one
+value bucket, T1 one cell and no estimates: its rounds scan all that has come.
+Pacing.  Under a replay arrivals may wait for credit, and what a turn of all queries leaves of it expires.
+Cost.  Every operation is paid for before it is done: spending never passes what was granted.  A change detector
+that cannot be paid looks a slice later.
+Source: promising tuples, sections 3.1 to 3.3, 4.2 and Figure 8.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.predicate_index import NONE
+from nile.operators.selection.common_kernels import arrive, emit, must_go, oldest_valid, pay, satisfies, shed
+from nile.operators.selection.state import (
+    APPLIED,
+    ARRIVED,
+    ASC,
+    BY_VALUE,
+    CHANGES,
+    CREDIT,
+    EVALUATED,
+    EVERY,
+    HOW,
+    KNOWN,
+    LEAST,
+    NEXT,
+    P_ADD,
+    P_EMIT,
+    P_ESTIMATE,
+    P_HEAP_POP,
+    P_INSERT,
+    P_LOOKUP,
+    P_PUSH,
+    P_SCAN,
+    P_UPDATE,
+    PENDING,
+    PREFERENCE,
+    READ,
+    REFERENCE,
+    REPLAYED,
+    ROUNDS,
+    SAMPLE,
+    SCANNED,
+    SLICE_COUNT,
+    SPENT_SUMMARY,
+    STRUCTURE,
+    UNDONE,
+    VISITED,
+    WEIGHTED,
+    WRITTEN,
+    ZONE,
+    ZONE_BEGAN,
+    ZONE_NOW,
+    Detector,
+    Progress,
+    Selected,
+    Standing,
+    ValueGrid,
+)
+from pyramid.grid.change_kernels import confidence_of, look
+from pyramid.grid.spec import SLICE
+from summaries.kernels import U8, allocating_part, inlined, kernel, part
+
+Array = np.ndarray[Any, Any]
+_T1, _T2, _T4 = 1, 2, 4
+
+
+@inlined
+def _price_of_taking(p: Progress) -> float:
+    """Insert, and under a summary its update; the value bucket is looked up, T4's detector updated.
+
+    The first tuples, which the buckets' borders are learned from, pay a lookup more.
+    """
+    prices = p.prices
+    structure = p.setting[STRUCTURE]
+    price = prices[P_INSERT]
+    if structure != _T1:
+        price += prices[P_UPDATE]
+        if structure != _T2:
+            price += prices[P_LOOKUP]
+            if p.whole[APPLIED] < p.setting[SAMPLE]:
+                price += prices[P_LOOKUP]
+    if structure == _T4:
+        price += 3 * prices[P_UPDATE]
+    return price  # type: ignore[no-any-return]
+
+
+@inlined
+def _summarize(s: Standing, g: ValueGrid, d: Detector, p: Progress) -> None:
+    """The oldest waiting arrival into its cell; it has been paid for."""
+    ordinal = p.whole[APPLIED]
+    code = s.code[ordinal]
+    b = g.bucket[code]
+    z = p.whole[ZONE_NOW]
+    if g.tuples[z, b] == 0:
+        g.head[z, b] = ordinal
+    else:
+        g.after[g.tail[z, b]] = ordinal
+    g.tail[z, b] = ordinal
+    g.tuples[z, b] += 1
+    p.whole[KNOWN] = max(p.whole[KNOWN], code + 1)
+    if p.setting[STRUCTURE] == _T4:
+        p.whole[SLICE_COUNT] += 1
+        by = U8(64 - round(math.log2(d.recent.shape[1])))
+        for r in range(3):
+            d.recent[r, (d.multipliers[r] * d.hashes[code]) >> by] += 1
+
+
+@part
+def _end_zone(g: ValueGrid, d: Detector, p: Progress) -> None:
+    """Where the last tuple dealt with ends a zone, begin the next."""
+    w = p.whole
+    ending = w[APPLIED] - w[ZONE_BEGAN] >= p.setting[ZONE]
+    if p.setting[STRUCTURE] == _T4:
+        if w[APPLIED] % SLICE != 0:
+            return
+        columns = d.reference.shape[1]
+        looking = p.prices[P_ADD] * 6 * columns
+        if w[SLICE_COUNT] > 0 and p.real[CREDIT] >= looking:
+            pay(p, looking)
+            p.real[SPENT_SUMMARY] += looking
+            look(d.reference, d.recent, d.moments)
+            n, m = w[REFERENCE], w[SLICE_COUNT]
+            if n > 0 and confidence_of(d.moments, columns, n, m, p.setting[HOW]) < d.threshold[0]:
+                w[CHANGES] += 1
+                ending = True
+            w[REFERENCE] = n + m
+            w[SLICE_COUNT] = 0
+        if ending:
+            d.reference[:] = 0
+            w[REFERENCE] = 0
+    g.zone_end[w[ZONE_NOW]] = w[APPLIED]
+    if ending:
+        w[ZONE_NOW] += 1
+        w[ZONE_BEGAN] = w[APPLIED]
+
+
+@part
+def _evaluate(s: Standing, g: ValueGrid, q: int, p: Progress) -> bool:
+    """Put the predicate to the keys that are new to the query, one scan each; False when credit ends before."""
+    price = p.prices[P_SCAN]
+    while g.evaluated[q] < p.whole[KNOWN]:
+        if p.real[CREDIT] < price:
+            return False
+        pay(p, price)
+        p.whole[EVALUATED] += 1
+        code = g.evaluated[q]
+        b = g.bucket[code]
+        g.known[q, b] += 1
+        if s.says[q, code] != NONE:
+            g.passing[q, b] += 1
+            g.weight[q, b] += g.magnitude[code]
+        g.evaluated[q] += 1
+    return True
+
+
+@part
+def _regions(s: Standing, g: ValueGrid, q: int, oldest: int, p: Progress) -> int:
+    """Step 2b: the predicate on the summaries of [t_start, t_end), newest zone first; how many regions promise.
+
+    Reading takes at most half of what the dispatch has; what is not read then is left out.
+    """
+    w = p.whole
+    by_value = p.setting[BY_VALUE]
+    unguided = p.setting[STRUCTURE] == _T1
+    price = 0.0 if unguided else p.prices[P_ESTIMATE]
+    if not unguided and p.setting[PREFERENCE] != WEIGHTED:
+        price += p.prices[P_PUSH]
+    floor = 0.5 * p.real[CREDIT]
+    regions = 0
+    for z in range(w[ZONE_NOW], g.resume_zone[q] - 1, -1):
+        if z == w[ZONE_NOW] and w[ZONE_BEGAN] == w[APPLIED]:
+            continue  # it has just begun
+        if s.ts[(w[APPLIED] if z == w[ZONE_NOW] else g.zone_end[z]) - 1] < oldest:
+            break
+        for b in range(g.known.shape[1]):
+            if not unguided and g.passing[q, b] == 0:
+                continue
+            if p.real[CREDIT] - price < floor:
+                return regions
+            pay(p, price)
+            w[READ] += not unguided
+            size = g.tuples[z, b]
+            first = g.head[z, b]
+            if z == g.resume_zone[q]:
+                size -= g.resume_count[q, b]
+                if g.resume_tail[q, b] >= 0:
+                    first = g.after[g.resume_tail[q, b]]
+            if size == 0:
+                continue
+            share = 1.0 if unguided else g.passing[q, b] / g.known[q, b]
+            g.share[regions] = share
+            g.priority[regions] = size * (g.weight[q, b] / g.known[q, b]) if by_value and not unguided else share
+            g.size[regions] = size
+            g.first[regions] = first
+            regions += 1
+    return regions
+
+
+@part
+def _scan(s: Standing, g: ValueGrid, q: int, at: int, tuples: int, oldest: int, p: Progress, out: Selected) -> bool:
+    """Step 2d: the predicate on tuples of a cell in arrival order; False when credit ends before."""
+    price = p.prices[P_SCAN]
+    least = price + p.prices[P_EMIT]
+    for _ in range(tuples):
+        if p.real[CREDIT] < least:
+            return False
+        pay(p, price)
+        p.whole[SCANNED] += 1
+        if satisfies(s, q, at) and s.ts[at] >= oldest:
+            emit(p, out, q, at)
+        at = g.after[at]
+    return True
+
+
+@allocating_part
+def _visit_sorted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Progress, out: Selected) -> None:
+    """Steps 2c and 2d, desc or asc: the best region first, regions alike newest zone and lowest bucket first."""
+    if p.setting[PREFERENCE] == ASC:
+        order = np.argsort(g.priority[:n], kind="mergesort")
+    else:
+        order = np.argsort(-g.priority[:n], kind="mergesort")
+    price = p.prices[P_HEAP_POP] * math.ceil(math.log2(n))
+    for i in range(n):
+        if p.real[CREDIT] < price + p.prices[P_SCAN] + p.prices[P_EMIT]:
+            p.whole[UNDONE] += n - i
+            return
+        pay(p, price)
+        p.whole[VISITED] += 1
+        r = order[i]
+        if not _scan(s, g, q, g.first[r], g.size[r], oldest, p, out):
+            p.whole[UNDONE] += n - i
+            return
+
+
+@part
+def _visit_weighted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Progress, out: Selected) -> None:
+    """Steps 2c and 2d, weighted: credit is divided among regions by what all their tuples are expected to take.
+
+    So the same share of each is scanned.  What a region does not use, it leaves to those after it.
+    """
+    least = p.prices[P_SCAN] + p.prices[P_EMIT]
+    needed = 0.0
+    for r in range(n):
+        needed += g.size[r] * (p.prices[P_SCAN] + g.share[r] * p.prices[P_EMIT])
+    credit = p.real[CREDIT]
+    rate = min(1.0, credit / needed)
+    due = 0.0
+    for r in range(n):
+        due += rate * g.size[r] * (p.prices[P_SCAN] + g.share[r] * p.prices[P_EMIT])
+        floor = credit - due if rate < 1.0 else 0.0
+        p.whole[VISITED] += 1
+        at = g.first[r]
+        left = g.size[r]
+        while left > 0 and p.real[CREDIT] - least >= floor and p.real[CREDIT] >= least:
+            pay(p, p.prices[P_SCAN])
+            p.whole[SCANNED] += 1
+            if satisfies(s, q, at) and s.ts[at] >= oldest:
+                emit(p, out, q, at)
+            at = g.after[at]
+            left -= 1
+        p.whole[UNDONE] += left > 0
+
+
+@part
+def _round(s: Standing, g: ValueGrid, q: int, p: Progress, out: Selected) -> bool:
+    """One dispatch of a query: a round of Figure 8.  False, and t_start stays, when it could not begin."""
+    if p.setting[STRUCTURE] != _T1 and not _evaluate(s, g, q, p):
+        return False
+    buckets = g.tuples.shape[1]
+    marking = p.prices[P_ADD] * buckets
+    if p.real[CREDIT] < marking:
+        return False
+    pay(p, marking)
+    oldest = oldest_valid(s, p)
+    n = _regions(s, g, q, oldest, p)
+    if n > 0:
+        if p.setting[PREFERENCE] == WEIGHTED:
+            _visit_weighted(s, g, q, n, oldest, p, out)
+        else:
+            _visit_sorted(s, g, q, n, oldest, p, out)
+    zone = p.whole[ZONE_NOW]
+    g.resume_zone[q] = zone
+    for b in range(buckets):
+        g.resume_count[q, b] = g.tuples[zone, b]
+        g.resume_tail[q, b] = g.tail[zone, b]
+    p.whole[ROUNDS] += 1
+    return True
+
+
+@kernel
+def select_promising(s: Standing, g: ValueGrid, d: Detector, grant: Array, end: int, p: Progress, out: Selected) -> int:
+    """Run up to arrival `end`.  Returns 0 when there, or the room that the outputs of the next dispatch need.
+
+    grant: float64 [n].  Slices end every EVERY tuples dealt with and at the end of the input.
+    """
+    w = p.whole
+    queries = s.says.shape[0]
+    least = p.prices[P_SCAN] + p.prices[P_EMIT]
+    while True:
+        while w[PENDING] > 0:
+            q = w[NEXT]
+            zone = g.resume_zone[q]
+            most = w[APPLIED] - (g.zone_end[zone - 1] if zone > 0 else 0)
+            most = 1 + min(most, np.int64(min(p.real[CREDIT] / least, np.float64(most))))
+            if w[WRITTEN] + most > out.query.shape[0]:
+                return most  # type: ignore[no-any-return]
+            if p.real[CREDIT] < p.real[LEAST] or not _round(s, g, q, p, out):
+                w[PENDING] = 0
+                break
+            w[NEXT] = (q + 1) % queries
+            w[PENDING] -= 1
+            if w[PENDING] == 0 and p.setting[REPLAYED] and w[APPLIED] == w[ARRIVED]:
+                p.real[CREDIT] = min(p.real[CREDIT], 0.0)
+        if w[APPLIED] < w[ARRIVED]:
+            price = _price_of_taking(p)
+            if s.ts[w[APPLIED]] >= oldest_valid(s, p) and p.real[CREDIT] >= price:
+                pay(p, price)
+                p.real[SPENT_SUMMARY] += price
+                _summarize(s, g, d, p)
+                w[APPLIED] += 1
+            elif must_go(p) or s.ts[w[APPLIED]] < oldest_valid(s, p):
+                shed(p)
+            else:
+                price = -1.0
+            if price >= 0.0:
+                _end_zone(g, d, p)
+                if w[APPLIED] % p.setting[EVERY] == 0 or w[APPLIED] == grant.shape[0]:
+                    w[PENDING] = queries
+                    p.real[LEAST] = 0.5 * p.real[CREDIT] if w[APPLIED] < grant.shape[0] else 0.0
+                continue
+        if w[ARRIVED] == end:
+            return 0
+        arrive(p, grant, False)

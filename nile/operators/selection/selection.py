@@ -1,0 +1,142 @@
+"""Hundreds of standing selections over one stream under a budget: the operator that kernels run in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.operators.common.predicate_index import PredicateIndex
+from nile.operators.selection import arrays
+from nile.operators.selection import state as st
+from nile.operators.selection.data import SelectionFigures, SelectionInput, Selections, naive_costs
+from nile.operators.selection.plan import SelectionPlan
+from preferences.clock import grants
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.selection import nile_kernels as selection_nile_kernels
+    from nile.operators.selection import opponent_kernels as selection_opponent_kernels
+    from nile.operators.selection import paper_kernels as selection_kernels
+else:
+    selection_kernels = lazy("nile.operators.selection.paper_kernels")
+    selection_nile_kernels = lazy("nile.operators.selection.nile_kernels")
+    selection_opponent_kernels = lazy("nile.operators.selection.opponent_kernels")
+
+__all__ = ["StandingSelections"]
+
+Array = np.ndarray[Any, Any]
+_ROOM = 1 << 16
+_UNLIMITED = float(1 << 40)
+
+
+class StandingSelections:
+    """One run of a SelectionPlan over one SelectionInput: `run` yields Selections as they are found.
+
+    Same plan and input, same bytes, however the input is cut into batches.  Memory of `paper`: 8 bytes a
+    tuple, 56 a cell (value bucket x zone), 40 a query and bucket; of `nile` giving ranges: 16 bytes a tuple.
+
+    The grid of `paper` is its own: a cell keeps an exact count and its tuples in arrival order, where `pyramid` keeps
+    count sketches.  A range predicate asks how many tuples a run of values has; a sketch answers for one key
+    at a time, so it would be asked once for each of hundreds of keys.  Buckets are order-preserving: their
+    borders are equal shares of the stream's first `sample` tuples, so a range satisfies whole buckets but for
+    the two at its ends.  The count is a summary in the sense of section 3.2, the histogram it names.
+    There is one granularity: a round reads the zones after the one before, and none again, so that nothing
+    would ever read a coarser one.  Zones of T4 end by the change detector of `pyramid`.
+    """
+
+    def __init__(self, plan: SelectionPlan, data: SelectionInput, *, batch_rows: int = 65_536) -> None:
+        self.plan = plan
+        self.data = data
+        self.batch_rows = max(1, batch_rows)
+        self.index = PredicateIndex.of(data.says, data.rank)
+        self.progress = arrays.progress(plan, data, self.index)
+        self._costs = np.rint(arrays.UNIT * naive_costs(data, plan.costs, windowed=plan.window is not None))
+        if plan.budget is None:
+            self._grant = np.full(data.ts.shape[0], _UNLIMITED)
+        else:
+            self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
+        self.standing = arrays.standing(data, self.index)
+        self._grid: st.ValueGrid | None = None
+        self._places: st.Places | None = None
+        if plan.method == "paper":
+            self._grid = arrays.value_grid(plan, data)
+            self._detector = arrays.detector(plan, data)
+        elif plan.method == "nile":
+            self._door = arrays.door(data, self.index)
+            self._places = arrays.places(plan, data, self.index)
+        self._keep = arrays.kept(plan, data, float(self._grant.sum()))
+        self._ranges = self._places is not None and self._places.order.shape[0] > 0
+        self._room = _ROOM
+
+    def run(self) -> Iterator[Selections]:
+        """All outputs, in the order they are found."""
+        n = self.data.ts.shape[0]
+        out = arrays.outputs(self._room, ranges=self._ranges)
+        for begin in range(0, n, self.batch_rows):
+            end = min(n, begin + self.batch_rows)
+            while True:
+                needed = self._step(end, out)
+                if self.progress.whole[st.WRITTEN]:
+                    yield self._collect(out)
+                if needed == 0:
+                    break
+                if needed > self._room:
+                    self._room = 2 * needed
+                    out = arrays.outputs(self._room, ranges=self._ranges)
+
+    def _step(self, end: int, out: st.Selected) -> int:
+        common = (self._grant, end, self.progress, out)
+        if self._grid is not None:
+            return int(selection_kernels.select_promising(self.standing, self._grid, self._detector, *common))
+        if self._places is not None:
+            return int(selection_nile_kernels.select_nile(self.standing, self._door, self._places, *common))
+        if self.plan.method == "naive":
+            return int(selection_opponent_kernels.select_naive(self.standing, *common))
+        return int(selection_opponent_kernels.select_indexed(self.standing, self._keep, *common))
+
+    def _collect(self, out: st.Selected) -> Selections:
+        whole = self.progress.whole
+        n = int(whole[st.WRITTEN])
+        whole[st.WRITTEN] = 0
+        last = out.last[:n].copy() if self._ranges else None
+        return Selections(out.query[:n].copy(), out.ordinal[:n].copy(), out.at[:n].copy(), last)
+
+    def expand(self, outputs: Selections) -> Selections:
+        """The tuples that records stand for; tuples as they are."""
+        return outputs if self._places is None else outputs.expand(self._places.order)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the summary and of what queries remember (0 for the opponents)."""
+        if self._grid is not None:
+            return sum(int(array.nbytes) for array in (*self._grid, *self._detector))
+        if self._places is not None:
+            return sum(int(array.nbytes) for array in (*self._places, *self._door))
+        return 0
+
+    @property
+    def figures(self) -> SelectionFigures:
+        """What has been done so far."""
+        whole, real = self.progress.whole, self.progress.real
+        waiting = int(whole[st.ARRIVED] - whole[st.APPLIED])
+        return SelectionFigures(
+            arrivals=int(whole[st.ARRIVED]),
+            shed=int(whole[st.SHED]) + waiting,
+            outputs=int(whole[st.OUTPUTS]),
+            records=int(whole[st.RECORDS]),
+            evaluated=int(whole[st.EVALUATED]),
+            scanned=int(whole[st.SCANNED]),
+            regions_read=int(whole[st.READ]),
+            regions_visited=int(whole[st.VISITED]),
+            regions_undone=int(whole[st.UNDONE]) + int(whole[st.LEFT]),
+            rounds=int(whole[st.ROUNDS]),
+            lost=int(whole[st.LOST]),
+            turned_away=int(whole[st.TURNED]),
+            changes=int(whole[st.CHANGES]),
+            granted=float(real[st.GRANTED]) / arrays.UNIT,
+            spent=float(real[st.SPENT]) / arrays.UNIT,
+            spent_summary=float(real[st.SPENT_SUMMARY]) / arrays.UNIT,
+            exact_cost=float(self._costs.sum()) / arrays.UNIT,
+        )

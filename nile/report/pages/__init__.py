@@ -1,0 +1,1 @@
+"""Figures as pages: markup, drawings, tables, prose.  Imports `nile.report`."""

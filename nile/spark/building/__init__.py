@@ -1,0 +1,1 @@
+"""From the lake to the store that pushing all its tuples would have made.  Imports `nile.durable`."""

@@ -1,0 +1,326 @@
+"""Batch inputs of an ingest: Parquet, CSV and JSON-lines files, tables and DataFrames of Spark.
+
+Each gives its columns, a digest of its content, and its rows as cells in the order they came.  Files follow
+the direct path's rules (`nile.streams`): the same rows are rejected, for the same reasons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nile.base.cells import infer_type
+from nile.base.machine import core_count
+from nile.expressions.spark_text import quoted
+from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
+from nile.spark.paths import plain_links
+from nile.spark.sqltypes import read_type
+from nile.streams.csv import INFER_ROWS, CsvSource
+from nile.streams.files import existing_path
+from nile.streams.many import files_of, is_glob
+from nile.streams.parquet import ParquetSource
+from summaries.errors import SourceError, SourceMissing
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyspark.sql.pandas.types as spark_types
+    from pyspark.sql import DataFrame, SparkSession
+else:
+    pa = lazy("pyarrow")
+    spark_types = lazy("pyspark.sql.pandas.types")
+
+__all__ = ["Input", "frame_schema", "open_input"]
+
+_JSON = (".json", ".jsonl", ".ndjson")
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input, opened; only what tells the columns has been read.
+
+    name: for messages.  schema: its columns and types as found.  text: cells are text, to be typed by the
+    stream's types.  files: what it reads, empty for a table or DataFrame.  digest: of its content, hex.
+    rows: given columns and a directory to write in, a context that holds its Rows.
+    """
+
+    name: str
+    schema: pa.Schema
+    text: bool
+    files: tuple[Path, ...]
+    digest: Callable[[], str]
+    rows: Callable[[Sequence[str], Path], Any]
+
+
+def open_input(spark: SparkSession, source: Any) -> Input:
+    """`source` as an input: a path or glob of .parquet, .csv or .json (lines) files, a directory that Spark
+    wrote, a table's name, or a DataFrame.
+
+    Raises SourceMissing, SourceError (no such kind, broken, files of different columns).
+    """
+    if not isinstance(source, (str, Path)):
+        if hasattr(source, "sparkSession") and hasattr(source, "selectExpr"):
+            return _frame_input(source, "the DataFrame")
+        raise SourceError(
+            f"ingest: needed a path, a glob, a table's name or a Spark DataFrame; got {type(source).__name__}; "
+            "write it to a Parquet file first"
+        )
+    text = str(source)
+    if is_glob(text):
+        files = [Path(file) for file in files_of(text, name="ingest")]
+    else:
+        try:
+            found = existing_path(text, "Parquet, CSV or JSON file, or a table")
+        except SourceMissing:
+            if isinstance(source, str) and _is_table(spark, source):
+                return _frame_input(spark.table(source), f"table {source}")
+            raise
+        if found.is_dir():
+            return _parquet_input(spark, text, [ParquetSource(found)], sorted(found.glob("part-*.parquet")))
+        files = [found]
+    kinds = {file.suffix.lower() for file in files}
+    if kinds <= {".parquet", ".pq"}:
+        return _parquet_input(spark, text, [ParquetSource(file) for file in files], files)
+    if kinds == {".csv"}:
+        return _csv_input(spark, text, [CsvSource(file) for file in files])
+    if kinds <= set(_JSON):
+        return _json_input(spark, text, files)
+    raise SourceError(f"{text}: needed .parquet, .csv or .json files, of one kind; got {', '.join(sorted(kinds))}")
+
+
+def _is_table(spark: SparkSession, name: str) -> bool:
+    try:
+        return bool(spark.catalog.tableExists(name))
+    except Exception:  # a path is often no name that Spark can parse
+        return False
+
+
+def _alike(text: str, files: Sequence[Path], schemas: Sequence[pa.Schema]) -> None:
+    for file, schema in zip(files[1:], schemas[1:], strict=True):
+        if schema != schemas[0]:
+            raise SourceError(
+                f"{text}: needed the same columns in all files; those of {file} ({_listed(schema)}) differ from "
+                f"those of {files[0]} ({_listed(schemas[0])}); ingest them one by one, with rules for drift"
+            )
+
+
+def _listed(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------
+
+
+def _parquet_input(spark: SparkSession, text: str, sources: Sequence[ParquetSource], files: list[Path]) -> Input:
+    if len(sources) > 1:
+        _alike(text, files, [_undictionaried(source.schema) for source in sources])
+
+    @contextmanager
+    def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
+        with plain_links(files) as links:
+            yield parquet_rows(spark, sources[0], files, links, columns)
+
+    return Input(text, sources[0].schema, False, tuple(files), lambda: _digest_of(files), rows)
+
+
+def _undictionaried(schema: pa.Schema) -> pa.Schema:
+    """Whether a column comes dictionary-encoded is the file's own affair."""
+    dictionary = pa.types.is_dictionary
+    return pa.schema([(one.name, one.type.value_type if dictionary(one.type) else one.type) for one in schema])
+
+
+# --- CSV --------------------------------------------------------------------------------------------------
+
+
+def _csv_input(spark: SparkSession, text: str, sources: Sequence[CsvSource]) -> Input:
+    files = [source.path for source in sources]
+    _alike(text, files, [pa.schema([(name, pa.string()) for name in source.schema.names]) for source in sources])
+
+    @contextmanager
+    def rows(columns: Sequence[str], scratch: Path) -> Iterator[Rows]:
+        with plain_links(files) as links:
+            each = []
+            for number, (source, link) in enumerate(zip(sources, links, strict=True)):
+                place = scratch / str(number)
+                place.mkdir()
+                each.append(_in_split(csv_rows(spark, source, link, columns, place)))
+            yield each[0] if len(each) == 1 else _one_after_another(each)
+
+    return Input(text, sources[0].schema, True, tuple(files), lambda: _digest_of(files), rows)
+
+
+def _in_split(rows: Rows) -> Rows:
+    """The same rows with (split, place) for their arrival, whichever way the file was cut."""
+    if rows.arrival == ("split", "place"):
+        return rows
+    frame = rows.frame.selectExpr("* EXCEPT (row)", "0L AS split", "row AS place")
+    return Rows(frame, ("split", "place"), True, rows.most, lambda some: some.selectExpr("*", "place AS row"))
+
+
+def _one_after_another(each: Sequence[Rows]) -> Rows:
+    frame = each[0].frame.selectExpr("*", "0 AS file")
+    for number, rows in enumerate(each[1:], 1):
+        frame = frame.unionByName(rows.frame.selectExpr("*", f"{number} AS file"))
+
+    def numbered(some: DataFrame) -> DataFrame:
+        named = [name_sql(column) for column in (*some.columns, "row")]
+        parts = [rows.numbered(some.where(f"file = {at}")).selectExpr(*named) for at, rows in enumerate(each)]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.unionAll(part)
+        return whole
+
+    return Rows(frame, ("file", "split", "place"), True, sum(rows.most for rows in each), numbered)
+
+
+# --- JSON lines -------------------------------------------------------------------------------------------
+
+
+def _json_input(spark: SparkSession, text: str, files: Sequence[Path]) -> Input:
+    schema = _json_schema(files[0])
+    if b"\n" not in files[0].read_bytes()[:_BLOCK].strip() and not len(schema):
+        raise SourceError(f"{files[0]}: needed JSON lines, an object a line; got none; write one object a line")
+
+    @contextmanager
+    def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
+        with plain_links(files) as links:
+            yield _json_rows(spark, links, columns, sum(file.stat().st_size for file in files) // 3)
+
+    return Input(text, schema, True, tuple(files), lambda: _digest_of(files), rows)
+
+
+def _json_schema(file: Path) -> pa.Schema:
+    """The columns of the first objects, in order of first sight; JSON text is text or a time, never a number."""
+    cells: dict[str, list[str | None]] = {}
+    texts: set[str] = set()
+    count = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            if count >= INFER_ROWS:
+                break
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(value, dict):
+                continue
+            for name, cell in value.items():
+                given = cells.setdefault(name, [])
+                if isinstance(cell, (dict, list)) or (isinstance(cell, str) and cell):
+                    texts.add(name)
+                if cell is not None:
+                    given.append(cell if isinstance(cell, str) else json.dumps(cell))
+            count += 1
+    if not count:
+        raise SourceError(f"{file}: needed JSON lines, an object a line; got no object; write one object a line")
+    fields = []
+    for name, given in cells.items():
+        kind = infer_type(pa.array(given, pa.string()))
+        number = not (pa.types.is_timestamp(kind) or pa.types.is_string(kind))
+        fields.append((name, pa.string() if name in texts and number else kind))
+    return pa.schema(fields)
+
+
+def _json_rows(spark: SparkSession, links: Sequence[Path], columns: Sequence[str], most: int) -> Rows:
+    lines = (
+        spark.read.text([str(link) for link in links])
+        .selectExpr(
+            "make_valid_utf8(value) AS line",
+            "CAST(left(_metadata.file_name, 6) AS INT) AS file",
+            "_metadata.file_block_start AS split",
+        )
+        .where("trim(line) <> ''")
+        .selectExpr("*", "monotonically_increasing_id() AS place")
+    )
+    bad = "nile" + "_" * max(map(len, columns))
+    wanted = ", ".join(f"{name_sql(column)} STRING" for column in (*columns, bad))
+    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {quoted(bad)})"
+    parsed = lines.selectExpr("*", f"from_json(line, {quoted(wanted)}, {options}) AS given")
+    # What is an array at the top, or no JSON at all, has no columns.
+    whole = f"(given IS NOT NULL AND given.{name_sql(bad)} IS NULL AND startswith(ltrim(line), '{{'))"
+    cells = [f"IF({whole}, coalesce(given.{name_sql(name)}, ''), '') AS cell{at}" for at, name in enumerate(columns)]
+    frame = parsed.selectExpr(*cells, f"IF({whole}, NULL, line) AS broken", "file", "split", "place")
+
+    def numbered(rows: DataFrame) -> DataFrame:
+        starts = (
+            lines.groupBy("file", "split")
+            .agg({"place": "min", "*": "count"})
+            .selectExpr(
+                "file",
+                "split",
+                "`min(place)` AS first",
+                "sum(`count(1)`) OVER (PARTITION BY file ORDER BY split) - `count(1)` + 1L AS start",
+            )
+        )
+        return rows.join(starts, ["file", "split"]).selectExpr("*", "place - first + start AS row")
+
+    return Rows(frame, ("file", "split", "place"), True, most, numbered)
+
+
+# --- tables and DataFrames --------------------------------------------------------------------------------
+
+
+def frame_schema(frame: DataFrame, name: str) -> pa.Schema:
+    """The columns of a DataFrame.  Raises SourceError for values that are not plain and for names that come twice."""
+    fields = []
+    for field in frame.schema.fields:
+        try:
+            fields.append((field.name, spark_types.to_arrow_type(field.dataType, timezone="UTC")))
+        except Exception:
+            raise SourceError(
+                f"{name}: column '{field.name}': needed plain values; got {field.dataType.simpleString()}; "
+                "flatten or cast it before"
+            ) from None
+    schema = pa.schema(fields)
+    repeated = sorted({one for one in schema.names if schema.names.count(one) > 1})
+    if repeated:
+        raise SourceError(f"{name}: needed one column '{repeated[0]}'; got several; rename the others")
+    return schema
+
+
+def _frame_input(frame: DataFrame, name: str) -> Input:
+    schema = frame_schema(frame, name)
+
+    @contextmanager
+    def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
+        cells = [f"{_ticks(name_sql(one), schema.field(one).type)} AS cell{at}" for at, one in enumerate(columns)]
+        cut = frame.selectExpr(*cells, "CAST(NULL AS STRING) AS broken", "monotonically_increasing_id() AS place")
+        yield Rows(cut, ("place",), False, 0, lambda some: some.selectExpr("*", "CAST(NULL AS BIGINT) AS row"))
+
+    def digest() -> str:
+        columns = ", ".join(name_sql(one) for one in schema.names)
+        hashed = frame.selectExpr(f"CAST(xxhash64({columns}) AS DECIMAL(38, 0)) AS h")
+        total, count = hashed.selectExpr("sum(h)", "count(*)").collect()[0]
+        return hashlib.blake2b(f"{_listed(schema)} {total} {count}".encode(), digest_size=16).hexdigest()
+
+    return Input(name, schema, False, (), digest, rows)
+
+
+def _ticks(column: str, kind: pa.DataType) -> str:
+    """A column of a DataFrame in its raw form; the session's time zone is UTC."""
+    if pa.types.is_timestamp(kind):
+        return f"unix_micros({column})" if kind.tz else f"unix_micros(CAST({column} AS TIMESTAMP))"
+    read = read_type(kind)
+    return column if read is None else f"CAST({column} AS {read})"
+
+
+def _digest_of(files: Sequence[Path]) -> str:
+    """Of the content of files in their order, whatever their names; about 1 GB/s a core."""
+    with ThreadPoolExecutor(core_count()) as pool:
+        whole = "".join(pool.map(_file_digest, files))
+    return hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+
+
+def _file_digest(file: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with file.open("rb") as data:
+        while block := data.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

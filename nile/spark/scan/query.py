@@ -1,0 +1,256 @@
+"""Which statements a scan of the lake can answer, and what of the lake each of their streams reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from nile.execution.approximate.join import check_terms, stream_of, window_of
+from nile.execution.approximate.scope import Shape, shape_of
+from nile.execution.exact.physical import equalities, one_key
+from nile.execution.options import Options
+from nile.execution.progress.input import bounded, own_columns
+from nile.execution.progress.rows import values_of
+from nile.execution.values import all_of
+from nile.expressions.tree import conjuncts
+from nile.spark.scan.groups import FUNCTIONS
+from nile.spark.scan.task import ScanTask, TaskSide
+from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
+from nile.streams.lake import LakeSource
+from preferences.budget import Budget
+from pyramid.lake.lake import LakeStream
+from pyramid.lake.part import TS
+from summaries.errors import BudgetError, ConfigError, NotYet
+from summaries.hashing import hash_keys, key_family
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from nile.execution.registry import Registered
+else:
+    pa = lazy("pyarrow")
+    pc = lazy("pyarrow.compute")
+
+__all__ = ["Database", "ScanQuery", "scan_query"]
+
+Array = np.ndarray[Any, Any]
+
+DEFAULT_CAP = 4
+_DOES = (
+    "engine='spark' answers joins of two streams of a lake on the column both are clustered by, with one WINDOW or "
+    "none, selections of one stream, and count, sum, avg, min and max of both"
+)
+_UNUSED = (
+    "algorithm", "scheduling", "windows", "output", "method", "guide", "costs", "replay", "replay_mean", "speed", "by"
+)  # fmt: skip
+_UNITS = ("fraction", "seconds", "outputs")
+
+
+class Database(Protocol):
+    """What is asked of a database."""
+
+    def stream(self, name: str) -> Registered:
+        """A registered stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanQuery:
+    """A statement that a scan can answer, checked.
+
+    kind: of the preference, "" none; streams: of the lake, one a side; task: what tasks do, without partitions; limit:
+    (rows to leave out, rows at most) or None; group: the aggregates, None: rows.
+    """
+
+    kind: str
+    fade: float
+    streams: tuple[LakeStream, ...]
+    task: ScanTask
+    budget: Budget | None
+    limit: tuple[int, int | None] | None
+    group: Group | None
+    seed: int
+    confidence: float
+
+    @property
+    def asked(self) -> Array | None:
+        """Hashes of the keys that the conditions ask for, uint64; None: they do not say, or all."""
+        found: pa.Array | None = None
+        for side in self.task.sides:
+            kind = side.schema.field(side.key).type
+            for part in conjuncts(side.where):
+                said = values_of(part, side.stream.alias)
+                if said is None or said[0] != side.key:
+                    continue
+                try:
+                    values = pa.array(said[1], kind)
+                except (pa.ArrowInvalid, pa.ArrowTypeError):
+                    continue  # values that the column cannot have; reading shows it
+                found = values if found is None else found.filter(pc.is_in(found, values.cast(found.type)))
+        return None if found is None else hash_keys(found.unique())
+
+    @property
+    def most(self) -> int | None:
+        """Outputs that are wanted at most."""
+        wanted = []
+        if self.limit is not None and self.limit[1] is not None:
+            wanted.append(sum(each or 0 for each in self.limit))
+        if self.budget is not None and self.budget.unit == "outputs":
+            wanted.append(int(self.budget.amount))
+        return min(wanted) if wanted else None
+
+
+def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
+    """A statement, checked; nothing is read.  Raises NotYet, ConfigError, BudgetError, KeyTypeError."""
+    kind = "" if query.preference is None else query.preference.kind
+    _check_options(options, kind)
+    budget = _budget(query, options, kind)
+    try:
+        shape = shape_of(query.plan)
+    except NotYet as error:
+        raise _not_yet(str(error).split("got ")[-1].split(",")[0]) from None
+    limit = _limit(shape, kind)
+    if shape.group is not None:
+        _check_group(shape.group, query)
+    if isinstance(shape.core, Join):
+        task, lakes = _join(database, query, shape.core, shape)
+    else:
+        task, lakes = _selection(database, shape.core, shape, kind)
+    if kind == "asc":
+        task = replace(task, cap=DEFAULT_CAP if options.outlier_cap is None else options.outlier_cap)
+    return ScanQuery(
+        kind,
+        1.0 if query.preference is None else query.preference.fade,
+        lakes,
+        task,
+        budget,
+        limit,
+        shape.group,
+        options.seed or 0,
+        0.95 if options.confidence is None else options.confidence,
+    )
+
+
+def _join(database: Database, query: Query, join: Join, shape: Shape) -> tuple[ScanTask, tuple[LakeStream, ...]]:
+    if len(join.inputs) != 2:
+        raise _not_yet(f"a join of {len(join.inputs)} streams")
+    streams = tuple(stream_of(each) for each in join.inputs)
+    window = window_of(join, streams)
+    on, rest = one_key(join)
+    if on is None:
+        raise _not_yet("a join without equal keys")
+    if query.preference is not None:
+        check_terms(query, join, on)
+    sides, lakes = zip(*(_side(database, stream, name) for stream, name in zip(streams, on, strict=True)), strict=True)
+    left, right = (key_family(s.schema.field(s.key).type, where=f"{s.stream.alias}.{s.key}") for s in sides)
+    if left != right:
+        raise ConfigError(
+            f"engine='spark': needed keys of one kind; got {left} and {right}, whose hashes differ; ingest one stream "
+            "with the type of the other"
+        )
+    residual = all_of(*equalities(join, rest), join.condition, shape.where)
+    group = shape.group
+    counts = (
+        residual is None
+        and group is not None
+        and not group.by
+        and all(each.function == "count" and each.argument is None for each in group.aggregates)
+        and (query.preference is None or query.preference.kind != "asc")
+    )
+    return ScanTask(sides, window, None, residual, shape, counts, None, ()), lakes
+
+
+def _selection(database: Database, stream: Stream, shape: Shape, kind: str) -> tuple[ScanTask, tuple[LakeStream, ...]]:
+    if stream.window is not None:
+        raise _not_yet("a selection in a WINDOW")
+    if kind == "asc":
+        raise _not_yet("a selection WITH PREFERENCE asc")
+    side, lake = _side(database, stream, None)
+    return ScanTask((side,), 0, None, shape.where, shape, False, None, ()), (lake,)
+
+
+def _side(database: Database, stream: Stream, on: str | None) -> tuple[TaskSide, LakeStream]:
+    """A stream; on: the column of the plan that it is joined by, None: no join."""
+    held = database.stream(stream.name)
+    source: Any = held.source
+    if not isinstance(source, LakeSource):
+        raise ConfigError(
+            f"engine='spark': needed streams of a lake; got '{stream.name}', which is {type(source).__name__}; "
+            "`nile ingest` brings it into one, db.register(name, 'lake/stream') makes that known"
+        )
+    layout = source.stream.layout
+    if held.time != layout.time or held.lateness is not None:
+        raise ConfigError(
+            f"engine='spark': needed '{stream.name}' in the order of its lake, by '{layout.time}'; got time="
+            f"{held.time!r}, lateness={held.lateness!r}; register it without both"
+        )
+    key = layout.key
+    if on is not None and on != f"{stream.alias}.{key}":
+        raise _not_yet(f"a join on {on}, while '{stream.name}' is clustered by '{layout.key}'")
+    since, until, where = bounded(stream, layout.schema.field(layout.time).type)
+    registered = () if held.where is None else held.where.columns
+    columns = tuple(dict.fromkeys((TS, key, *own_columns(stream), *registered)))
+    condition = None if held.where is None else held.where.tree
+    side = TaskSide(
+        source.stream.path.absolute(), stream, source.schema, key, columns, condition, where, since, until
+    )  # fmt: skip
+    return side, source.stream
+
+
+def _not_yet(came: str) -> NotYet:
+    return NotYet(f"{_DOES}; got {came}; leave engine out to run it in this process")
+
+
+def _check_options(options: Options, kind: str) -> None:
+    given = [name for name in _UNUSED if getattr(options, name) is not None] + [name for name, _ in options.using]
+    if given:
+        raise ConfigError(
+            f"{given[0]}: needed a query of this process; got engine='spark', which has none; leave it out"
+        )
+    if options.outlier_cap is not None and kind != "asc":
+        raise ConfigError(
+            f"outlier_cap: needed WITH PREFERENCE asc, which it bounds; got {kind or 'no preference'}; leave it out"
+        )
+    if options.emit not in (None, "append", "snapshot"):
+        raise ConfigError(f"emit: needed append or snapshot under engine='spark'; got {options.emit!r}; leave it out")
+
+
+def _budget(query: Query, options: Options, kind: str) -> Budget | None:
+    if query.error is not None:
+        raise _not_yet("ERROR")
+    if options.budget is not None:
+        assert isinstance(options.budget, Budget)
+        budget: Budget | None = options.budget
+    else:
+        budget = None if query.budget is None else Budget.of(*query.budget)
+    if budget is not None and budget.unit not in _UNITS:
+        raise BudgetError(
+            f"engine='spark': needed a budget of {', '.join(_UNITS)}; got {budget.unit}, which goes with arrivals; "
+            "Budget(fraction=0.1) is a tenth of the bytes"
+        )
+    if budget is not None and budget.unit == "outputs" and kind == "weighted":
+        raise BudgetError(
+            "engine='spark', weighted: needed a budget of fraction or seconds; got outputs, whose cut would bias the "
+            "sample; Budget(fraction=0.1) is a tenth of the bytes"
+        )
+    return budget
+
+
+def _limit(shape: Shape, kind: str) -> tuple[int, int | None] | None:
+    if any(isinstance(step, Sort) for step in shape.top):
+        raise _not_yet("ORDER BY, which must see all rows first")
+    limits = [step for step in shape.top if isinstance(step, Limit)]
+    if limits and kind == "weighted":
+        raise _not_yet("LIMIT with weighted, whose sample it would cut")
+    return (limits[0].offset, limits[0].count) if limits else None
+
+
+def _check_group(group: Group, query: Query) -> None:
+    if query.windowed and query.preference is None:
+        raise _not_yet("aggregates of what a WINDOW holds at its end, for want of a preference")
+    for each in group.aggregates:
+        if each.function not in FUNCTIONS or each.distinct:
+            raise _not_yet(f"{each.function}{' of DISTINCT values' if each.distinct else ''}")

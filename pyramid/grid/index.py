@@ -1,0 +1,196 @@
+"""The multi-resolution index over one granularity, seen from Python (the kernels use its arrays directly)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.grid.arrays import (
+    BUCKET_SHIFT,
+    CELL_BITS,
+    CELL_SHIFT,
+    COUNT,
+    END,
+    FIRST,
+    HEAD,
+    LAST,
+    LEAVES,
+    OFFSET,
+    RING,
+    SIZE,
+    START,
+    ZONE_COUNT,
+    ZONE_FIRST,
+    ZONE_START,
+)
+from pyramid.grid.zone import Zone
+
+if TYPE_CHECKING:
+    from pyramid.grid.store import TupleStore
+
+__all__ = ["PyramidIndex"]
+
+Array = np.ndarray[Any, Any]
+
+
+class PyramidIndex:
+    """A binary tree over the zones of a granularity; every node's sketch is the sum of its children's.
+
+    Node 1 is the root; node p has children 2p and 2p + 1; leaves are zones.  Only time is merged upwards:
+    a node keeps all value buckets, because a sketch of c columns over two merged buckets errs like the sum
+    of both and reads no fewer counters.
+    Law: `upper_bound` of a node is never below one of a child, which best-first descent needs.
+    Source: promising tuples, section 3.4 (pyramid of Tanimoto and Pavlidis); there values merge as well.
+    """
+
+    def __init__(self, store: TupleStore, granularity: int) -> None:
+        if not 1 <= granularity <= store.spec.depth:
+            raise IndexError(f"granularity: needed 1 to {store.spec.depth}; got {granularity}")
+        self.store = store
+        self.granularity = granularity
+        self._gran = store.side.gran[granularity - 1]
+
+    @property
+    def nodes(self) -> range:
+        """All node numbers, root first."""
+        return range(1, 2 * self.leaves)
+
+    @property
+    def leaves(self) -> int:
+        """How many zones the tree has places for."""
+        return int(self._gran[LEAVES])
+
+    def slot(self, node: int) -> int:
+        """The grid slot of a node."""
+        return int(self._gran[OFFSET]) + node - 1
+
+    def children(self, node: int) -> tuple[int, ...]:
+        """The two nodes below, or none for a leaf."""
+        return () if node >= self.leaves else (2 * node, 2 * node + 1)
+
+    def count(self, node: int) -> int:
+        """Tuples summarised below a node."""
+        return int(self.store.side.node[self.slot(node), COUNT])
+
+    def counters(self, node: int) -> Array:
+        """The node's sketch: int64 [rows, cells], a view."""
+        view: Array = self.store.side.counters[self.slot(node)]
+        return view
+
+    def cells(self, hashes: Array) -> Array:
+        """Where each key (uint64 [n]) lands: int64 [n, rows].  Pure numpy, the kernels' twin."""
+        side = self.store.side
+        bucket = (hashes >> np.uint64(1)) >> np.uint64(side.spec[BUCKET_SHIFT])
+        inner = (hashes[:, None] * side.multipliers[None, :]) >> np.uint64(side.spec[CELL_SHIFT])
+        return ((bucket << np.uint64(side.spec[CELL_BITS]))[:, None] | inner).astype(np.int64)
+
+    def upper_bound(self, node: int, hashes: Array) -> Array:
+        """At most so many tuples of each key (uint64 [n]) are below a node: int64 [n]."""
+        bound: Array = self._own(self.slot(node), self.cells(hashes)).min(axis=0)
+        return bound
+
+    def cover(self, since: int) -> list[tuple[int, float]]:
+        """The fewest grid slots that hold the granularity's tuples with ts >= since, and each one's share.
+
+        A slot wholly inside has share 1; a zone cut by `since` the part of its time that is inside.  The open
+        zone, which has no slot, is in the root alone: it is left out unless the root is the answer.
+        """
+        node = self.store.side.node
+        root = self.slot(1)
+        if not node[root, COUNT] or node[root, LAST] < since:
+            return []
+        if node[root, FIRST] >= since:
+            return [(root, 1.0)]
+        found = []
+        waiting = [1] if self.leaves == 1 else [3, 2]
+        while waiting:
+            position = waiting.pop()
+            slot = self.slot(position)
+            first, last = int(node[slot, FIRST]), int(node[slot, LAST])
+            if not node[slot, COUNT] or last < since:
+                continue
+            if first >= since or position >= self.leaves:
+                found.append((slot, _inside(first, last, since)))
+            else:
+                waiting += [2 * position + 1, 2 * position]
+        return found
+
+    def estimate(self, hashes: Array, since: int) -> tuple[Array, Array]:
+        """Tuples of each key (uint64 [n]) with ts >= since, over the granularity.
+
+        Returns the signed sum of each row, float64 [rows, n], whose median is the estimate, and an upper
+        bound, int64 [n], which counts zones cut by `since` whole.  One read a slot of `cover`.
+        """
+        cells = self.cells(hashes)
+        rows = np.zeros((cells.shape[1], cells.shape[0]))
+        bound = np.zeros(cells.shape[0], np.int64)
+        side = self.store.side
+        root = self.slot(1)
+        cover = self.cover(since)
+        for slot, share in cover:
+            own = self._own(slot, cells)
+            rows += share * (own - self._own(slot, cells ^ 1))
+            bound += own.min(axis=0)
+        zone = side.zone
+        if self.granularity == 1 and zone[ZONE_COUNT] and side.node[root, LAST] >= since and (root, 1.0) not in cover:
+            share = _inside(int(zone[ZONE_FIRST]), int(side.node[root, LAST]), since)
+            own, other = (self._open(at) for at in (cells, cells ^ 1))
+            rows += share * (own - other)
+            bound += own.min(axis=0)
+        return rows, bound
+
+    def in_zone(self, zone: Zone, hashes: Array) -> Array:
+        """Tuples of each key (uint64 [n]) in one of `zones()`: float64 [n].
+
+        The median over sketch rows, cut to what the zone certainly has at most.  One read of a sketch a key.
+        """
+        cells = self.cells(hashes)
+        own, other = (self._open(at) if zone.slot < 0 else self._own(zone.slot, at) for at in (cells, cells ^ 1))
+        estimate: Array = np.clip(np.median(own - other, axis=0), 0.0, own.min(axis=0))
+        return estimate
+
+    def _open(self, cells: Array) -> Array:
+        """The counters of the open zone, which has no slot: G1's root minus its closed zones.  int64 [rows, n]."""
+        root = self.slot(1)
+        held = self._own(root, cells)
+        for node in self.children(1):
+            held = held - self._own(self.slot(node), cells)
+        return held
+
+    def _own(self, slot: int, cells: Array) -> Array:
+        """A slot's counters at cells [n, rows]: int64 [rows, n]."""
+        counters = self.store.side.counters[slot]
+        own: Array = counters[np.arange(counters.shape[0])[:, None], cells.T]
+        return own
+
+    def zones(self) -> list[Zone]:
+        """The zones, oldest first; for granularity 1 the open zone comes last, if it has tuples."""
+        gran = self._gran
+        node = self.store.side.node
+        found = []
+        for i in range(int(gran[SIZE])):
+            leaf = (int(gran[HEAD]) + i) % int(gran[RING])
+            slot = self.slot(self.leaves + leaf)
+            row = node[slot]
+            found.append(
+                Zone(
+                    self.granularity, slot, int(row[START]), int(row[END]), int(row[FIRST]), int(row[LAST]),
+                    int(row[COUNT]),
+                )
+            )  # fmt: skip
+        zone = self.store.side.zone
+        if self.granularity == 1 and zone[ZONE_COUNT]:
+            root = node[self.slot(1)]
+            found.append(
+                Zone(
+                    1, -1, int(zone[ZONE_START]), int(root[END]), int(zone[ZONE_FIRST]), int(root[LAST]),
+                    int(zone[ZONE_COUNT]),
+                )
+            )  # fmt: skip
+        return found
+
+
+def _inside(first: int, last: int, since: int) -> float:
+    """The share of the time [first, last] that is not before `since` (at most `last`)."""
+    return 1.0 if first >= since else (last - since + 1) / (last - first + 1)

@@ -1,0 +1,197 @@
+"""The summary manager: what keeps one stream's grid, pyramids, directory and tuple lists up to date."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.grid.arrays import BASE, CHANGES, CLOSED, FORGOTTEN, KEPT_FROM, TURNING
+from pyramid.grid.directory import KeyDirectory
+from pyramid.grid.index import PyramidIndex
+from pyramid.grid.spec import SummarySpec
+from pyramid.grid.store import PIECE, TupleStore
+from pyramid.grid.zone import Zone
+from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError
+from summaries.estimate import Estimate
+from summaries.hashing import Encoded, KeyTable
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyramid.grid import grid_kernels
+else:
+    grid_kernels = lazy("pyramid.grid.grid_kernels")
+
+__all__ = ["Memory", "SummaryManager"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes held.  sketches: fixed by the spec; directory: grows with distinct keys; tuples: with what is kept."""
+
+    sketches: int
+    directory: int
+    tuples: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.sketches + self.directory + self.tuples
+
+
+class SummaryManager:
+    """One stream's summary, built tuple by tuple in stream order.
+
+    Answers do not depend on how the stream was cut into batches.  Cost a tuple: one append, `spec.rows`
+    counter updates and as many in the change detector; a slice end (256 tuples) compares two small
+    sketches; a zone's end adds its counters into log2(zones) index nodes.
+    Source: promising tuples, section 3; the query-side counterpart is `nile.operators`.
+    One thread may ingest while others ask: estimates, zones and the directory are those between two batches.  What
+    `index`, `store` and `keys` give is of this moment; hold `changing` while you read them.
+    """
+
+    def __init__(self, spec: SummarySpec, keys: KeyTable | None = None) -> None:
+        self.spec = spec
+        self.keys = KeyTable() if keys is None else keys
+        self.store = TupleStore(spec)
+        self.changing = threading.RLock()
+
+    def ingest(self, ts: Array, column: pa.Array, *, where: str = "key") -> None:
+        """Take a batch in stream order.  ts: int64 [n] ns, not decreasing; column: the keys [n], Arrow.
+
+        Raises TimestampOrderError for a time before that of the last tuple (while it is held), ConfigError for
+        times that are not int64 [n] or keys of another number, KeyTypeError for a column that cannot be a key,
+        and then takes nothing of the batch.
+        """
+        with self.changing:
+            self._check_times(ts, len(column))
+            self._take(ts, self.keys.encode(column, where=where))
+
+    def ingest_encoded(self, ts: Array, keys: Encoded) -> None:
+        """The same with keys already encoded by this manager's key table.
+
+        Raises likewise, and KeyTypeError for a code that the table has not given.
+        """
+        with self.changing:
+            n = keys.codes.shape[0]
+            self._check_times(ts, n)
+            self._check_codes(keys)
+            self._take(ts, keys)
+
+    def _check_codes(self, keys: Encoded) -> None:
+        if keys.codes.shape[0] and not -1 <= int(keys.codes.min()) <= int(keys.codes.max()) < self.keys.known:
+            raise KeyTypeError(
+                f"ingest: needed key codes -1 to {self.keys.known - 1}, as this manager's key table gives; "
+                f"got {keys.codes.min()} to {keys.codes.max()}; encode the column with manager.keys.encode"
+            )
+
+    def release(self, before: int) -> None:
+        """Free the tuples older than `before` (ns): no query asks for them any more.  Summaries stay."""
+        with self.changing:
+            side = self.store.side
+            base = int(side.meta[BASE])
+            if self.store.tuples > base and side.ts[0] < before:
+                held = side.ts[: self.store.tuples - base]
+                self.store.release(base + int(np.searchsorted(held, min(before, (1 << 63) - 1), side="left")))
+
+    def estimate(self, keys: Array, since: int | None = None) -> Estimate:
+        """How many tuples of each key (uint64 hashes [n]) arrived at or after `since` (ns; None: all kept).
+
+        Median over sketch rows, cut to [0, high].  `high` is a certain upper bound; a zone cut by `since`
+        counts in proportion to time, so the value is then an estimate of an estimate.  No interval is
+        certified.  Cost: one read of a sketch for each slot of the granularities' covers.
+        Raises KeyTypeError for keys that are not uint64 [n].
+        """
+        if not (isinstance(keys, np.ndarray) and keys.dtype == np.uint64 and keys.ndim == 1):
+            came = f"{keys.dtype} {list(keys.shape)}" if isinstance(keys, np.ndarray) else type(keys).__name__
+            raise KeyTypeError(
+                f"estimate: keys are hashes, a numpy array of uint64 [n]; got {came}; "
+                "turn a column into hashes with summaries.hashing.hash_keys"
+            )
+        lowest = -(1 << 63) if since is None else since
+        with self.changing:
+            parts = [self.index(g).estimate(keys, lowest) for g in range(1, self.spec.depth + 1)]
+        high = np.sum([bound for _, bound in parts], axis=0).astype(np.float64)
+        value = np.clip(np.median(np.sum([rows for rows, _ in parts], axis=0), axis=0), 0.0, high)
+        return Estimate(value=value, low=np.zeros(keys.shape[0]), high=high, confidence=0.0, certified=False)
+
+    def directory(self, since: int | None = None) -> KeyDirectory:
+        """Exact counts of the tuples in the lists that arrived at or after `since` (ns; None: all that are held)."""
+        with self.changing:
+            return KeyDirectory.of(self.store, self.keys.hashes(), since)
+
+    def zones(self) -> list[Zone]:
+        """The zones of every granularity, oldest first; the open zone comes last."""
+        with self.changing:
+            return [zone for g in range(self.spec.depth, 0, -1) for zone in self.index(g).zones()]
+
+    def index(self, granularity: int) -> PyramidIndex:
+        """The multi-resolution index over granularity 1..depth."""
+        return PyramidIndex(self.store, granularity)
+
+    @property
+    def changes(self) -> int:
+        """Zones ended because the stream's behaviour changed."""
+        return int(self.store.side.zone[CHANGES])
+
+    @property
+    def zones_closed(self) -> int:
+        """Zones ended for any reason."""
+        return int(self.store.side.zone[CLOSED])
+
+    @property
+    def forgotten(self) -> int:
+        """Tuples that left the last granularity."""
+        return int(self.store.side.zone[FORGOTTEN])
+
+    @property
+    def kept_from(self) -> int:
+        """The first ordinal not forgotten."""
+        return int(self.store.side.zone[KEPT_FROM])
+
+    @property
+    def memory(self) -> Memory:
+        """What is held now."""
+        return Memory(
+            sketches=self.store.sketch_bytes,
+            directory=self.store.directory_bytes + self.keys.nbytes,
+            tuples=self.store.tuple_bytes,
+        )
+
+    def _take(self, ts: Array, keys: Encoded) -> None:
+        store = self.store
+        done = store.extend(ts, keys.codes, keys.hashes, self.keys.known)
+        while done < store.tuples:
+            end = grid_kernels.advance(store.side, done, min(done + PIECE, store.tuples))
+            run = store.append(done, end)
+            grid_kernels.count(store.side, done, end, self.keys.hashes(), *run)
+            if store.side.zone[TURNING]:
+                grid_kernels.turn(store.side)
+            done = end
+
+    def _check_times(self, ts: Array, n: int) -> None:
+        if not (isinstance(ts, np.ndarray) and ts.dtype == np.int64 and ts.shape == (n,)):
+            came = f"{ts.dtype} {list(ts.shape)}" if isinstance(ts, np.ndarray) else type(ts).__name__
+            raise ConfigError(
+                f"ingest: needed times as int64 [{n}] nanoseconds, one for each key; got {came}; "
+                "cast them, and hand on as many times as keys"
+            )
+        if n == 0:
+            return
+        store = self.store
+        before = ts[:-1] > ts[1:]
+        at = int(before.argmax()) + 1 if before.any() else 0
+        held = store.tuples - int(store.side.meta[BASE])
+        reached = int(store.side.ts[held - 1]) if held else int(ts[0])
+        if at or ts[0] < reached:
+            earlier = int(ts[at - 1]) if at else reached
+            raise TimestampOrderError(
+                f"ingest: tuple {store.tuples + at} has ts {ts[at]} ns, before {earlier} already read; "
+                "sort the batch, or declare a lateness where the stream is read"
+            )

@@ -1,0 +1,173 @@
+"""A summary manager's byte form: what it knows, not how it is laid out, so that equal streams give equal bytes.
+
+Kept: the spec, the distinct keys in the order of their codes, the tuples a query can still reach, how many tuples
+each key ever had, and every counter of grid, pyramids and change detector.  Not kept: what follows from these
+(hashes, tuple lists, room to grow).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyramid.grid.arrays import (
+    BASE,
+    DROPPED_TUPLES,
+    GONE,
+    HEAD,
+    HELD,
+    KEEP_FROM,
+    NODE_FIELDS,
+    RING,
+    SIZE,
+    TURNING,
+    ZONE_FIELDS,
+)
+from pyramid.grid.manager import SummaryManager
+from pyramid.grid.spec import SummarySpec
+from pyramid.grid.store import PIECE, TupleStore
+from summaries import columns
+from summaries.envelope import Envelope, pack
+from summaries.errors import NileError
+from summaries.hashing import KeyHasher, KeyTable
+from summaries.lazy import lazy
+from summaries.schemas import schema_from_json, schema_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["KIND", "manager_bytes", "manager_content", "read_manager"]
+
+Array = np.ndarray[Any, Any]
+KIND = "summary manager"
+
+
+def manager_bytes(manager: SummaryManager) -> bytes:
+    """The byte form of a manager; equal however the stream was cut into batches.
+
+    Cost: one copy of the counters and of the tuples held, one BLAKE2b pass.
+    """
+    return pack(KIND, *manager_content(manager))
+
+
+def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What an envelope of kind KIND holds of a manager: (params, arrays).  Arrays may be views of its own."""
+    store, keys = manager.store, manager.keys
+    side = store.side
+    base = int(side.meta[BASE])
+    keep = max(int(side.meta[KEEP_FROM]), base)
+    kept = slice(keep - base, store.tuples - base)
+    zone = side.zone.copy()
+    zone[TURNING] = 0  # work space of a batch
+    values = pa.RecordBatch.from_arrays([keys.values()], names=["key"]) if keys.kind is not None else None
+    return (
+        {
+            "spec": asdict(manager.spec),
+            "keep": keep,
+            "tuples": store.tuples,
+            "schema": None if values is None else schema_to_json(values.schema),
+            "known": keys.known,
+            "keyed": bool(keys.hasher.secret),
+            "seed": keys.hasher.seed,
+        },
+        {
+            "ts": side.ts[kept],
+            "code": side.code[kept],
+            "appended": (side.lists[:, HELD] + side.lists[:, GONE])[: keys.known],
+            "counters": side.counters,
+            "node": side.node,
+            "ring": side.gran[:, [HEAD, SIZE]],
+            "zone": zone,
+            "detector": side.detector,
+            "recent": side.recent,
+            "moments": side.moments,
+            **({} if values is None else {f"keys.{name}": array for name, array in columns.encode(values).items()}),
+        },
+    )
+
+
+def read_manager(envelope: Envelope, *, secret: bytes = b"") -> SummaryManager:
+    """The manager of a byte form, read by `summaries.envelope.unpack`.
+
+    secret: of its key hashing, where it had one.  Nothing is believed: raises EnvelopeError.
+    """
+    if envelope.kind != KIND:
+        envelope.refuse(f"an envelope of kind {KIND!r}", envelope.kind)
+    spec = _spec(envelope)
+    keys = _keys(envelope, secret)
+    envelope.array("counters", "<i8", spec.counters_shape)  # before as much memory is asked for
+    manager = SummaryManager(spec, keys)
+    store = manager.store
+    tuples = envelope.integer("tuples", 0, 1 << 62)
+    keep = envelope.integer("keep", 0, tuples)
+    ts = envelope.array("ts", "<i8", (tuples - keep,))
+    code = envelope.array("code", "<i4", (tuples - keep,))
+    if ts.shape[0] and (bool((ts[1:] < ts[:-1]).any()) or not -1 <= int(code.min()) <= int(code.max()) < keys.known):
+        envelope.refuse("times that do not fall and codes of known keys", "others")
+    hashes = np.where(code < 0, np.uint64(0), keys.hashes()[code] if keys.known else np.uint64(0))
+    _hold(store, keep, ts, code, hashes, keys.known)
+    _count_gone(envelope, store, keys.known)
+    side = store.side
+    for name in ("counters", "detector", "recent", "moments"):
+        into = getattr(side, name)
+        into[...] = envelope.array(name, into.dtype.newbyteorder("<").str, into.shape)
+    side.node[...] = envelope.array("node", "<i8", (side.node.shape[0], NODE_FIELDS))
+    ring = envelope.array("ring", "<i8", (spec.depth, 2))
+    if bool((ring < 0).any()) or bool(
+        (ring[:, 0] >= side.gran[:, RING]).any() or (ring[:, 1] > side.gran[:, RING]).any()
+    ):
+        envelope.refuse("rings of zones within their granularities", "others")
+    side.gran[:, [HEAD, SIZE]] = ring
+    side.zone[...] = envelope.array("zone", "<i8", (ZONE_FIELDS,))
+    return manager
+
+
+def _hold(store: TupleStore, keep: int, ts: Array, code: Array, hashes: Array, keys: int) -> None:
+    """Put tuples back that a store held, the first of them with ordinal `keep`."""
+    store.tuples = keep
+    store.side.meta[BASE] = store.side.meta[KEEP_FROM] = keep
+    store.extend(ts, code, hashes, keys)
+    for begin in range(keep, store.tuples, PIECE):
+        store.append(begin, min(begin + PIECE, store.tuples))
+
+
+def _count_gone(envelope: Envelope, store: TupleStore, known: int) -> None:
+    """Say how many entries of each list have gone: ranks count them."""
+    lists = store.side.lists
+    gone = envelope.array("appended", "<i8", (known,)) - lists[:known, HELD]
+    if bool((gone < 0).any()):
+        envelope.refuse("as many tuples of each key as are held", "fewer")
+    lists[:known, GONE] = gone
+    store.side.meta[DROPPED_TUPLES] = int(gone.sum())
+
+
+def _spec(envelope: Envelope) -> SummarySpec:
+    try:
+        return SummarySpec(**envelope.params["spec"])
+    except (KeyError, TypeError, NileError) as error:
+        envelope.refuse("the fields of a SummarySpec", str(error))
+
+
+def _keys(envelope: Envelope, secret: bytes) -> KeyTable:
+    """The key table: the distinct keys encoded again give their codes again."""
+    if envelope.flag("keyed") != bool(secret):
+        envelope.refuse("the secret of its key hashing" if not secret else "no secret", "none" if not secret else "one")
+    table = KeyTable(KeyHasher(envelope.integer("seed", 0, (1 << 64) - 1), secret))
+    known = envelope.integer("known", 0, (1 << 31) - 1)
+    prefix = "keys."
+    arrays = {name[len(prefix) :]: array for name, array in envelope.arrays.items() if name.startswith(prefix)}
+    if envelope.params.get("schema") is not None or known:
+        schema = schema_from_json(envelope.params.get("schema"), envelope.where)
+        try:
+            column = columns.decode(arrays, schema, envelope.where).column(0)
+            column.validate(full=True)
+            codes = table.encode(column, where=envelope.where).codes
+        except (NileError, pa.ArrowException, IndexError) as error:
+            envelope.refuse("distinct keys", str(error))
+        if codes.shape[0] != known or not np.array_equal(codes, np.arange(known)):
+            envelope.refuse(f"{known} distinct keys", f"{table.known} in {codes.shape[0]}")
+    return table

@@ -1,0 +1,1 @@
+"""Parquet parts and the sketches beside them.  Imports `summaries`."""
