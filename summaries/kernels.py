@@ -23,6 +23,8 @@ __all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FLOORS = ("summaries", "pyramid", "preferences", "nile")
+_CONSTANTS = ("arrays.py", "state.py")
+"""Where the numbers that kernels have compiled in are named."""
 _ROOT = Path(__file__).resolve().parents[1]
 _UNUSED = 30 * 86_400
 """Seconds after which a cache of another version is emptied."""
@@ -30,15 +32,16 @@ _BASE: Any = getattr(caching, "UserProvidedCacheLocator", None)  # numba before 
 
 
 def _fingerprint() -> str:
-    """Digest of every kernel source.
+    """Digest of every kernel source, and of the places in state arrays that kernels have compiled in.
 
     numba's own cache looks at the file of the outermost function only, so an edit to a kernel that is
     called from another file would go unnoticed.
     """
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
     for floor in _FLOORS:
-        for path in sorted((_ROOT / floor).rglob("*kernels.py")):
-            digest.update(path.read_bytes())
+        for path in sorted((_ROOT / floor).rglob("*.py")):
+            if path.name.endswith("kernels.py") or path.name in _CONSTANTS:
+                digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

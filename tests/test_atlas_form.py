@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from atlas_example import GOOD, written
+from workload_atlas import GOOD, written
 
 from experiments.atlas.edge import load_experiment
 from experiments.atlas.shelf import CATALOGUE, chosen, names

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from atlas_example import GOOD, written
+from workload_atlas import GOOD, written
 from browser import browser, fitted, in_browser
 from click.testing import CliRunner
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from join_workloads import SECOND, Pairs, assert_honest, brute_force, joinable
+from workload_join import SECOND, Pairs, assert_honest, brute_force, joinable
 
 import nile
 from nile.operators.common.plan import METHODS, PREFERRING, JoinPlan

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyramid_twin import two_window as two_window_twin
-from pyramid_twin import variance as variance_twin
+from twin_pyramid import two_window as two_window_twin
+from twin_pyramid import variance as variance_twin
 
-from pyramid.grid.arrays import TWO_WINDOW, VARIANCE
+from pyramid.grid import arrays as ga
 from pyramid.grid.change_kernels import confidence_of, look, middle
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SLICE, SummarySpec
@@ -28,8 +28,8 @@ def looked(detector: Array, recent: Array, moments: Array, n: int, m: int) -> tu
     look(detector, recent, moments)
     columns = detector.shape[1]
     return (
-        confidence_of(moments, columns, n, m, TWO_WINDOW),
-        confidence_of(moments, columns, n, m, VARIANCE),
+        confidence_of(moments, columns, n, m, ga.TWO_WINDOW),
+        confidence_of(moments, columns, n, m, ga.VARIANCE),
     )
 
 

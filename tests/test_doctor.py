@@ -126,7 +126,7 @@ def test_a_package_that_owns_one_of_our_import_names_is_named(monkeypatch: pytes
 
 
 def test_a_folder_that_hides_one_of_our_import_names_is_named(tmp_path: Path) -> None:
-    root = Path(doctor.__file__).resolve().parents[1]
+    root = Path(doctor.__file__).resolve().parents[2]
     hidden = doctor.import_name_check("summaries", [], tmp_path, root)
     assert (hidden.status, hidden.found) == ("gap", f"found in {tmp_path}")
     assert doctor.import_name_check("summaries", [], None, root).found == "not found"

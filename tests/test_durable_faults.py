@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_child import differences, opened, push, rows, seen
+from child_engine import differences, opened, push, rows, seen
 from test_history_failures import Failing
 
 import nile

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_child import differences, opened, push, seen
+from child_engine import differences, opened, push, seen
 from store_killer import ROOT, Kills, kill_over_and_over
 
 import nile
@@ -45,7 +45,7 @@ class Twin:
 
 
 def kills(path: Path, count: int, seed: int, early: float) -> Kills:
-    command = [sys.executable, ROOT / "tests/engine_child.py", path]
+    command = [sys.executable, ROOT / "tests/child_engine.py", path]
     return kill_over_and_over(command, Twin(path).verify, count, seed, longest=1.0, early=early)
 
 

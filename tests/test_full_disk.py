@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from build_lakes import SUMMARY, content, difference, in_turn, lake_of, tuples
+from workload_build import SUMMARY, content, difference, in_turn, lake_of, tuples
 from store_killer import ROOT
 
 import nile

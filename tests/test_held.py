@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from held_twin import apart, bytes_of, cut, feed, restored, split_apart, undecided
-from pipeline_cases import ROW, case
+from twin_held import apart, bytes_of, cut, feed, restored, split_apart, undecided
+from workload_pipeline import ROW, case
 
 from nile.exact.join.wjoin import ALGORITHMS
 from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored

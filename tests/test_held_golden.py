@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from held_twin import feed
+from twin_held import feed
 
 from nile.exact.pipeline.algebra import (
     Aggregate,

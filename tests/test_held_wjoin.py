@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from held_twin import undecided
+from twin_held import undecided
 from test_wjoin import NULL, Work, members_of, runs, work_of
 
 from nile.exact.join.window_graph import FORMS

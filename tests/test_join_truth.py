@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
+from workload_join import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
 from experiments.benchmarks.accuracy.streams import WINDOW_TUPLES, workload
 from nile.operators.common import plan as plans

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from lakes import write_lake
+from workload_lake import write_lake
 
 from pyramid.lake import kernels as lake_kernels
 from pyramid.lake.lake import LakeStream

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from join_workloads import SECOND, stream
-from multiway_twin import Twin
-from multiway_workloads import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
+from workload_join import SECOND, stream
+from twin_multiway import Twin
+from workload_multiway import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
 
 import nile
 from nile.exact.join.clique import ExactClique

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from join_workloads import SECOND, assert_honest, brute_force, joinable, records, run, stream
+from workload_join import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable

@@ -15,7 +15,7 @@ from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
 from preferences.clock import Pace
-from pyramid.grid.arrays import HELD, PLACE
+from pyramid.grid import arrays as ga
 from summaries.hashing import Encoded, KeyHasher
 
 Array = np.ndarray[Any, Any]
@@ -96,8 +96,10 @@ def tuples_of_key(data: JoinInput, codes: Array) -> Array:
 def listed(join: PromisingJoin, side: int) -> Array:
     """The ordinals in the tuple lists of a stream."""
     held = join.stores[side].side
-    lists = held.lists[held.lists[:, HELD] > 0]
-    return np.concatenate([held.arena[row[PLACE] : row[PLACE] + row[HELD]] for row in lists] or [np.zeros(0, np.int64)])
+    lists = held.lists[held.lists[:, ga.HELD] > 0]
+    return np.concatenate(
+        [held.arena[row[ga.PLACE] : row[ga.PLACE] + row[ga.HELD]] for row in lists] or [np.zeros(0, np.int64)]
+    )
 
 
 @cache

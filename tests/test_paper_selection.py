@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from selection_twin import Twin
+from twin_selection import Twin
 
 import nile
 from nile.operators.common.predicate_index import EDGE, FULL

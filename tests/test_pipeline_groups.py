@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pipeline_cases import told
+from workload_pipeline import told
 
 from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
 from nile.exact.pipeline.pipeline import Changes, Pipeline

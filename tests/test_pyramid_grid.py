@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid.arrays import ADDS, CHANGES, COUNT, ENDING, NOW, REFERENCE, SLICE_COUNT, ZONE_COUNT, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.granularity import turn
 from pyramid.grid.grid_kernels import cell_of, reach, slice_end, summarize
 from pyramid.grid.list_kernels import append, is_full, make_room
@@ -63,7 +64,7 @@ def operate(store: TupleStore, begin: int) -> None:
             begin = -done - 1
             store.grow_arena(store.code_of(begin))
         else:
-            if store.side.zone[ENDING]:
+            if store.side.zone[ga.ENDING]:
                 turn(store.side)
             begin = done
 
@@ -154,28 +155,28 @@ def test_a_slice_end_charges_two_passes_over_the_detector_under_t4_only() -> Non
     for structure, passes in (("T4", 2), ("T3", 0), ("T2", 0), ("T1", 0)):
         manager = SummaryManager(SummarySpec(granularity=1_000_000, structure=structure))
         manager.ingest(np.zeros(3 * SLICE, np.int64), pa.array(np.arange(3 * SLICE) % 5))
-        assert manager.store.side.zone[ADDS] == 3 * passes * DETECTOR_ROWS * DETECTOR_COLUMNS
-        assert manager.store.side.zone[SLICE_COUNT] == 0
+        assert manager.store.side.zone[ga.ADDS] == 3 * passes * DETECTOR_ROWS * DETECTOR_COLUMNS
+        assert manager.store.side.zone[ga.SLICE_COUNT] == 0
 
 
 def test_the_detector_stays_within_its_counters() -> None:
     """Tuples beyond 2**30 in one slice leave it alone, and a zone of that many ends."""
     store = TupleStore(SummarySpec(granularity=1_000_000, threshold=0.0))
     store.extend(np.zeros(SLICE, np.int64), np.zeros(SLICE, np.int32), np.ones(SLICE, np.uint64), 1)
-    store.side.zone[SLICE_COUNT] = 1 << 30
+    store.side.zone[ga.SLICE_COUNT] = 1 << 30
     operate(store, 0)
-    assert store.side.zone[ENDING] == 0  # turned
-    assert store.side.zone[ZONE_COUNT] == 0
-    assert store.side.zone[CHANGES] == 0
+    assert store.side.zone[ga.ENDING] == 0  # turned
+    assert store.side.zone[ga.ZONE_COUNT] == 0
+    assert store.side.zone[ga.CHANGES] == 0
     assert not store.side.detector.any()
-    assert store.side.zone[REFERENCE] == 0
+    assert store.side.zone[ga.REFERENCE] == 0
 
 
 def test_null_tuples_move_the_clock_and_nothing_else() -> None:
     manager = SummaryManager(SummarySpec(granularity=1_000_000))
     manager.ingest(np.arange(600, dtype=np.int64), pa.nulls(600, pa.int64()))
-    assert manager.store.side.zone[NOW] == 599
-    assert manager.store.side.node[0, COUNT] == 0
+    assert manager.store.side.zone[ga.NOW] == 599
+    assert manager.store.side.node[0, ga.COUNT] == 0
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=False), min_size=1, max_size=20))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid.arrays import COUNT, FIRST, LAST
+from pyramid.grid import arrays as ga
 from pyramid.grid.index import PyramidIndex
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
@@ -80,11 +80,11 @@ def test_a_cover_holds_each_tuple_since_then_once(spec: SummarySpec, n: int, sin
         cover = index.cover(since)
         assert len(cover) <= 2 * int(math.log2(index.leaves)) + 1
         assert all(0 < share <= 1 for _, share in cover)
-        held = sum(int(node[slot, COUNT]) for slot, _ in cover)
+        held = sum(int(node[slot, ga.COUNT]) for slot, _ in cover)
         zones = [zone for zone in index.zones() if zone.last >= since]
         if (index.slot(1), 1.0) not in cover:
             zones = [zone for zone in zones if zone.slot >= 0]  # the open one is in no slot of its own
-            assert [share < 1 for _, share in cover] == [node[slot, FIRST] < since for slot, _ in cover]
+            assert [share < 1 for _, share in cover] == [node[slot, ga.FIRST] < since for slot, _ in cover]
         assert held == sum(zone.summarised for zone in zones)
 
 
@@ -173,4 +173,4 @@ def test_zones_of_a_granularity_follow_each_other() -> None:
         zones = manager.index(g).zones()
         assert zones
         assert all(a.end <= b.start and a.last <= b.first for a, b in pairwise(zones))
-        assert all(manager.store.side.node[z.slot, LAST] == z.last for z in zones if z.slot >= 0)
+        assert all(manager.store.side.node[z.slot, ga.LAST] == z.last for z in zones if z.slot >= 0)

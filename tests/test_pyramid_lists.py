@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid.arrays import BASE, DROPPED_TUPLES, GONE, HELD, KEEP_FROM, PLACE, ROOM, TOP, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import (
     append,
     counts_since,
@@ -35,7 +36,7 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def append_one_by_one(s: Side, begin: int, end: int) -> int:
     for ordinal in range(begin, end):
-        code = s.code[ordinal - s.meta[BASE]]
+        code = s.code[ordinal - s.meta[ga.BASE]]
         if code >= 0:
             if is_full(s, code) and not make_room(s, code):
                 return ordinal
@@ -132,8 +133,8 @@ def run(parts: list[Batch]) -> tuple[TupleStore, Model]:
 def test_lists_hold_every_entry_that_can_be_reached_at_its_rank(parts: list[Batch]) -> None:
     store, model = run(parts)
     side = store.side
-    assert side.meta[KEEP_FROM] == max(model.keep, 0)
-    assert side.meta[BASE] <= max(model.keep, 0)
+    assert side.meta[ga.KEEP_FROM] == max(model.keep, 0)
+    assert side.meta[ga.BASE] <= max(model.keep, 0)
     for code in range(store.keys):
         expected = model.keys.get(code, [])
         place, room, held, gone = side.lists[code].tolist()
@@ -141,7 +142,7 @@ def test_lists_hold_every_entry_that_can_be_reached_at_its_rank(parts: list[Batc
         assert side.arena[place : place + held].tolist() == expected[gone:]
         assert gone <= bisect_left(expected, model.keep)
         assert held <= room
-    assert side.lists[: store.keys, GONE].sum() == side.meta[DROPPED_TUPLES]
+    assert side.lists[: store.keys, ga.GONE].sum() == side.meta[ga.DROPPED_TUPLES]
 
 
 @settings(max_examples=25)
@@ -152,12 +153,12 @@ def test_ranks_are_places_among_all_ever_appended(parts: list[Batch], ordinals: 
     times = [*times, LOWEST, HIGHEST]
     for code in range(min(store.keys, 60)):
         expected = model.keys.get(code, [])
-        gone = int(store.side.lists[code, GONE])
+        gone = int(store.side.lists[code, ga.GONE])
         out = np.zeros((2, max(len(ordinals), len(times))), np.int64)
         asked = np.array(ordinals, np.int64), np.array(times, np.int64)
         assert ranks(store.side, code, *asked, out) == len(expected)
         # What has gone counts as before anything asked for; so does what has no time any more.
-        first_timed = bisect_left(expected, int(store.side.meta[BASE]))
+        first_timed = bisect_left(expected, int(store.side.meta[ga.BASE]))
         for ordinal, found in zip(ordinals, out[0].tolist(), strict=False):
             assert found == max(gone, bisect_left(expected, ordinal))
         for time, found in zip(times, out[1].tolist(), strict=False):
@@ -185,7 +186,7 @@ def test_counts_are_of_what_can_be_reached_since_then(parts: list[Batch], since:
 @given(parts=batches)
 def test_flat_arrays_hold_every_tuple_that_can_be_reached(parts: list[Batch]) -> None:
     store, model = run(parts)
-    base = int(store.side.meta[BASE])
+    base = int(store.side.meta[ga.BASE])
     assert store.tuples == len(model.times)
     assert store.side.ts[: store.tuples - base].tolist() == model.times[base:]
     for code, ordinals in model.keys.items():
@@ -197,10 +198,10 @@ def test_flat_arrays_hold_every_tuple_that_can_be_reached(parts: list[Batch]) ->
 def test_rooms_are_disjoint_and_in_the_used_part_of_the_arena(parts: list[Batch]) -> None:
     store, _ = run(parts)
     used = store.side.lists[: store.keys]
-    taken = sorted((int(row[PLACE]), int(row[PLACE] + row[ROOM])) for row in used if row[ROOM])
+    taken = sorted((int(row[ga.PLACE]), int(row[ga.PLACE] + row[ga.ROOM])) for row in used if row[ga.ROOM])
     assert all(end <= begin for (_, end), (begin, _) in pairwise(taken))
-    assert max((end for _, end in taken), default=0) <= store.side.meta[TOP] <= len(store.side.arena)
-    assert all(room == 0 or (room >= 4 and room & (room - 1) == 0) for room in used[:, ROOM].tolist())
+    assert max((end for _, end in taken), default=0) <= store.side.meta[ga.TOP] <= len(store.side.arena)
+    assert all(room == 0 or (room >= 4 and room & (room - 1) == 0) for room in used[:, ga.ROOM].tolist())
     assert not store._marks.any()
 
 
@@ -236,10 +237,10 @@ def test_a_key_that_comes_back_after_its_list_has_gone_keeps_its_ranks() -> None
 def test_growing_the_arena_leaves_room_for_the_key_that_asked() -> None:
     store = store_of()
     take(store, np.zeros(5_000, np.int64), np.zeros(5_000, np.int32), 1)
-    before = store.side.lists[0, ROOM]
+    before = store.side.lists[0, ga.ROOM]
     store.grow_arena(0)
-    assert len(store.side.arena) - store.side.meta[TOP] >= 2 * before
-    assert store.side.arena[: store.side.lists[0, HELD]].tolist() == list(range(5_000))
+    assert len(store.side.arena) - store.side.meta[ga.TOP] >= 2 * before
+    assert store.side.arena[: store.side.lists[0, ga.HELD]].tolist() == list(range(5_000))
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
@@ -263,7 +264,7 @@ def test_releasing_more_than_there_is_frees_what_there_is() -> None:
     take(store, np.zeros(10, np.int64), np.zeros(10, np.int32), 1)
     store.release(1 << 70)
     store.release(3)
-    assert store.side.meta[KEEP_FROM] == 10
+    assert store.side.meta[ga.KEEP_FROM] == 10
     take(store, np.zeros(2_000, np.int64), np.zeros(2_000, np.int32), 1)
-    assert store.side.meta[BASE] == 10
+    assert store.side.meta[ga.BASE] == 10
     assert store.code_of(store.tuples - 1) == 0

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyramid_twin import Twin, sketch_of
+from twin_pyramid import Twin, sketch_of
 
-from pyramid.grid.arrays import COUNT, END, FIRST, LAST, NO_TUPLE, START
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
 from summaries.errors import ConfigError, KeyTypeError, NileError, TimestampOrderError
@@ -120,11 +120,11 @@ def assert_equal(manager: SummaryManager, twin: Twin) -> None:
 
 def row_of(held: list[tuple[int, int, int]]) -> tuple[int, ...]:
     if not held:
-        return NO_TUPLE
+        return ga.NO_TUPLE
     row = [0] * 5
-    row[COUNT] = len(held)
-    row[START], row[END] = min(o for o, _, _ in held), max(o for o, _, _ in held) + 1
-    row[FIRST], row[LAST] = min(ts for _, ts, _ in held), max(ts for _, ts, _ in held)
+    row[ga.COUNT] = len(held)
+    row[ga.START], row[ga.END] = min(o for o, _, _ in held), max(o for o, _, _ in held) + 1
+    row[ga.FIRST], row[ga.LAST] = min(ts for _, ts, _ in held), max(ts for _, ts, _ in held)
     return tuple(row)
 
 

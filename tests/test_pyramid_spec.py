@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramid.grid.arrays import DETECTOR_BITS, NO_TUPLE, OFFSET, REACH, SPAN
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import LONGEST, SummarySpec
 from pyramid.grid.store import TupleStore
@@ -63,9 +63,9 @@ def test_a_store_has_the_memory_that_its_spec_says(rate: int, depth: int, max_zo
     )
     side = TupleStore(spec).side
     assert side.counters.shape[0] == spec.zone_slots == len(side.node)
-    assert (side.node == NO_TUPLE).all()
+    assert (side.node == ga.NO_TUPLE).all()
     assert structure == "T1" or side.counters.size == spec.counters
-    offsets = side.gran[:, OFFSET].tolist()
+    offsets = side.gran[:, ga.OFFSET].tolist()
     sizes = [2 * leaves - 1 for leaves in spec.leaf_capacity]
     assert offsets == [sum(sizes[:g]) for g in range(depth)]
     assert all(leaves >= spec.rate and leaves & (leaves - 1) == 0 for leaves in spec.leaf_capacity[1:])
@@ -74,15 +74,15 @@ def test_a_store_has_the_memory_that_its_spec_says(rate: int, depth: int, max_zo
 def test_spans_grow_by_the_rate_and_add_up() -> None:
     spec = SummarySpec(granularity=3_600, rate=4, depth=3)
     assert [spec.span(g) for g in (1, 2, 3)] == [3_600, 14_400, 57_600]
-    assert TupleStore(spec).side.gran[:, SPAN].tolist() == [3_600, 14_400, 57_600]
-    assert TupleStore(spec).side.gran[:, REACH].tolist() == [3_600, 18_000, 75_600]
+    assert TupleStore(spec).side.gran[:, ga.SPAN].tolist() == [3_600, 14_400, 57_600]
+    assert TupleStore(spec).side.gran[:, ga.REACH].tolist() == [3_600, 18_000, 75_600]
 
 
 def test_spans_beyond_int64_stop_where_their_sum_still_fits() -> None:
     spec = SummarySpec(granularity=LONGEST, rate=4096, depth=12, buckets=1, columns=1, rows=1)
     gran = TupleStore(spec).side.gran
-    assert (gran[:, SPAN] > 0).all()
-    assert sum(gran[:, SPAN].tolist()) == gran[-1, REACH] < 1 << 63
+    assert (gran[:, ga.SPAN] > 0).all()
+    assert sum(gran[:, ga.SPAN].tolist()) == gran[-1, ga.REACH] < 1 << 63
 
 
 def test_t2_keeps_the_width_in_one_bucket_and_t1_keeps_no_sketch() -> None:
@@ -92,7 +92,7 @@ def test_t2_keeps_the_width_in_one_bucket_and_t1_keeps_no_sketch() -> None:
     assert t2.counters == t4.counters
     t1 = SummarySpec(granularity=1_000, structure="T1")
     assert t1.counters == 0
-    assert TupleStore(t1).side.spec[DETECTOR_BITS] == 0
+    assert TupleStore(t1).side.spec[ga.DETECTOR_BITS] == 0
     assert TupleStore(t4).side.detector.any() == np.False_
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from join_workloads import SECOND, joinable, run, stream
+from workload_join import SECOND, joinable, run, stream
 
 from experiments.figures.structures import CONFIG, config
 from experiments.run.config import build_config

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from held_twin import undecided
+from twin_held import undecided
 
 import nile
 from nile.execution.held import content, packed

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from join_workloads import SECOND, brute_force, joinable
-from paper_twin import Twin
+from workload_join import SECOND, brute_force, joinable
+from twin_paper import Twin
 from test_paper_join import HAND, ZONES, A, B, hand_plan, hand_run, hand_streams, spec_of
 
 from nile.operators.common.plan import JoinPlan

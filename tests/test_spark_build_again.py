@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from build_lakes import (
+from workload_build import (
     OTHER,
     SUMMARY,
     content,

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from build_lakes import content, difference, in_turn
-from spark_child import SUMMARY, WINDOW, events, scanned
+from workload_build import content, difference, in_turn
+from child_spark import SUMMARY, WINDOW, events, scanned
 from spark_stand_in import StandIn
 
 import nile.spark.scan.scan as scan_module
@@ -55,7 +55,7 @@ def pairs() -> int:
 
 def run(place: str, directory: Path, *python: str) -> dict[str, Any]:
     """What a process of its own says of a place."""
-    child = [sys.executable, str(HERE / "spark_child.py"), place, str(directory), *python]
+    child = [sys.executable, str(HERE / "child_spark.py"), place, str(directory), *python]
     done = subprocess.run(child, capture_output=True, text=True, check=False, cwd=directory)
     assert done.returncode == 0, done.stderr[-3000:]
     said: dict[str, Any] = json.loads(done.stdout)
@@ -76,7 +76,7 @@ def run(place: str, directory: Path, *python: str) -> dict[str, Any]:
 @contextmanager
 def server(python: Path) -> Iterator[str]:
     """A Spark Connect server whose tasks run `python`, in the directory of that; its address."""
-    child = [sys.executable, str(HERE / "spark_server_child.py"), "local[2]"]
+    child = [sys.executable, str(HERE / "child_spark_server.py"), "local[2]"]
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
     running = subprocess.Popen(
         child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=python.parent

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_ingest_child import SCHEMA, batch
+from child_spark_ingest import SCHEMA, batch
 from store_killer import ROOT, Kills, kill_all_of_it, kill_over_and_over
 
 from nile.spark.java import find_java
@@ -229,7 +229,7 @@ def verified(lake: Path) -> int:
 def command(where: Path) -> list[str | os.PathLike[str]]:
     """The child on a folder of its own."""
     (where / "tmp").mkdir(parents=True, exist_ok=True)
-    return ["env", f"TMPDIR={where / 'tmp'}", sys.executable, ROOT / "tests/spark_ingest_child.py", where]
+    return ["env", f"TMPDIR={where / 'tmp'}", sys.executable, ROOT / "tests/child_spark_ingest.py", where]
 
 
 def killed(folder: Path, count: int, seed: int, *, longest: float, early: float) -> Kills:

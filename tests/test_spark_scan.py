@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lakes import START, write_lake
+from workload_lake import START, write_lake
 from spark_stand_in import StandIn
 
 import nile

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lakes import write_lake
+from workload_lake import write_lake
 from spark_stand_in import StandIn
 
 import nile

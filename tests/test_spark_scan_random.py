@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scan_workloads import workload
+from workload_scan import workload
 from spark_stand_in import StandIn
 
 import nile

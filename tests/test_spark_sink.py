@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_sink_child import SALES, Careless, differences, in_order, prepared, sales, seen, twin
+from child_spark_sink import SALES, Careless, differences, in_order, prepared, sales, seen, twin
 
 import nile
 import nile.spark.sink.sink as sink_module

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from spark_sink_child import differences, file_rows, files_until, in_order, prepared, seen, twin
+from child_spark_sink import differences, file_rows, files_until, in_order, prepared, seen, twin
 from store_killer import ROOT, Kills, kill_all_of_it, kill_over_and_over
 
 import nile
@@ -64,7 +64,7 @@ class Twin:
     def kill(self, count: int, seed: int, *more: str, early: float) -> Kills:
         """SIGKILLs of a driver and its Java, until so many of them came after progress."""
         (self.folder / "tmp").mkdir()
-        child = [sys.executable, ROOT / "tests/spark_sink_child.py", self.folder, *more]
+        child = [sys.executable, ROOT / "tests/child_spark_sink.py", self.folder, *more]
         command = ["env", f"TMPDIR={self.folder / 'tmp'}", *child]
         return kill_over_and_over(command, self.verify, count, seed, longest=LONGEST, early=early, kill=kill_all_of_it)
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from sql_catalog import CATALOG
-from sql_statements import mutated, random_statement
+from workload_sql import mutated, random_statement
 
 from nile.sql.reading_statements import read_statement
 from nile.sql.text import statement_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sql_catalog import CATALOG
 from sql_logic import read_cases
-from sql_statements import random_statement
+from workload_sql import random_statement
 
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Statement

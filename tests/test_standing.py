@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from join_workloads import SECOND, brute_force, random_stream
+from workload_join import SECOND, brute_force, random_stream
 
 import nile
 from nile.operators.drive.keeper import KeptStream

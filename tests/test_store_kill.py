@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_child import step, verify
+from child_store import step, verify
 from store_killer import ROOT, Kills, kill_over_and_over
 
 from pyramid.disk import StoreDirectory
 
-CHILD = ROOT / "tests/store_child.py"
+CHILD = ROOT / "tests/child_store.py"
 
 
 @pytest.fixture

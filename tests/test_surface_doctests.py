@@ -1,18 +1,18 @@
-"""The examples in the docstrings of the engine and the executor run."""
+"""The examples in the docstrings of Nile run."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
-import pkgutil
+from pathlib import Path
 
 import pytest
 
-import nile.execution
-
+ROOT = Path(__file__).parents[1]
 MODULES = [
-    "nile.engine.database",
-    *(f"nile.execution.{found.name}" for found in pkgutil.iter_modules(nile.execution.__path__)),
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "nile").rglob("*.py"))
+    if path.name != "__init__.py" and "    >>> " in path.read_text("utf-8")
 ]
 
 
@@ -23,13 +23,9 @@ def test_the_examples_of_a_module_run(name: str) -> None:
 
 
 def test_there_are_examples_to_run() -> None:
-    finder = doctest.DocTestFinder()
-    with_examples = [
-        name for name in MODULES if any(test.examples for test in finder.find(importlib.import_module(name)))
-    ]
     assert {
         "nile.engine.database",
         "nile.execution.statement.builder",
         "nile.answers.result",
         "nile.execution.live.subscription",
-    } <= set(with_examples)
+    } <= set(MODULES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from join_workloads import SECOND, joinable, run
+from workload_join import SECOND, joinable, run
 
 from nile.operators.common.plan import METHODS, JoinPlan
 from nile.operators.drive.timing import WallFigures, insert_time, run_time, wall_figures

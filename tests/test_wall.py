@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from join_workloads import SECOND, assert_honest, brute_force, joinable
+from workload_join import SECOND, assert_honest, brute_force, joinable
 
 from experiments.benchmarks.share import random_join
 from nile.operators.common.plan import JoinPlan

@@ -28,7 +28,7 @@ from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget
-from pyramid.grid.arrays import PLACED, TOP
+from pyramid.grid import arrays as ga
 from pyramid.grid.store import PIECE, TupleStore
 from summaries.errors import ConfigError
 
@@ -194,7 +194,7 @@ class OnlineJoin:
             join._ranges.forget()
         for store in join.stores:
             store.side.lists[:] = 0
-            store.side.meta[[TOP, PLACED]] = 0
+            store.side.meta[[ga.TOP, ga.PLACED]] = 0
         whole = join.state.whole
         while True:
             why = join._step(self._end)

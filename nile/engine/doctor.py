@@ -173,7 +173,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def import_name_checks() -> Iterator[Check]:
     """Whether the five import names are Nile's: some belong to other packages too (`pyramid` is a web framework)."""
     owners = metadata.packages_distributions()
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     for name in PACKAGES:
         yield import_name_check(name, sorted(set(owners.get(name, ())) - {"nile"}), _origin(name), root)
 

@@ -15,43 +15,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    ADDS,
-    CLOSED,
-    COUNT,
-    END,
-    ENDING,
-    FIRST,
-    FORGETTING,
-    FORGOTTEN,
-    HEAD,
-    KEPT_FROM,
-    LAST,
-    LEAVES,
-    NO_TUPLE,
-    NOW,
-    OFFSET,
-    REACH,
-    REFERENCE,
-    RING,
-    SIZE,
-    SLICE_COUNT,
-    SPAN,
-    START,
-    ZONE_COUNT,
-    ZONE_FIRST,
-    ZONE_START,
-    Side,
-)
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 
 __all__ = ["turn"]
 
 
 def turn(s: Side) -> None:
     """End the open zone, which was found to end, after what has grown older than its granularity has moved on."""
-    _retire(s, int(s.zone[NOW]))
-    if s.zone[ENDING]:
-        s.zone[ENDING] = 0
+    _retire(s, int(s.zone[ga.NOW]))
+    if s.zone[ga.ENDING]:
+        s.zone[ga.ENDING] = 0
         _close_zone(s)
 
 
@@ -60,24 +34,24 @@ def _close_zone(s: Side) -> None:
     zone = s.zone
     s.detector[:] = 0
     s.recent[:] = 0
-    zone[REFERENCE] = zone[SLICE_COUNT] = 0
-    if zone[ZONE_COUNT] == 0:
+    zone[ga.REFERENCE] = zone[ga.SLICE_COUNT] = 0
+    if zone[ga.ZONE_COUNT] == 0:
         return
-    if s.gran[0, SIZE] == s.gran[0, RING]:
+    if s.gran[0, ga.SIZE] == s.gran[0, ga.RING]:
         _merge_oldest(s, 0)
-    leaf = _leaf(s, 0, int(s.gran[0, SIZE]))
+    leaf = _leaf(s, 0, int(s.gran[0, ga.SIZE]))
     slot = _slot(s, 0, leaf)
     root = _slot(s, 0, 1)
     np.subtract(s.counters[root], s.counters[root + 1], out=s.counters[slot])
-    zone[ADDS] += s.counters[slot].size
+    zone[ga.ADDS] += s.counters[slot].size
     _combine(s, slot, root + 2, -1)
     row = s.node[slot]
-    row[COUNT] = zone[ZONE_COUNT]
-    row[START], row[END] = zone[ZONE_START], s.node[root, END]
-    row[FIRST], row[LAST] = zone[ZONE_FIRST], s.node[root, LAST]
-    zone[ZONE_COUNT] = 0
-    zone[CLOSED] += 1
-    s.gran[0, SIZE] += 1
+    row[ga.COUNT] = zone[ga.ZONE_COUNT]
+    row[ga.START], row[ga.END] = zone[ga.ZONE_START], s.node[root, ga.END]
+    row[ga.FIRST], row[ga.LAST] = zone[ga.ZONE_FIRST], s.node[root, ga.LAST]
+    zone[ga.ZONE_COUNT] = 0
+    zone[ga.CLOSED] += 1
+    s.gran[0, ga.SIZE] += 1
     position = leaf >> 1
     while position > 1:  # the root holds them already
         _combine(s, _slot(s, 0, position), slot, 1)
@@ -89,11 +63,11 @@ def _retire(s: Side, now: int) -> None:
     """Zones older than what their granularity covers move on: into the next, or forgotten at the last."""
     m = s.gran.shape[0]
     for g in range(m):
-        while s.gran[g, SIZE] and now - int(s.node[_slot(s, g, _leaf(s, g, 0)), LAST]) >= s.gran[g, REACH]:
+        while s.gran[g, ga.SIZE] and now - int(s.node[_slot(s, g, _leaf(s, g, 0)), ga.LAST]) >= s.gran[g, ga.REACH]:
             if g + 1 < m:
                 _make_room(s, g + 1)
                 _collapse(s, g)
-            elif s.spec[FORGETTING]:
+            elif s.spec[ga.FORGETTING]:
                 _forget_oldest(s, g)
             else:
                 break
@@ -107,31 +81,31 @@ def _make_room(s: Side, g: int) -> None:
     m = s.gran.shape[0]
     need = g - 1
     for h in range(g, m):
-        size = int(s.gran[h, SIZE])
+        size = int(s.gran[h, ga.SIZE])
         if size:
             # A zone that has not yet had its time takes what comes as it is.
-            comes = int(s.node[_slot(s, h - 1, _leaf(s, h - 1, 0)), FIRST])
-            begun = int(s.node[_slot(s, h, _leaf(s, h, size - 1)), FIRST])
-            if comes - begun < s.gran[h, SPAN] // s.gran[h, RING]:
+            comes = int(s.node[_slot(s, h - 1, _leaf(s, h - 1, 0)), ga.FIRST])
+            begun = int(s.node[_slot(s, h, _leaf(s, h, size - 1)), ga.FIRST])
+            if comes - begun < s.gran[h, ga.SPAN] // s.gran[h, ga.RING]:
                 break
         need = h
-        if size < s.gran[h, RING]:
+        if size < s.gran[h, ga.RING]:
             break
     for h in range(need, g - 1, -1):
-        if s.gran[h, SIZE] == s.gran[h, RING]:
+        if s.gran[h, ga.SIZE] == s.gran[h, ga.RING]:
             if h + 1 < m:
                 _collapse(s, h)
-            elif s.spec[FORGETTING]:
+            elif s.spec[ga.FORGETTING]:
                 _forget_oldest(s, h)
             else:
                 _merge_oldest(s, h)
-        s.gran[h, SIZE] += 1
+        s.gran[h, ga.SIZE] += 1
 
 
 def _collapse(s: Side, g: int) -> None:
     """COLLAPSE (Figure 5b): the oldest zone of granularity g into the current zone of g + 1."""
     source = _slot(s, g, _leaf(s, g, 0))
-    current = _leaf(s, g + 1, int(s.gran[g + 1, SIZE]) - 1)
+    current = _leaf(s, g + 1, int(s.gran[g + 1, ga.SIZE]) - 1)
     position = current
     while position >= 1:
         _combine(s, _slot(s, g + 1, position), source, 1)
@@ -143,8 +117,8 @@ def _collapse(s: Side, g: int) -> None:
 
 def _forget_oldest(s: Side, g: int) -> None:
     slot = _slot(s, g, _leaf(s, g, 0))
-    s.zone[KEPT_FROM] = max(int(s.zone[KEPT_FROM]), int(s.node[slot, END]))
-    s.zone[FORGOTTEN] += s.node[slot, COUNT]
+    s.zone[ga.KEPT_FROM] = max(int(s.zone[ga.KEPT_FROM]), int(s.node[slot, ga.END]))
+    s.zone[ga.FORGOTTEN] += s.node[slot, ga.COUNT]
     _drop_oldest(s, g)
 
 
@@ -180,32 +154,32 @@ def _advance(s: Side, g: int) -> None:
     leaf = _leaf(s, g, 0)
     slot = _slot(s, g, leaf)
     s.counters[slot] = 0
-    s.node[slot] = NO_TUPLE
-    s.gran[g, HEAD] = (s.gran[g, HEAD] + 1) % s.gran[g, RING]
-    s.gran[g, SIZE] -= 1
+    s.node[slot] = ga.NO_TUPLE
+    s.gran[g, ga.HEAD] = (s.gran[g, ga.HEAD] + 1) % s.gran[g, ga.RING]
+    s.gran[g, ga.SIZE] -= 1
     _refresh(s, g, leaf)
 
 
 def _leaf(s: Side, g: int, age: int) -> int:
     """The pyramid position of zone number `age` of granularity g, oldest first."""
-    return int(s.gran[g, LEAVES] + (s.gran[g, HEAD] + age) % s.gran[g, RING])
+    return int(s.gran[g, ga.LEAVES] + (s.gran[g, ga.HEAD] + age) % s.gran[g, ga.RING])
 
 
 def _slot(s: Side, g: int, position: int) -> int:
     """The grid slot of a pyramid position; position 1 is the root, p has the children 2p and 2p + 1."""
-    return int(s.gran[g, OFFSET]) + position - 1
+    return int(s.gran[g, ga.OFFSET]) + position - 1
 
 
 def _combine(s: Side, target: int, source: int, sign: int) -> None:
     """Add a slot's counters to another's, or subtract them."""
-    if not s.node[source, COUNT]:
+    if not s.node[source, ga.COUNT]:
         return
     into = s.counters[target]
     if sign > 0:
         np.add(into, s.counters[source], out=into)
     else:
         np.subtract(into, s.counters[source], out=into)
-    s.zone[ADDS] += into.size
+    s.zone[ga.ADDS] += into.size
 
 
 def _absorb(s: Side, slot: int, source: int) -> None:
@@ -219,20 +193,20 @@ def _refresh(s: Side, g: int, leaf: int) -> None:
     while position >= 1:
         left = _slot(s, g, 2 * position)
         row = _together(s.node[left].tolist(), s.node[left + 1].tolist())
-        if g == 0 and position == 1 and s.zone[ZONE_COUNT]:  # the open zone is in the root and in no leaf
+        if g == 0 and position == 1 and s.zone[ga.ZONE_COUNT]:  # the open zone is in the root and in no leaf
             zone = s.zone
             opened = s.node[_slot(s, 0, 1)]
-            row = _together(row, [int(zone[ZONE_COUNT]), int(zone[ZONE_START]), int(opened[END]),
-                                  int(zone[ZONE_FIRST]), int(opened[LAST])])  # fmt: skip
+            row = _together(row, [int(zone[ga.ZONE_COUNT]), int(zone[ga.ZONE_START]), int(opened[ga.END]),
+                                  int(zone[ga.ZONE_FIRST]), int(opened[ga.LAST])])  # fmt: skip
         s.node[_slot(s, g, position)] = row
         position >>= 1
 
 
 def _together(a: list[int], b: list[int]) -> list[int]:
     return [
-        a[COUNT] + b[COUNT],
-        min(a[START], b[START]),
-        max(a[END], b[END]),
-        min(a[FIRST], b[FIRST]),
-        max(a[LAST], b[LAST]),
+        a[ga.COUNT] + b[ga.COUNT],
+        min(a[ga.START], b[ga.START]),
+        max(a[ga.END], b[ga.END]),
+        min(a[ga.FIRST], b[ga.FIRST]),
+        max(a[ga.LAST], b[ga.LAST]),
     ]

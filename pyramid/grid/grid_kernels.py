@@ -16,33 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    ADAPTIVE,
-    ADDS,
-    BASE,
-    BUCKET_SHIFT,
-    CELL_BITS,
-    CELL_SHIFT,
-    CHANGES,
-    COUNT,
-    DETECTOR_BITS,
-    END,
-    ENDING,
-    FIRST,
-    LAST,
-    MAX_LENGTH,
-    NEXT,
-    NOW,
-    OFFSET,
-    REFERENCE,
-    SLICE_COUNT,
-    START,
-    TURNING,
-    ZONE_COUNT,
-    ZONE_FIRST,
-    ZONE_START,
-    Side,
-)
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.change_kernels import confidence_of, look
 from pyramid.grid.granularity import turn
 from pyramid.grid.spec import SLICE
@@ -77,9 +52,9 @@ def elapsed(later: int, earlier: int) -> Word:
 @inlined
 def cell_in(multipliers: Array, spec: Array, row: int, h: Word) -> Word:
     """`cell_of` with the arrays that it needs."""
-    bucket = (h >> U8(1)) >> U8(spec[BUCKET_SHIFT])
-    inner = (multipliers[row] * h) >> U8(spec[CELL_SHIFT])
-    return (bucket << U8(spec[CELL_BITS])) | inner
+    bucket = (h >> U8(1)) >> U8(spec[ga.BUCKET_SHIFT])
+    inner = (multipliers[row] * h) >> U8(spec[ga.CELL_SHIFT])
+    return (bucket << U8(spec[ga.CELL_BITS])) | inner
 
 
 @inlined
@@ -91,37 +66,37 @@ def cell_of(s: Side, row: int, h: Word) -> Word:
 @inlined
 def _open(s: Side, ordinal: int, ts: int) -> None:
     """If this is the first tuple of the open zone, or of G1, begin it."""
-    if s.zone[ZONE_COUNT] == 0:
-        s.zone[ZONE_FIRST] = ts
-        s.zone[ZONE_START] = ordinal
-        root = s.gran[0, OFFSET]
-        if s.node[root, COUNT] == 0:
-            s.node[root, FIRST] = ts
-            s.node[root, START] = ordinal
+    if s.zone[ga.ZONE_COUNT] == 0:
+        s.zone[ga.ZONE_FIRST] = ts
+        s.zone[ga.ZONE_START] = ordinal
+        root = s.gran[0, ga.OFFSET]
+        if s.node[root, ga.COUNT] == 0:
+            s.node[root, ga.FIRST] = ts
+            s.node[root, ga.START] = ordinal
 
 
 @inlined
 def summarize(s: Side, ordinal: int, ts: int, h: Word) -> None:
     """One tuple into the open zone (the paper's Summarize): `rows` updates here and in the detector."""
     _open(s, ordinal, ts)
-    root = s.gran[0, OFFSET]
-    s.zone[ZONE_COUNT] += 1
-    s.node[root, COUNT] += 1
-    s.node[root, LAST] = ts
-    s.node[root, END] = ordinal + 1
+    root = s.gran[0, ga.OFFSET]
+    s.zone[ga.ZONE_COUNT] += 1
+    s.node[root, ga.COUNT] += 1
+    s.node[root, ga.LAST] = ts
+    s.node[root, ga.END] = ordinal + 1
     for r in range(s.counters.shape[1]):
         s.counters[root, r, cell_of(s, r, h)] += 1
-    if s.zone[SLICE_COUNT] < _MOST:
-        s.zone[SLICE_COUNT] += 1
+    if s.zone[ga.SLICE_COUNT] < _MOST:
+        s.zone[ga.SLICE_COUNT] += 1
         for r in range(s.recent.shape[0]):
-            s.recent[r, (s.detector_multipliers[r] * h) >> U8(64 - s.spec[DETECTOR_BITS])] += 1
+            s.recent[r, (s.detector_multipliers[r] * h) >> U8(64 - s.spec[ga.DETECTOR_BITS])] += 1
 
 
 @inlined
 def reach(s: Side, ordinal: int, ts: int) -> bool:
     """The stream has reached `ordinal` (summarised or not); True when that ends a slice."""
-    s.zone[NOW] = ts
-    s.zone[NEXT] = ordinal + 1
+    s.zone[ga.NOW] = ts
+    s.zone[ga.NEXT] = ordinal + 1
     return (ordinal + 1) & (SLICE - 1) == 0
 
 
@@ -130,23 +105,27 @@ def _end_slice(
     zone: Array, spec: Array, threshold: Array, detector: Array, recent: Array, moments: Array, ts: int
 ) -> bool:
     """`slice_end` with the arrays that it needs: a whole Side would count references to all of them."""
-    how = spec[ADAPTIVE]
-    if how != 0 and zone[SLICE_COUNT] > 0:
+    how = spec[ga.ADAPTIVE]
+    if how != 0 and zone[ga.SLICE_COUNT] > 0:
         look(detector, recent, moments)
         columns = detector.shape[1]
-        zone[ADDS] += 2 * detector.shape[0] * columns
-        n = zone[REFERENCE]
-        m = zone[SLICE_COUNT]
+        zone[ga.ADDS] += 2 * detector.shape[0] * columns
+        n = zone[ga.REFERENCE]
+        m = zone[ga.SLICE_COUNT]
         if n > 0 and confidence_of(moments, columns, n, m, how) < threshold[0]:
-            zone[CHANGES] += 1
-            zone[ENDING] = 1
-        zone[REFERENCE] = n + m
+            zone[ga.CHANGES] += 1
+            zone[ga.ENDING] = 1
+        zone[ga.REFERENCE] = n + m
         if n + m >= _MOST:
-            zone[ENDING] = 1
-    zone[SLICE_COUNT] = 0
-    if spec[DETECTOR_BITS] != 0 and zone[ZONE_COUNT] > 0 and elapsed(ts, zone[ZONE_FIRST]) >= U8(spec[MAX_LENGTH]):
-        zone[ENDING] = 1
-    return bool(zone[ENDING] != 0)
+            zone[ga.ENDING] = 1
+    zone[ga.SLICE_COUNT] = 0
+    if (
+        spec[ga.DETECTOR_BITS] != 0
+        and zone[ga.ZONE_COUNT] > 0
+        and elapsed(ts, zone[ga.ZONE_FIRST]) >= U8(spec[ga.MAX_LENGTH])
+    ):
+        zone[ga.ENDING] = 1
+    return bool(zone[ga.ENDING] != 0)
 
 
 @part
@@ -163,17 +142,17 @@ def _enter(
     zone: Array, node: Array, keyed: int, first: int, first_ts: int, last: int, last_ts: int
 ) -> None:  # fmt: skip
     """`keyed` tuples of a slice (at least one), the ordinals of which are first to last, into the open zone."""
-    if node[COUNT] == 0:
-        node[FIRST] = first_ts
-        node[START] = first
-    if zone[ZONE_COUNT] == 0:
-        zone[ZONE_FIRST] = first_ts
-        zone[ZONE_START] = first
-    zone[ZONE_COUNT] += keyed
-    zone[SLICE_COUNT] += keyed
-    node[COUNT] += keyed
-    node[LAST] = last_ts
-    node[END] = last + 1
+    if node[ga.COUNT] == 0:
+        node[ga.FIRST] = first_ts
+        node[ga.START] = first
+    if zone[ga.ZONE_COUNT] == 0:
+        zone[ga.ZONE_FIRST] = first_ts
+        zone[ga.ZONE_START] = first
+    zone[ga.ZONE_COUNT] += keyed
+    zone[ga.SLICE_COUNT] += keyed
+    node[ga.COUNT] += keyed
+    node[ga.LAST] = last_ts
+    node[ga.END] = last + 1
 
 
 @inlined
@@ -215,20 +194,20 @@ def advance(s: Side, begin: int, end: int) -> int:
     and taken out again.  Returns the first ordinal not done: `end`, or less when after it zones must `turn`
     (then `s.zone[TURNING]` is 1, also when `end` is reached).
     """
-    base = s.meta[BASE]
+    base = s.meta[ga.BASE]
     zone = s.zone
-    node = s.node[s.gran[0, OFFSET]]
+    node = s.node[s.gran[0, ga.OFFSET]]
     codes = s.code
     times = s.ts
     hashes = s.hash
     spec = s.spec
     threshold, detector, recent, moments = s.threshold, s.detector, s.recent, s.moments
     multipliers = s.detector_multipliers
-    by = U8(64 - spec[DETECTOR_BITS])
+    by = U8(64 - spec[ga.DETECTOR_BITS])
     cells = np.empty(SLICE, np.uint32)
-    zone[TURNING] = 0
+    zone[ga.TURNING] = 0
     at = begin
-    while at < end and zone[TURNING] == 0:
+    while at < end and zone[ga.TURNING] == 0:
         first = at - base
         at = min(end, (at | (SLICE - 1)) + 1)
         last = at - base
@@ -236,10 +215,10 @@ def advance(s: Side, begin: int, end: int) -> int:
         if nulls < last - first:
             _enter(zone, node, last - first - nulls, base + a, times[a], base + z, times[z])
             _sketch(recent, multipliers, by, hashes, first, last, nulls, cells)
-        zone[NOW] = times[last - 1]
-        zone[NEXT] = at
+        zone[ga.NOW] = times[last - 1]
+        zone[ga.NEXT] = at
         if at & (SLICE - 1) == 0 and _end_slice(zone, spec, threshold, detector, recent, moments, times[last - 1]):
-            zone[TURNING] = 1
+            zone[ga.TURNING] = 1
     return at
 
 
@@ -290,21 +269,21 @@ def advance_slices(s: Side, sketches: Array, told: Array, rest: Array, begin: in
     Returns the first slice not done; after it zones must `turn` when `s.zone[TURNING]` is 1.
     """
     zone = s.zone
-    node = s.node[s.gran[0, OFFSET]]
+    node = s.node[s.gran[0, ga.OFFSET]]
     recent = s.recent
-    zone[TURNING] = 0
+    zone[ga.TURNING] = 0
     i = begin
-    while i < told.shape[0] and zone[TURNING] == 0:
+    while i < told.shape[0] and zone[ga.TURNING] == 0:
         ended = told[i, UP_TO] & (SLICE - 1) == 0
         if told[i, KEYED] > 0:
             _enter(zone, node, told[i, KEYED], told[i, A], told[i, A_TS], told[i, Z], told[i, Z_TS])
             for r in range(recent.shape[0]):
                 for c in range(sketches.shape[2] if ended else recent.shape[1]):
                     recent[r, c] += sketches[i, r, c] if ended else rest[r, c]
-        zone[NOW] = told[i, UNTIL]
-        zone[NEXT] = told[i, UP_TO]
+        zone[ga.NOW] = told[i, UNTIL]
+        zone[ga.NEXT] = told[i, UP_TO]
         if ended and _end_slice(zone, s.spec, s.threshold, s.detector, recent, s.moments, told[i, UNTIL]):
-            zone[TURNING] = 1
+            zone[ga.TURNING] = 1
         i += 1
     return i
 
@@ -312,10 +291,10 @@ def advance_slices(s: Side, sketches: Array, told: Array, rest: Array, begin: in
 @inlined
 def _cells_of_row(spec: Array, multiplier: Word, hashes: Array, n: int, cells: Array) -> None:
     """`cell_of` for n hashes at once."""
-    bits = U8(spec[CELL_BITS])
-    bucket_by = U8(1) + U8(spec[BUCKET_SHIFT]) - bits
-    bucket_mask = ((U8(1) << (U8(63) - U8(spec[BUCKET_SHIFT]))) - U8(1)) << bits
-    by = U8(spec[CELL_SHIFT])
+    bits = U8(spec[ga.CELL_BITS])
+    bucket_by = U8(1) + U8(spec[ga.BUCKET_SHIFT]) - bits
+    bucket_mask = ((U8(1) << (U8(63) - U8(spec[ga.BUCKET_SHIFT]))) - U8(1)) << bits
+    by = U8(spec[ga.CELL_SHIFT])
     for i in range(n):
         h = hashes[i]
         cells[i] = ((h >> bucket_by) & bucket_mask) | ((multiplier * h) >> by)
@@ -339,8 +318,8 @@ def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: 
     of every key.  When a key comes twice or more on average each is counted once, that often; else each tuple is,
     row after row, so that a row's counters stay close.  The cells are those of `cell_of`.
     """
-    counters = s.counters[s.gran[0, OFFSET]]
-    hashes = s.hash[begin - s.meta[BASE] : end - s.meta[BASE]]
+    counters = s.counters[s.gran[0, ga.OFFSET]]
+    hashes = s.hash[begin - s.meta[ga.BASE] : end - s.meta[ga.BASE]]
     n = end - begin
     by_key = 2 * distinct <= n
     if by_key:
@@ -361,7 +340,7 @@ def count(s: Side, begin: int, end: int, key_hashes: Array, keys: Array, times: 
                 row[cells[i]] += 1
     if not by_key:
         nulls = 0
-        for code in s.code[begin - s.meta[BASE] : end - s.meta[BASE]]:
+        for code in s.code[begin - s.meta[ga.BASE] : end - s.meta[ga.BASE]]:
             nulls += code < 0
         for r in range(counters.shape[0]):
             counters[r, 0] -= nulls

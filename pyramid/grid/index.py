@@ -6,24 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    BUCKET_SHIFT,
-    CELL_BITS,
-    CELL_SHIFT,
-    COUNT,
-    END,
-    FIRST,
-    HEAD,
-    LAST,
-    LEAVES,
-    OFFSET,
-    RING,
-    SIZE,
-    START,
-    ZONE_COUNT,
-    ZONE_FIRST,
-    ZONE_START,
-)
+from pyramid.grid import arrays as ga
 from pyramid.grid.zone import Zone
 
 if TYPE_CHECKING:
@@ -59,11 +42,11 @@ class PyramidIndex:
     @property
     def leaves(self) -> int:
         """How many zones the tree has places for."""
-        return int(self._gran[LEAVES])
+        return int(self._gran[ga.LEAVES])
 
     def slot(self, node: int) -> int:
         """The grid slot of a node."""
-        return int(self._gran[OFFSET]) + node - 1
+        return int(self._gran[ga.OFFSET]) + node - 1
 
     def children(self, node: int) -> tuple[int, ...]:
         """The two nodes below, or none for a leaf."""
@@ -71,7 +54,7 @@ class PyramidIndex:
 
     def count(self, node: int) -> int:
         """Tuples summarised below a node."""
-        return int(self.store.side.node[self.slot(node), COUNT])
+        return int(self.store.side.node[self.slot(node), ga.COUNT])
 
     def counters(self, node: int) -> Array:
         """The node's sketch: int64 [rows, cells], a view."""
@@ -81,9 +64,9 @@ class PyramidIndex:
     def cells(self, hashes: Array) -> Array:
         """Where each key (uint64 [n]) lands: int64 [n, rows].  Pure numpy, the kernels' twin."""
         side = self.store.side
-        bucket = (hashes >> np.uint64(1)) >> np.uint64(side.spec[BUCKET_SHIFT])
-        inner = (hashes[:, None] * side.multipliers[None, :]) >> np.uint64(side.spec[CELL_SHIFT])
-        return ((bucket << np.uint64(side.spec[CELL_BITS]))[:, None] | inner).astype(np.int64)
+        bucket = (hashes >> np.uint64(1)) >> np.uint64(side.spec[ga.BUCKET_SHIFT])
+        inner = (hashes[:, None] * side.multipliers[None, :]) >> np.uint64(side.spec[ga.CELL_SHIFT])
+        return ((bucket << np.uint64(side.spec[ga.CELL_BITS]))[:, None] | inner).astype(np.int64)
 
     def upper_bound(self, node: int, hashes: Array) -> Array:
         """At most so many tuples of each key (uint64 [n]) are below a node: int64 [n]."""
@@ -98,17 +81,17 @@ class PyramidIndex:
         """
         node = self.store.side.node
         root = self.slot(1)
-        if not node[root, COUNT] or node[root, LAST] < since:
+        if not node[root, ga.COUNT] or node[root, ga.LAST] < since:
             return []
-        if node[root, FIRST] >= since:
+        if node[root, ga.FIRST] >= since:
             return [(root, 1.0)]
         found = []
         waiting = [1] if self.leaves == 1 else [3, 2]
         while waiting:
             position = waiting.pop()
             slot = self.slot(position)
-            first, last = int(node[slot, FIRST]), int(node[slot, LAST])
-            if not node[slot, COUNT] or last < since:
+            first, last = int(node[slot, ga.FIRST]), int(node[slot, ga.LAST])
+            if not node[slot, ga.COUNT] or last < since:
                 continue
             if first >= since or position >= self.leaves:
                 found.append((slot, _inside(first, last, since)))
@@ -133,8 +116,13 @@ class PyramidIndex:
             rows += share * (own - self._own(slot, cells ^ 1))
             bound += own.min(axis=0)
         zone = side.zone
-        if self.granularity == 1 and zone[ZONE_COUNT] and side.node[root, LAST] >= since and (root, 1.0) not in cover:
-            share = _inside(int(zone[ZONE_FIRST]), int(side.node[root, LAST]), since)
+        if (
+            self.granularity == 1
+            and zone[ga.ZONE_COUNT]
+            and side.node[root, ga.LAST] >= since
+            and (root, 1.0) not in cover
+        ):
+            share = _inside(int(zone[ga.ZONE_FIRST]), int(side.node[root, ga.LAST]), since)
             own, other = (self._open(at) for at in (cells, cells ^ 1))
             rows += share * (own - other)
             bound += own.min(axis=0)
@@ -169,23 +157,23 @@ class PyramidIndex:
         gran = self._gran
         node = self.store.side.node
         found = []
-        for i in range(int(gran[SIZE])):
-            leaf = (int(gran[HEAD]) + i) % int(gran[RING])
+        for i in range(int(gran[ga.SIZE])):
+            leaf = (int(gran[ga.HEAD]) + i) % int(gran[ga.RING])
             slot = self.slot(self.leaves + leaf)
             row = node[slot]
             found.append(
                 Zone(
-                    self.granularity, slot, int(row[START]), int(row[END]), int(row[FIRST]), int(row[LAST]),
-                    int(row[COUNT]),
+                    self.granularity, slot, int(row[ga.START]), int(row[ga.END]), int(row[ga.FIRST]), int(row[ga.LAST]),
+                    int(row[ga.COUNT]),
                 )
             )  # fmt: skip
         zone = self.store.side.zone
-        if self.granularity == 1 and zone[ZONE_COUNT]:
+        if self.granularity == 1 and zone[ga.ZONE_COUNT]:
             root = node[self.slot(1)]
             found.append(
                 Zone(
-                    1, -1, int(zone[ZONE_START]), int(root[END]), int(zone[ZONE_FIRST]), int(root[LAST]),
-                    int(zone[ZONE_COUNT]),
+                    1, -1, int(zone[ga.ZONE_START]), int(root[ga.END]), int(zone[ga.ZONE_FIRST]), int(root[ga.LAST]),
+                    int(zone[ga.ZONE_COUNT]),
                 )
             )  # fmt: skip
         return found

@@ -15,20 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    ALL_VISIBLE,
-    BASE,
-    DROPPED_TUPLES,
-    GONE,
-    HELD,
-    KEEP_FROM,
-    PLACE,
-    PLACED,
-    ROOM,
-    TOP,
-    VISIBLE,
-    Side,
-)
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -62,28 +50,28 @@ def _wanted(room: int, live: int, more: int) -> int:
 @inlined
 def make_room_in(lists: Array, arena: Array, placed: Array, meta: Array, code: int | np.uint64, more: int) -> bool:
     """Room for `more` ordinals in a list that has less; False, and nothing done, when the arena is too small."""
-    size = lists[code, HELD]
-    room = lists[code, ROOM]
-    begin = lists[code, PLACE]
-    keep = meta[KEEP_FROM]
+    size = lists[code, ga.HELD]
+    room = lists[code, ga.ROOM]
+    begin = lists[code, ga.PLACE]
+    keep = meta[ga.KEEP_FROM]
     old = _first_from(arena, begin, size, keep)
     place = begin
     if 2 * old < room or size - old + more > room:
-        place = meta[TOP]
+        place = meta[ga.TOP]
         wanted = _wanted(room, size - old, more)
         if place + wanted > arena.shape[0]:
             return False
-        meta[TOP] = place + wanted
+        meta[ga.TOP] = place + wanted
         if room == 0:
-            placed[meta[PLACED]] = code
-            meta[PLACED] += 1
-        lists[code, PLACE] = place
-        lists[code, ROOM] = wanted
+            placed[meta[ga.PLACED]] = code
+            meta[ga.PLACED] += 1
+        lists[code, ga.PLACE] = place
+        lists[code, ga.ROOM] = wanted
     for i in range(size - old):
         arena[place + i] = arena[begin + old + i]
-    lists[code, GONE] += old
-    lists[code, HELD] = size - old
-    meta[DROPPED_TUPLES] += old
+    lists[code, ga.GONE] += old
+    lists[code, ga.HELD] = size - old
+    meta[ga.DROPPED_TUPLES] += old
     return True
 
 
@@ -96,15 +84,15 @@ def make_room(s: Side, code: int) -> bool:
 @inlined
 def is_full(s: Side, code: int) -> bool:
     """Whether the key's list must `make_room` before the next `append`."""
-    return bool(s.lists[code, HELD] == s.lists[code, ROOM])
+    return bool(s.lists[code, ga.HELD] == s.lists[code, ga.ROOM])
 
 
 @inlined
 def append(s: Side, code: int, ordinal: int) -> None:
     """Put an ordinal at the end of the key's list, which is not full."""
-    size = s.lists[code, HELD]
-    s.arena[s.lists[code, PLACE] + size] = ordinal
-    s.lists[code, HELD] = size + 1
+    size = s.lists[code, ga.HELD]
+    s.arena[s.lists[code, ga.PLACE] + size] = ordinal
+    s.lists[code, ga.HELD] = size + 1
 
 
 @kernel
@@ -117,7 +105,7 @@ def append_all(s: Side, begin: int, end: int, marks: Array, keys: Array, times: 
     """
     lists = s.lists
     arena = s.arena
-    codes = s.code[begin - s.meta[BASE] : end - s.meta[BASE]]
+    codes = s.code[begin - s.meta[ga.BASE] : end - s.meta[ga.BASE]]
     distinct = 0
     for i in range(codes.shape[0]):
         if codes[i] < 0:
@@ -131,16 +119,16 @@ def append_all(s: Side, begin: int, end: int, marks: Array, keys: Array, times: 
     for k in range(distinct):
         code = U8(keys[k])
         times[k] = marks[code]
-        if lists[code, HELD] + marks[code] > lists[code, ROOM]:
-            free += _wanted(lists[code, ROOM], lists[code, HELD], marks[code])
-    if free <= arena.shape[0] - s.meta[TOP]:
+        if lists[code, ga.HELD] + marks[code] > lists[code, ga.ROOM]:
+            free += _wanted(lists[code, ga.ROOM], lists[code, ga.HELD], marks[code])
+    if free <= arena.shape[0] - s.meta[ga.TOP]:
         free = 0
         for k in range(distinct):
             code = U8(keys[k])
-            if lists[code, HELD] + times[k] > lists[code, ROOM]:
+            if lists[code, ga.HELD] + times[k] > lists[code, ga.ROOM]:
                 make_room_in(lists, arena, s.placed, s.meta, code, times[k])
-            marks[code] = lists[code, PLACE] + lists[code, HELD]
-            lists[code, HELD] += times[k]
+            marks[code] = lists[code, ga.PLACE] + lists[code, ga.HELD]
+            lists[code, ga.HELD] += times[k]
         for i in range(codes.shape[0]):
             if codes[i] >= 0:
                 code = U8(codes[i])
@@ -168,38 +156,38 @@ def compact(s: Side, free: int, arena: Array, placed: Array) -> int:
     of it.  O(keys placed + entries).
     """
     lists = s.lists
-    keep = s.meta[KEEP_FROM]
+    keep = s.meta[ga.KEEP_FROM]
     top = 0
     keys = 0
-    for k in range(s.meta[PLACED]):
+    for k in range(s.meta[ga.PLACED]):
         code = s.placed[k]
-        begin = lists[code, PLACE]
-        old = _first_from(s.arena, begin, lists[code, HELD], keep)
-        live = lists[code, HELD] - old
-        room = _kept_room(lists[code, ROOM], live)
+        begin = lists[code, ga.PLACE]
+        old = _first_from(s.arena, begin, lists[code, ga.HELD], keep)
+        live = lists[code, ga.HELD] - old
+        room = _kept_room(lists[code, ga.ROOM], live)
         if arena.shape[0] > 0:
             for i in range(live):
                 arena[top + i] = s.arena[begin + old + i]
-            lists[code, PLACE] = top
-            lists[code, ROOM] = room
-            lists[code, HELD] = live
-            lists[code, GONE] += old
-            s.meta[DROPPED_TUPLES] += old
+            lists[code, ga.PLACE] = top
+            lists[code, ga.ROOM] = room
+            lists[code, ga.HELD] = live
+            lists[code, ga.GONE] += old
+            s.meta[ga.DROPPED_TUPLES] += old
             if live > 0:
                 placed[keys] = code
                 keys += 1
         top += room
     if arena.shape[0] > 0:
-        s.meta[TOP] = top
-        s.meta[PLACED] = keys
+        s.meta[ga.TOP] = top
+        s.meta[ga.PLACED] = keys
     return top + max(top, free, _SLACK)
 
 
 @part
 def rank_from(s: Side, code: int, ordinal: int) -> int:
     """The rank of the key's first entry with that ordinal or a later one.  O(log list)."""
-    begin = s.lists[code, PLACE]
-    return int(s.lists[code, GONE] + _first_from(s.arena, begin, s.lists[code, HELD], ordinal))
+    begin = s.lists[code, ga.PLACE]
+    return int(s.lists[code, ga.GONE] + _first_from(s.arena, begin, s.lists[code, ga.HELD], ordinal))
 
 
 @part
@@ -208,9 +196,9 @@ def rank_since(s: Side, code: int, since: int) -> int:
 
     Entries before the first tuple held are older than anything a query asks for.
     """
-    begin = s.lists[code, PLACE]
-    size = s.lists[code, HELD]
-    base = s.meta[BASE]
+    begin = s.lists[code, ga.PLACE]
+    size = s.lists[code, ga.HELD]
+    base = s.meta[ga.BASE]
     step = 1
     high = size
     low = size - 1
@@ -226,28 +214,28 @@ def rank_since(s: Side, code: int, since: int) -> int:
             low = middle + 1
         else:
             high = middle
-    return int(s.lists[code, GONE] + low)
+    return int(s.lists[code, ga.GONE] + low)
 
 
 @inlined
 def ordinal_at(s: Side, code: int, rank: int) -> int:
     """The ordinal at a rank of the key's list."""
-    return int(s.arena[s.lists[code, PLACE] + rank - s.lists[code, GONE]])
+    return int(s.arena[s.lists[code, ga.PLACE] + rank - s.lists[code, ga.GONE]])
 
 
 @inlined
 def end_rank(s: Side, code: int) -> int:
     """One past the rank of the key's newest entry that shows: how many were ever appended."""
-    shown = s.lists[code, HELD]
-    if s.meta[VISIBLE] != ALL_VISIBLE:
-        shown = _first_from(s.arena, s.lists[code, PLACE], shown, s.meta[VISIBLE])
-    return int(s.lists[code, GONE] + shown)
+    shown = s.lists[code, ga.HELD]
+    if s.meta[ga.VISIBLE] != ga.ALL_VISIBLE:
+        shown = _first_from(s.arena, s.lists[code, ga.PLACE], shown, s.meta[ga.VISIBLE])
+    return int(s.lists[code, ga.GONE] + shown)
 
 
 @kernel
 def counts_since(s: Side, since: int, counts: Array) -> None:
     """counts[c] (int64): entries of key c that a query can still reach and whose ts is `since` or later."""
-    keep = s.meta[KEEP_FROM]
+    keep = s.meta[ga.KEEP_FROM]
     for code in range(counts.shape[0]):
         first = max(rank_since(s, code, since), rank_from(s, code, keep))
         counts[code] = end_rank(s, code) - first
@@ -263,7 +251,7 @@ def expand_ranges(
         n = last[i] - first[i]
         if rows + n > out_range.shape[0]:
             return i, rows
-        at = s.lists[codes[i], PLACE] - s.lists[codes[i], GONE]
+        at = s.lists[codes[i], ga.PLACE] - s.lists[codes[i], ga.GONE]
         for rank in range(first[i], last[i]):
             out_range[rows] = i
             out_ordinal[rows] = s.arena[at + rank]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid.arrays import BASE, CHANGES, CLOSED, FORGOTTEN, KEPT_FROM, TURNING
+from pyramid.grid import arrays as ga
 from pyramid.grid.directory import KeyDirectory
 from pyramid.grid.index import PyramidIndex
 from pyramid.grid.spec import SummarySpec
@@ -95,7 +95,7 @@ class SummaryManager:
         """Free the tuples older than `before` (ns): no query asks for them any more.  Summaries stay."""
         with self.changing:
             side = self.store.side
-            base = int(side.meta[BASE])
+            base = int(side.meta[ga.BASE])
             if self.store.tuples > base and side.ts[0] < before:
                 held = side.ts[: self.store.tuples - base]
                 self.store.release(base + int(np.searchsorted(held, min(before, (1 << 63) - 1), side="left")))
@@ -138,22 +138,22 @@ class SummaryManager:
     @property
     def changes(self) -> int:
         """Zones ended because the stream's behaviour changed."""
-        return int(self.store.side.zone[CHANGES])
+        return int(self.store.side.zone[ga.CHANGES])
 
     @property
     def zones_closed(self) -> int:
         """Zones ended for any reason."""
-        return int(self.store.side.zone[CLOSED])
+        return int(self.store.side.zone[ga.CLOSED])
 
     @property
     def forgotten(self) -> int:
         """Tuples that left the last granularity."""
-        return int(self.store.side.zone[FORGOTTEN])
+        return int(self.store.side.zone[ga.FORGOTTEN])
 
     @property
     def kept_from(self) -> int:
         """The first ordinal not forgotten."""
-        return int(self.store.side.zone[KEPT_FROM])
+        return int(self.store.side.zone[ga.KEPT_FROM])
 
     @property
     def memory(self) -> Memory:
@@ -171,7 +171,7 @@ class SummaryManager:
             end = grid_kernels.advance(store.side, done, min(done + PIECE, store.tuples))
             run = store.append(done, end)
             grid_kernels.count(store.side, done, end, self.keys.hashes(), *run)
-            if store.side.zone[TURNING]:
+            if store.side.zone[ga.TURNING]:
                 grid_kernels.turn(store.side)
             done = end
 
@@ -187,7 +187,7 @@ class SummaryManager:
         store = self.store
         before = ts[:-1] > ts[1:]
         at = int(before.argmax()) + 1 if before.any() else 0
-        held = store.tuples - int(store.side.meta[BASE])
+        held = store.tuples - int(store.side.meta[ga.BASE])
         reached = int(store.side.ts[held - 1]) if held else int(ts[0])
         if at or ts[0] < reached:
             earlier = int(ts[at - 1]) if at else reached

@@ -16,23 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    BASE,
-    DETECTOR_BITS,
-    DROPPED_TUPLES,
-    END,
-    GONE,
-    HEAD,
-    KEEP_FROM,
-    LEAVES,
-    OFFSET,
-    RING,
-    SIZE,
-    START,
-    TURNING,
-    ZONE_COUNT,
-    ZONE_START,
-)
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SLICE, SummarySpec
 from pyramid.grid.store import DETECTOR_COLUMNS, TupleStore
@@ -91,7 +75,7 @@ def slices_of(spec: SummarySpec, begin: int, ts: Array, codes: Array, hashes: Ar
         np.zeros((slices, grid_kernels.TOLD), np.int64),
         np.zeros((rows, 2 * DETECTOR_COLUMNS), np.int32),
     )
-    bits = int(side.spec[DETECTOR_BITS])
+    bits = int(side.spec[ga.DETECTOR_BITS])
     grid_kernels.sketch_slices(ts, codes, hashes, begin, bits, side.detector_multipliers, *found)
     return found
 
@@ -108,10 +92,10 @@ def take_slices(manager: SummaryManager, slices: Slices) -> None:
         done = 0
         while done < told.shape[0]:
             done = grid_kernels.advance_slices(store.side, sketches, told, np.array(slices.rest), done)
-            if store.side.zone[TURNING]:
+            if store.side.zone[ga.TURNING]:
                 grid_kernels.turn(store.side)
     store.tuples = int(slices.told[-1, grid_kernels.UP_TO])
-    store.side.meta[BASE] = store.side.meta[KEEP_FROM] = store.tuples
+    store.side.meta[ga.BASE] = store.side.meta[ga.KEEP_FROM] = store.tuples
 
 
 def take_keys(manager: SummaryManager, values: pa.Array, counts: Array, *, where: str) -> None:
@@ -122,8 +106,8 @@ def take_keys(manager: SummaryManager, values: pa.Array, counts: Array, *, where
     codes = manager.keys.encode(values, where=where).codes
     store = manager.store
     store.reserve_keys(manager.keys.known)
-    store.side.lists[codes, GONE] += counts
-    store.side.meta[DROPPED_TUPLES] += int(counts.sum())
+    store.side.lists[codes, ga.GONE] += counts
+    store.side.meta[ga.DROPPED_TUPLES] += int(counts.sum())
 
 
 def leaves_of(manager: SummaryManager, since: int) -> list[Leaf]:
@@ -131,12 +115,12 @@ def leaves_of(manager: SummaryManager, since: int) -> list[Leaf]:
     side = manager.store.side
     found = []
     for gran in side.gran.tolist():
-        for age in range(gran[SIZE]):
-            slot = gran[OFFSET] + gran[LEAVES] + (gran[HEAD] + age) % gran[RING] - 1
-            found.append((slot, *side.node[slot, [START, END]].tolist()))
-    if side.zone[ZONE_COUNT]:
-        root = int(side.gran[0, OFFSET])
-        found.append((root, int(side.zone[ZONE_START]), int(side.node[root, END])))
+        for age in range(gran[ga.SIZE]):
+            slot = gran[ga.OFFSET] + gran[ga.LEAVES] + (gran[ga.HEAD] + age) % gran[ga.RING] - 1
+            found.append((slot, *side.node[slot, [ga.START, ga.END]].tolist()))
+    if side.zone[ga.ZONE_COUNT]:
+        root = int(side.gran[0, ga.OFFSET])
+        found.append((root, int(side.zone[ga.ZONE_START]), int(side.node[root, ga.END])))
     return [Leaf(slot, max(begin, since), end) for slot, begin, end in found if end > since]
 
 
@@ -165,7 +149,7 @@ def put_counters(manager: SummaryManager, leaves: Sequence[Leaf], counters: Arra
     """Put what was counted by leaf where it belongs: int64 [leaves, rows, cells], for every index node above too."""
     side = manager.store.side
     for leaf, own in zip(leaves, counters, strict=True):
-        offset = max(offset for offset in side.gran[:, OFFSET].tolist() if offset <= leaf.slot)
+        offset = max(offset for offset in side.gran[:, ga.OFFSET].tolist() if offset <= leaf.slot)
         position = leaf.slot - offset + 1
         while position >= 1:
             side.counters[offset + position - 1] += own

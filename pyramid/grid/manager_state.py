@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    BASE,
-    DROPPED_TUPLES,
-    GONE,
-    HEAD,
-    HELD,
-    KEEP_FROM,
-    NODE_FIELDS,
-    RING,
-    SIZE,
-    TURNING,
-    ZONE_FIELDS,
-)
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
 from pyramid.grid.store import PIECE, TupleStore
@@ -58,11 +46,11 @@ def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, 
     """What an envelope of kind KIND holds of a manager: (params, arrays).  Arrays may be views of its own."""
     store, keys = manager.store, manager.keys
     side = store.side
-    base = int(side.meta[BASE])
-    keep = max(int(side.meta[KEEP_FROM]), base)
+    base = int(side.meta[ga.BASE])
+    keep = max(int(side.meta[ga.KEEP_FROM]), base)
     kept = slice(keep - base, store.tuples - base)
     zone = side.zone.copy()
-    zone[TURNING] = 0  # work space of a batch
+    zone[ga.TURNING] = 0  # work space of a batch
     values = pa.RecordBatch.from_arrays([keys.values()], names=["key"]) if keys.kind is not None else None
     return (
         {
@@ -77,10 +65,10 @@ def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, 
         {
             "ts": side.ts[kept],
             "code": side.code[kept],
-            "appended": (side.lists[:, HELD] + side.lists[:, GONE])[: keys.known],
+            "appended": (side.lists[:, ga.HELD] + side.lists[:, ga.GONE])[: keys.known],
             "counters": side.counters,
             "node": side.node,
-            "ring": side.gran[:, [HEAD, SIZE]],
+            "ring": side.gran[:, [ga.HEAD, ga.SIZE]],
             "zone": zone,
             "detector": side.detector,
             "recent": side.recent,
@@ -115,21 +103,21 @@ def read_manager(envelope: Envelope, *, secret: bytes = b"") -> SummaryManager:
     for name in ("counters", "detector", "recent", "moments"):
         into = getattr(side, name)
         into[...] = envelope.array(name, into.dtype.newbyteorder("<").str, into.shape)
-    side.node[...] = envelope.array("node", "<i8", (side.node.shape[0], NODE_FIELDS))
+    side.node[...] = envelope.array("node", "<i8", (side.node.shape[0], ga.NODE_FIELDS))
     ring = envelope.array("ring", "<i8", (spec.depth, 2))
     if bool((ring < 0).any()) or bool(
-        (ring[:, 0] >= side.gran[:, RING]).any() or (ring[:, 1] > side.gran[:, RING]).any()
+        (ring[:, 0] >= side.gran[:, ga.RING]).any() or (ring[:, 1] > side.gran[:, ga.RING]).any()
     ):
         envelope.refuse("rings of zones within their granularities", "others")
-    side.gran[:, [HEAD, SIZE]] = ring
-    side.zone[...] = envelope.array("zone", "<i8", (ZONE_FIELDS,))
+    side.gran[:, [ga.HEAD, ga.SIZE]] = ring
+    side.zone[...] = envelope.array("zone", "<i8", (ga.ZONE_FIELDS,))
     return manager
 
 
 def _hold(store: TupleStore, keep: int, ts: Array, code: Array, hashes: Array, keys: int) -> None:
     """Put tuples back that a store held, the first of them with ordinal `keep`."""
     store.tuples = keep
-    store.side.meta[BASE] = store.side.meta[KEEP_FROM] = keep
+    store.side.meta[ga.BASE] = store.side.meta[ga.KEEP_FROM] = keep
     store.extend(ts, code, hashes, keys)
     for begin in range(keep, store.tuples, PIECE):
         store.append(begin, min(begin + PIECE, store.tuples))
@@ -138,11 +126,11 @@ def _hold(store: TupleStore, keep: int, ts: Array, code: Array, hashes: Array, k
 def _count_gone(envelope: Envelope, store: TupleStore, known: int) -> None:
     """Say how many entries of each list have gone: ranks count them."""
     lists = store.side.lists
-    gone = envelope.array("appended", "<i8", (known,)) - lists[:known, HELD]
+    gone = envelope.array("appended", "<i8", (known,)) - lists[:known, ga.HELD]
     if bool((gone < 0).any()):
         envelope.refuse("as many tuples of each key as are held", "fewer")
-    lists[:known, GONE] = gone
-    store.side.meta[DROPPED_TUPLES] = int(gone.sum())
+    lists[:known, ga.GONE] = gone
+    store.side.meta[ga.DROPPED_TUPLES] = int(gone.sum())
 
 
 def _spec(envelope: Envelope) -> SummarySpec:

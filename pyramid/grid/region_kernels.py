@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid.arrays import OFFSET, SPAN, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import cell_in, cell_of
 from summaries.kernels import U8, allocating_part, part
 from summaries.sketch_kernels import median
@@ -43,7 +44,7 @@ def root_estimate(s: Side, g: int, h: Word, rows: int) -> tuple[float, float]:
 
     One row is enough to rank regions, and its bound is as certain as that of all.
     """
-    root = s.gran[g, OFFSET]
+    root = s.gran[g, ga.OFFSET]
     if rows == 1:
         cell = cell_of(s, 0, h)
         own = s.counters[root, 0, cell]
@@ -58,7 +59,7 @@ def density(matches: float, length: int, s: Side) -> float:
 
     Lengths below a thousandth of that count as that: simultaneous tuples are no infinite density.
     """
-    span = np.float64(s.gran[0, SPAN])
+    span = np.float64(s.gran[0, ga.SPAN])
     return np.float64(matches) * span / max(1e-3 * span, np.float64(length))
 
 

@@ -6,36 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid.arrays import (
-    ADAPTIVE,
-    ALL_VISIBLE,
-    BASE,
-    BUCKET_SHIFT,
-    CELL_BITS,
-    CELL_SHIFT,
-    DETECTOR_BITS,
-    FORGETTING,
-    GRAN_FIELDS,
-    KEEP_FROM,
-    LEAVES,
-    MAX_LENGTH,
-    META_FIELDS,
-    NEVER,
-    NO_TUPLE,
-    NODE_FIELDS,
-    OFFSET,
-    REACH,
-    RING,
-    ROOM,
-    ROWS,
-    SPAN,
-    SPEC_FIELDS,
-    TWO_WINDOW,
-    VARIANCE,
-    VISIBLE,
-    ZONE_FIELDS,
-    Side,
-)
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.spec import SummarySpec
 from summaries.lazy import lazy
 
@@ -84,11 +56,11 @@ class TupleStore:
             lists=np.zeros((256, 4), np.int64),
             arena=np.zeros(4096, np.int64),
             placed=np.zeros(1024, np.int32),
-            meta=np.zeros(META_FIELDS, np.int64),
+            meta=np.zeros(ga.META_FIELDS, np.int64),
             counters=np.zeros(shape, np.int64),
-            node=np.full((slots, NODE_FIELDS), NO_TUPLE, np.int64),
+            node=np.full((slots, ga.NODE_FIELDS), ga.NO_TUPLE, np.int64),
             gran=_granularities(spec),
-            zone=np.zeros(ZONE_FIELDS, np.int64),
+            zone=np.zeros(ga.ZONE_FIELDS, np.int64),
             spec=_integers(spec),
             threshold=np.array([spec.threshold], np.float64),
             multipliers=odd_multipliers(shape[1], spec.seed, 1),
@@ -98,7 +70,7 @@ class TupleStore:
             moments=np.zeros((detecting, 3), np.int64),
         )
 
-        self.side.meta[VISIBLE] = ALL_VISIBLE
+        self.side.meta[ga.VISIBLE] = ga.ALL_VISIBLE
 
     def extend(self, ts: Array, codes: Array, hashes: Array, keys: int) -> int:
         """Take a batch in stream order into the flat arrays (no summary yet); returns its first ordinal.
@@ -109,7 +81,7 @@ class TupleStore:
         n = ts.shape[0]
         self._fit(n)
         side = self.side
-        at = first - int(side.meta[BASE])
+        at = first - int(side.meta[ga.BASE])
         side.ts[at : at + n] = ts
         side.code[at : at + n] = codes
         side.hash[at : at + n] = hashes
@@ -120,23 +92,23 @@ class TupleStore:
     def _fit(self, n: int) -> None:
         """Room for n more tuples: by moving to the front what is kept, when that is at most half, or by growing."""
         side = self.side
-        base = int(side.meta[BASE])
+        base = int(side.meta[ga.BASE])
         held = self.tuples - base
         if held + n <= side.ts.shape[0]:
             return
-        gone = int(side.meta[KEEP_FROM]) - base
+        gone = int(side.meta[ga.KEEP_FROM]) - base
         kept = held - gone
         if 2 * kept <= held and kept + n <= side.ts.shape[0]:
             for array in (side.ts, side.code, side.hash):
                 array[:kept] = array[gone:held]
-            side.meta[BASE] = base + gone
+            side.meta[ga.BASE] = base + gone
             return
         size = max(kept + n, 3 * kept, 1024)
         fresh = []
         for array in (side.ts, side.code, side.hash):
             fresh.append(np.empty(size, array.dtype))
             fresh[-1][:kept] = array[gone:held]
-        side.meta[BASE] = base + gone
+        side.meta[ga.BASE] = base + gone
         self.side = side._replace(ts=fresh[0], code=fresh[1], hash=fresh[2])
 
     def reserve_keys(self, keys: int) -> None:
@@ -150,7 +122,7 @@ class TupleStore:
 
     def code_of(self, ordinal: int) -> int:
         """The key code of a tuple held."""
-        return int(self.side.code[ordinal - int(self.side.meta[BASE])])
+        return int(self.side.code[ordinal - int(self.side.meta[ga.BASE])])
 
     def append(self, begin: int, end: int) -> tuple[Array, Array, int]:
         """Put tuples begin..end-1 (ordinals, taken by `extend`; at most PIECE) into the lists of their keys.
@@ -168,7 +140,7 @@ class TupleStore:
 
     def grow_arena(self, code: int) -> None:
         """A new arena for what is alive, with room for key `code` to move to twice its room."""
-        self._new_arena(2 * int(self.side.lists[code, ROOM]))
+        self._new_arena(2 * int(self.side.lists[code, ga.ROOM]))
 
     def _new_arena(self, free: int) -> None:
         side = self.side
@@ -180,7 +152,7 @@ class TupleStore:
     def release(self, before: int) -> None:
         """Tuples with ordinals below `before` are free to go: no query can reach them any more."""
         meta = self.side.meta
-        meta[KEEP_FROM] = max(int(meta[KEEP_FROM]), min(before, self.tuples))
+        meta[ga.KEEP_FROM] = max(int(meta[ga.KEEP_FROM]), min(before, self.tuples))
 
     @property
     def sketch_bytes(self) -> int:
@@ -207,7 +179,7 @@ def _grown(array: Array, size: int) -> Array:
 
 
 def _granularities(spec: SummarySpec) -> Array:
-    gran = np.zeros((spec.depth, GRAN_FIELDS), np.int64)
+    gran = np.zeros((spec.depth, ga.GRAN_FIELDS), np.int64)
     offset = 0
     reach = 0
     longest = _FAR // (2 * spec.depth)  # so that sums of spans stay inside int64
@@ -215,24 +187,24 @@ def _granularities(spec: SummarySpec) -> Array:
         span = min(spec.span(g + 1), longest)
         reach += span
         row = gran[g]
-        row[OFFSET], row[LEAVES], row[SPAN], row[REACH] = offset, leaves, span, reach
-        row[RING] = spec.max_zones if g == 0 else spec.rate
+        row[ga.OFFSET], row[ga.LEAVES], row[ga.SPAN], row[ga.REACH] = offset, leaves, span, reach
+        row[ga.RING] = spec.max_zones if g == 0 else spec.rate
         offset += 2 * leaves - 1
     return gran
 
 
 def _integers(spec: SummarySpec) -> Array:
-    out = np.zeros(SPEC_FIELDS, np.int64)
+    out = np.zeros(ga.SPEC_FIELDS, np.int64)
     sketched = spec.structure != "T1"
     log_buckets = spec.value_buckets.bit_length() - 1 if sketched else 0
     log_columns = spec.bucket_columns.bit_length() - 1 if sketched else 0
-    out[BUCKET_SHIFT] = 63 - log_buckets
-    out[CELL_SHIFT] = 63 - log_columns
-    out[CELL_BITS] = log_columns + 1
-    out[MAX_LENGTH] = spec.zone_length
-    adaptive = {"two-window": TWO_WINDOW, "variance": VARIANCE}[spec.confidence]
-    out[ADAPTIVE] = adaptive if spec.structure == "T4" else NEVER
-    out[FORGETTING] = int(spec.forgetting)
-    out[DETECTOR_BITS] = DETECTOR_COLUMNS.bit_length() if sketched else 0
-    out[ROWS] = spec.rows if sketched else 1
+    out[ga.BUCKET_SHIFT] = 63 - log_buckets
+    out[ga.CELL_SHIFT] = 63 - log_columns
+    out[ga.CELL_BITS] = log_columns + 1
+    out[ga.MAX_LENGTH] = spec.zone_length
+    adaptive = {"two-window": ga.TWO_WINDOW, "variance": ga.VARIANCE}[spec.confidence]
+    out[ga.ADAPTIVE] = adaptive if spec.structure == "T4" else ga.NEVER
+    out[ga.FORGETTING] = int(spec.forgetting)
+    out[ga.DETECTOR_BITS] = DETECTOR_COLUMNS.bit_length() if sketched else 0
+    out[ga.ROWS] = spec.rows if sketched else 1
     return out

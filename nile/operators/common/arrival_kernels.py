@@ -6,42 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common.state import (
-    ACTIVE,
-    APPLIED,
-    ARRIVALS_GONE,
-    ARRIVED,
-    CREDIT,
-    DOORS_GONE,
-    ENTRY_GAP,
-    ENTRY_HIGH,
-    ENTRY_LOW,
-    ENTRY_ORDINAL,
-    ENTRY_SIDE,
-    ENTRY_STEP,
-    ENTRY_TIME,
-    ENTRY_WEIGHT,
-    GRANTED,
-    OUTPUTS,
-    P_EMIT,
-    PREFERENCE,
-    RANGES,
-    REGIONS,
-    REPLAYED,
-    RESOLVED,
-    SEQUENCE,
-    SPENT,
-    SPENT_HIT,
-    SPENT_INSERT,
-    STOPPED_CODE,
-    STOPPED_SIDE,
-    WEIGHTED,
-    WRITTEN,
-    Clocked,
-    Output,
-    State,
-)
-from pyramid.grid.arrays import BASE, GONE, KEPT_FROM, NEXT, PLACE, Side
+from nile.operators.common import state as js
+from nile.operators.common.state import Clocked, Output, State
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
 from summaries.hash_kernels import mix
 from summaries.kernels import U8, inlined, part
@@ -53,17 +21,17 @@ _LOWEST = -0x7FFFFFFFFFFFFFFF
 @inlined
 def pay_insert(st: Clocked, cost: float) -> None:
     """Charge work that taking a tuple in costs (t_ins)."""
-    st.real[CREDIT] -= cost
-    st.real[SPENT] += cost
-    st.real[SPENT_INSERT] += cost
+    st.real[js.CREDIT] -= cost
+    st.real[js.SPENT] += cost
+    st.real[js.SPENT_INSERT] += cost
 
 
 @inlined
 def pay_hit(st: Clocked, cost: float) -> None:
     """Charge work that finding and emitting outputs costs (t_hit)."""
-    st.real[CREDIT] -= cost
-    st.real[SPENT] += cost
-    st.real[SPENT_HIT] += cost
+    st.real[js.CREDIT] -= cost
+    st.real[js.SPENT] += cost
+    st.real[js.SPENT_HIT] += cost
 
 
 @inlined
@@ -83,19 +51,19 @@ def unit(h: Any, salt: int) -> float:
 @inlined
 def take_arrival(st: Clocked, grant: Array, idle: bool) -> None:
     """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
-    if st.setting[REPLAYED] and idle and st.real[CREDIT] > 0.0:
-        st.real[CREDIT] = 0.0
-    amount = grant[st.whole[ARRIVED] - st.whole[ARRIVALS_GONE]]
-    st.real[CREDIT] += amount
-    st.real[GRANTED] += amount
-    st.whole[ARRIVED] += 1
+    if st.setting[js.REPLAYED] and idle and st.real[js.CREDIT] > 0.0:
+        st.real[js.CREDIT] = 0.0
+    amount = grant[st.whole[js.ARRIVED] - st.whole[js.ARRIVALS_GONE]]
+    st.real[js.CREDIT] += amount
+    st.real[js.GRANTED] += amount
+    st.whole[js.ARRIVED] += 1
 
 
 @inlined
 def passed(st: State, side: int) -> None:
     """The oldest waiting tuple has been dealt with."""
-    st.whole[SEQUENCE + side] += 1
-    st.whole[APPLIED] += 1
+    st.whole[js.SEQUENCE + side] += 1
+    st.whole[js.APPLIED] += 1
 
 
 @part
@@ -111,16 +79,16 @@ def window_ranks(s: Side, code: int, ts: int, window: int, kept_from: int) -> tu
 @inlined
 def held_at(s: Side, ordinal: int) -> int:
     """Where a tuple stands in the flat arrays."""
-    return ordinal - s.meta[BASE]  # type: ignore[no-any-return]
+    return ordinal - s.meta[ga.BASE]  # type: ignore[no-any-return]
 
 
 @part
 def kept_share(s: Side, ts: int, st: State) -> float:
     """The share of a probe's window, in time, that the other stream has not forgotten."""
-    first = s.zone[KEPT_FROM]
-    if first == 0 or first < s.meta[BASE]:  # nothing is forgotten, or only what is older than any window
+    first = s.zone[ga.KEPT_FROM]
+    if first == 0 or first < s.meta[ga.BASE]:  # nothing is forgotten, or only what is older than any window
         return 1.0
-    if first >= s.zone[NEXT]:
+    if first >= s.zone[ga.NEXT]:
         return 0.0
     oldest = s.ts[held_at(s, first)]
     if oldest <= since_of(ts, st.window[0]):
@@ -132,8 +100,8 @@ def kept_share(s: Side, ts: int, st: State) -> float:
 def put_in_list(s: Side, side: int, code: int, ordinal: int, st: State) -> bool:
     """Append to the key's tuple list; False, with the key noted, when the arena must grow first."""
     if is_full(s, code) and not make_room(s, code):
-        st.whole[STOPPED_SIDE] = side
-        st.whole[STOPPED_CODE] = code
+        st.whole[js.STOPPED_SIDE] = side
+        st.whole[js.STOPPED_CODE] = code
         return False
     append(s, code, ordinal)
     return True
@@ -143,16 +111,16 @@ def put_in_list(s: Side, side: int, code: int, ordinal: int, st: State) -> bool:
 def make_entry(st: State, side: int, ordinal: int, ts: int, low: int, high: int, weight: float) -> None:
     """Put a region, ranks [low, high) of the other stream's list, into the register: the entry in progress."""
     w = st.whole
-    w[REGIONS] += 1
-    w[ACTIVE] = RESOLVED
-    w[ENTRY_SIDE] = side
-    w[ENTRY_ORDINAL] = ordinal
-    w[ENTRY_TIME] = ts
-    w[ENTRY_LOW] = low
-    w[ENTRY_HIGH] = high
-    st.real[ENTRY_GAP] = 0.0
-    st.real[ENTRY_STEP] = 1.0
-    st.real[ENTRY_WEIGHT] = weight
+    w[js.REGIONS] += 1
+    w[js.ACTIVE] = js.RESOLVED
+    w[js.ENTRY_SIDE] = side
+    w[js.ENTRY_ORDINAL] = ordinal
+    w[js.ENTRY_TIME] = ts
+    w[js.ENTRY_LOW] = low
+    w[js.ENTRY_HIGH] = high
+    st.real[js.ENTRY_GAP] = 0.0
+    st.real[js.ENTRY_STEP] = 1.0
+    st.real[js.ENTRY_WEIGHT] = weight
 
 
 @part
@@ -167,27 +135,27 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     """
     w = st.whole
     real = st.real
-    price = st.prices[P_EMIT]
-    side = w[ENTRY_SIDE]
-    ordinal = w[ENTRY_ORDINAL]
+    price = st.prices[js.P_EMIT]
+    side = w[js.ENTRY_SIDE]
+    ordinal = w[js.ENTRY_ORDINAL]
     code = own.code[held_at(own, ordinal)]
-    low = w[ENTRY_LOW]
-    n = w[ENTRY_HIGH] - low
+    low = w[js.ENTRY_LOW]
+    n = w[js.ENTRY_HIGH] - low
     room = out.first.shape[0]
-    step = real[ENTRY_STEP]
-    gap = real[ENTRY_GAP]
-    weight = real[ENTRY_WEIGHT]
-    at = w[WRITTEN]
+    step = real[js.ENTRY_STEP]
+    gap = real[js.ENTRY_GAP]
+    weight = real[js.ENTRY_WEIGHT]
+    at = w[js.WRITTEN]
     begin = at
     more = True
     full = False
-    credit = real[CREDIT]
-    spent = real[SPENT]
-    spent_hit = real[SPENT_HIT]
-    begin_of_list = other.lists[code, PLACE] - other.lists[code, GONE] + low
-    ranges = st.setting[RANGES] != 0
-    sampled = st.setting[PREFERENCE] == WEIGHTED and st.left_door.shape[0] > 0 and not ranges
-    left_gone, right_gone = w[DOORS_GONE], w[DOORS_GONE + 1]
+    credit = real[js.CREDIT]
+    spent = real[js.SPENT]
+    spent_hit = real[js.SPENT_HIT]
+    begin_of_list = other.lists[code, ga.PLACE] - other.lists[code, ga.GONE] + low
+    ranges = st.setting[js.RANGES] != 0
+    sampled = st.setting[js.PREFERENCE] == js.WEIGHTED and st.left_door.shape[0] > 0 and not ranges
+    left_gone, right_gone = w[js.DOORS_GONE], w[js.DOORS_GONE + 1]
     door = 1.0
     if sampled:
         own_door = st.left_door[ordinal - left_gone] if side == 0 else st.right_door[ordinal - right_gone]
@@ -218,12 +186,12 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
         spent += price
         spent_hit += price
         at += 1
-    w[WRITTEN] = at
-    w[OUTPUTS] += at - begin
-    real[CREDIT] = credit
-    real[SPENT] = spent
-    real[SPENT_HIT] = spent_hit
-    real[ENTRY_GAP] = gap
+    w[js.WRITTEN] = at
+    w[js.OUTPUTS] += at - begin
+    real[js.CREDIT] = credit
+    real[js.SPENT] = spent
+    real[js.SPENT_HIT] = spent_hit
+    real[js.ENTRY_GAP] = gap
     if more:
-        w[ACTIVE] = 0
+        w[js.ACTIVE] = 0
     return not full

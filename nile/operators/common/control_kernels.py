@@ -12,20 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.level_kernels import look, set_level
 from nile.operators.common.slot_kernels import is_choice_due, open_slots, picks_slots
-from nile.operators.common.state import (
-    ACTIVE,
-    CHOICE,
-    CHOICE_SAVED,
-    CREDIT,
-    CUT,
-    ENTRANCE,
-    LEAST_POPPED,
-    SLICE_COST,
-    TAKING_MEAN,
-    State,
-)
+from nile.operators.common.state import State
 from preferences.queue_kernels import CLASSES
 from summaries.kernels import part
 
@@ -40,12 +30,14 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
     """
     real = st.real
     w = st.whole
-    w[CUT] = w[LEAST_POPPED]
-    w[LEAST_POPPED] = CLASSES
+    w[js.CUT] = w[js.LEAST_POPPED]
+    w[js.LEAST_POPPED] = CLASSES
     used = look(st, arrived)
-    if real[TAKING_MEAN] <= 0.0:
+    if real[js.TAKING_MEAN] <= 0.0:
         return
-    idle = waiting_entries == 0 and w[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
+    idle = (
+        waiting_entries == 0 and w[js.ACTIVE] == 0 and real[js.CREDIT] > 4.0 * (real[js.ENTRANCE] + real[js.SLICE_COST])
+    )
     if picks_slots(st):
         open_slots(st, idle, used)
     else:
@@ -55,7 +47,7 @@ def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
 @part
 def cushion(st: State) -> float:
     """Credit that outputs leave alone, so that the next tuple can be taken in and slots can be chosen."""
-    held = st.real[ENTRANCE] + st.real[SLICE_COST]
+    held = st.real[js.ENTRANCE] + st.real[js.SLICE_COST]
     if picks_slots(st) and is_choice_due(st):
-        held += st.real[CHOICE] - st.real[CHOICE_SAVED]
+        held += st.real[js.CHOICE] - st.real[js.CHOICE_SAVED]
     return held  # type: ignore[no-any-return]

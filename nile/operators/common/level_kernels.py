@@ -10,51 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import since_of
 from nile.operators.common.slot_kernels import HORIZON
-from nile.operators.common.state import (
-    ACTIVE,
-    ADMITTED,
-    ADMITTED_BEFORE,
-    ALLOWANCE,
-    APPLIED,
-    ARRIVED,
-    ARRIVED_BEFORE,
-    BACKLOG,
-    BEGAN,
-    CONTROLS,
-    CREDIT,
-    DESC,
-    DOOR,
-    DOOR_BEFORE,
-    DOOR_SINCE,
-    ENTRANCE,
-    FIRST_GRANT,
-    FOREVER,
-    FRACTION,
-    GRANTED,
-    GRANTED_BEFORE,
-    IN_WINDOW,
-    LOOK_TIME,
-    LOOKED,
-    MATCHES,
-    NOW_TS,
-    PER_ARRIVAL,
-    PREFERENCE,
-    RANGES,
-    RATE,
-    REPLAYED,
-    SHARE,
-    SHARED,
-    SPENT,
-    SPENT_BEFORE,
-    SPENT_TAKING,
-    TAKEN_BEFORE,
-    TAKING_MEAN,
-    WAITING,
-    WEIGHTED,
-    Clocked,
-)
+from nile.operators.common.state import Clocked
 from summaries.kernels import part
 
 _CLEARING = 4096.0  # arrivals over which a lag is made good
@@ -74,9 +33,9 @@ _USED_UP = 0.9
 @part
 def effective_door(st: Clocked, ts: int) -> float:
     """Keys below this level came in during the whole window that ends at `ts`, so their lists are complete."""
-    door = st.real[DOOR]
-    if since_of(ts, st.window[0]) <= st.whole[DOOR_SINCE]:
-        return min(door, st.real[DOOR_BEFORE])  # type: ignore[no-any-return]
+    door = st.real[js.DOOR]
+    if since_of(ts, st.window[0]) <= st.whole[js.DOOR_SINCE]:
+        return min(door, st.real[js.DOOR_BEFORE])  # type: ignore[no-any-return]
     return door  # type: ignore[no-any-return]
 
 
@@ -89,32 +48,34 @@ def look(st: Clocked, arrived: int) -> float:
     """
     real = st.real
     w = st.whole
-    w[CONTROLS] += 1
-    if w[CONTROLS] == 1:
-        w[BEGAN] = arrived
-        real[FIRST_GRANT] = real[GRANTED] / w[ARRIVED]
+    w[js.CONTROLS] += 1
+    if w[js.CONTROLS] == 1:
+        w[js.BEGAN] = arrived
+        real[js.FIRST_GRANT] = real[js.GRANTED] / w[js.ARRIVED]
     else:
-        real[LOOK_TIME] += (np.float64(arrived - w[LOOKED]) - real[LOOK_TIME]) / min(w[CONTROLS] - 1, _LOOKS)
-    w[LOOKED] = arrived
-    if w[IN_WINDOW] == 0 and since_of(arrived, st.window[0]) > w[BEGAN]:
-        w[IN_WINDOW] = w[ARRIVED]
+        real[js.LOOK_TIME] += (np.float64(arrived - w[js.LOOKED]) - real[js.LOOK_TIME]) / min(
+            w[js.CONTROLS] - 1, _LOOKS
+        )
+    w[js.LOOKED] = arrived
+    if w[js.IN_WINDOW] == 0 and since_of(arrived, st.window[0]) > w[js.BEGAN]:
+        w[js.IN_WINDOW] = w[js.ARRIVED]
     used = 1.0
-    arrivals = w[ARRIVED] - w[ARRIVED_BEFORE]
-    w[ARRIVED_BEFORE] = w[ARRIVED]
+    arrivals = w[js.ARRIVED] - w[js.ARRIVED_BEFORE]
+    w[js.ARRIVED_BEFORE] = w[js.ARRIVED]
     if arrivals > 0:
-        granted = real[GRANTED] - real[GRANTED_BEFORE]
+        granted = real[js.GRANTED] - real[js.GRANTED_BEFORE]
         recent = granted / arrivals
-        if st.setting[REPLAYED]:  # what is granted and finds no work is gone
-            used = (real[SPENT] - real[SPENT_BEFORE]) / max(1.0, _USED_UP * granted)
-        real[SPENT_BEFORE] = real[SPENT]
-        real[GRANTED_BEFORE] = real[GRANTED]
-        real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
-    admitted = w[ADMITTED] - w[ADMITTED_BEFORE]
+        if st.setting[js.REPLAYED]:  # what is granted and finds no work is gone
+            used = (real[js.SPENT] - real[js.SPENT_BEFORE]) / max(1.0, _USED_UP * granted)
+        real[js.SPENT_BEFORE] = real[js.SPENT]
+        real[js.GRANTED_BEFORE] = real[js.GRANTED]
+        real[js.PER_ARRIVAL] += (recent - real[js.PER_ARRIVAL]) / min(w[js.CONTROLS], _MEMORY)
+    admitted = w[js.ADMITTED] - w[js.ADMITTED_BEFORE]
     if admitted > 0:
-        recent = (real[SPENT_TAKING] - real[TAKEN_BEFORE]) / admitted
-        real[TAKING_MEAN] += (recent - real[TAKING_MEAN]) / min(w[CONTROLS], _MEMORY)
-        w[ADMITTED_BEFORE] = w[ADMITTED]
-        real[TAKEN_BEFORE] = real[SPENT_TAKING]
+        recent = (real[js.SPENT_TAKING] - real[js.TAKEN_BEFORE]) / admitted
+        real[js.TAKING_MEAN] += (recent - real[js.TAKING_MEAN]) / min(w[js.CONTROLS], _MEMORY)
+        w[js.ADMITTED_BEFORE] = w[js.ADMITTED]
+        real[js.TAKEN_BEFORE] = real[js.SPENT_TAKING]
     return used
 
 
@@ -129,45 +90,47 @@ def set_level(st: Clocked, idle: bool, waiting_entries: int, arrived: int) -> No
     """
     real = st.real
     w = st.whole
-    lag = w[ARRIVED] - w[APPLIED]
-    if idle and (st.setting[PREFERENCE] != WEIGHTED or real[RATE] >= 0.999):
-        real[SHARE] = min(1.0, 1.1 * real[SHARE])
-    elif waiting_entries > 0 or w[ACTIVE] != 0:
-        least = 0.2 if st.setting[PREFERENCE] == DESC else 0.8 if st.setting[PREFERENCE] == WEIGHTED else 0.5
-        real[SHARE] = max(least, 0.95 * real[SHARE])
-    door = real[DOOR]
-    patience = st.setting[WAITING] >> 1
+    lag = w[js.ARRIVED] - w[js.APPLIED]
+    if idle and (st.setting[js.PREFERENCE] != js.WEIGHTED or real[js.RATE] >= 0.999):
+        real[js.SHARE] = min(1.0, 1.1 * real[js.SHARE])
+    elif waiting_entries > 0 or w[js.ACTIVE] != 0:
+        least = (
+            0.2 if st.setting[js.PREFERENCE] == js.DESC else 0.8 if st.setting[js.PREFERENCE] == js.WEIGHTED else 0.5
+        )
+        real[js.SHARE] = max(least, 0.95 * real[js.SHARE])
+    door = real[js.DOOR]
+    patience = st.setting[js.WAITING] >> 1
     ahead = _CLEARING
-    if w[IN_WINDOW] > 0:
-        patience = min(patience, w[IN_WINDOW] >> (2 if door == 1.0 else 4))
-        ahead = min(ahead, max(HORIZON, np.float64(w[IN_WINDOW])))
-    to_come = real[PER_ARRIVAL]
+    if w[js.IN_WINDOW] > 0:
+        patience = min(patience, w[js.IN_WINDOW] >> (2 if door == 1.0 else 4))
+        ahead = min(ahead, max(HORIZON, np.float64(w[js.IN_WINDOW])))
+    to_come = real[js.PER_ARRIVAL]
     free_to_raise = False
-    if st.setting[PREFERENCE] == WEIGHTED and not st.setting[SHARED]:
+    if st.setting[js.PREFERENCE] == js.WEIGHTED and not st.setting[js.SHARED]:
         # The weight of a pair knows the doors of both its tuples; that of a range record knows one.
-        free_to_raise = not st.setting[RANGES]
-        if w[IN_WINDOW] == 0:
+        free_to_raise = not st.setting[js.RANGES]
+        if w[js.IN_WINDOW] == 0:
             rest, mean, last = _first_window(st, arrived)
-            if rest > 0.0 and real[SHARE] * last < real[TAKING_MEAN]:
+            if rest > 0.0 and real[js.SHARE] * last < real[js.TAKING_MEAN]:
                 ahead, to_come, patience = max(HORIZON, rest), mean, 0
         else:
-            patience = w[IN_WINDOW] >> 4
+            patience = w[js.IN_WINDOW] >> 4
             if door < 1.0:
-                ahead, patience = min(ahead, _DEEP_CLEARING), w[IN_WINDOW] >> 6
-    free = ahead * real[SHARE] * to_come
-    if st.setting[PREFERENCE] != WEIGHTED:  # a door that follows what keys cost to answer would favour some
-        free += real[CREDIT]
-    target = min(1.0, free / ((ahead + lag) * real[TAKING_MEAN]))
-    now = w[NOW_TS]
+                ahead, patience = min(ahead, _DEEP_CLEARING), w[js.IN_WINDOW] >> 6
+    free = ahead * real[js.SHARE] * to_come
+    if st.setting[js.PREFERENCE] != js.WEIGHTED:  # a door that follows what keys cost to answer would favour some
+        free += real[js.CREDIT]
+    target = min(1.0, free / ((ahead + lag) * real[js.TAKING_MEAN]))
+    now = w[js.NOW_TS]
     if target < 0.95 * door:
-        if lag > patience or st.setting[WAITING] == 0:
-            real[DOOR] = target
+        if lag > patience or st.setting[js.WAITING] == 0:
+            real[js.DOOR] = target
     elif (target == 1.0 and door < 1.0) or (
-        target > 1.25 * door and (free_to_raise or w[DOOR_SINCE] < since_of(now, st.window[0]))
+        target > 1.25 * door and (free_to_raise or w[js.DOOR_SINCE] < since_of(now, st.window[0]))
     ):
-        real[DOOR_BEFORE] = effective_door(st, now)
-        w[DOOR_SINCE] = now
-        real[DOOR] = target
+        real[js.DOOR_BEFORE] = effective_door(st, now)
+        w[js.DOOR_SINCE] = now
+        real[js.DOOR] = target
 
 
 @part
@@ -180,16 +143,16 @@ def _first_window(st: Clocked, arrived: int) -> tuple[float, float, float]:
     real = st.real
     w = st.whole
     filled = 0.5
-    if st.window[0] < FOREVER:
-        filled = min(1.0, np.float64(arrived - w[BEGAN]) / max(1.0, np.float64(st.window[0])))
+    if st.window[0] < js.FOREVER:
+        filled = min(1.0, np.float64(arrived - w[js.BEGAN]) / max(1.0, np.float64(st.window[0])))
     if filled < _EARLY:
         return 0.0, 0.0, 0.0
-    first = real[FIRST_GRANT]
-    now = real[PER_ARRIVAL]
+    first = real[js.FIRST_GRANT]
+    now = real[js.PER_ARRIVAL]
     last = now
-    if not st.setting[REPLAYED]:
-        last = max(now, first + 2.0 * (real[GRANTED] / w[ARRIVED] - first) / filled)
-    return w[ARRIVED] * (1.0 - filled) / filled, 0.5 * (now + last), last
+    if not st.setting[js.REPLAYED]:
+        last = max(now, first + 2.0 * (real[js.GRANTED] / w[js.ARRIVED] - first) / filled)
+    return w[js.ARRIVED] * (1.0 - filled) / filled, 0.5 * (now + last), last
 
 
 @part
@@ -199,16 +162,20 @@ def is_outputs_turn(st: Clocked, waiting_entries: int) -> bool:
     While tuples wait they get the share SHARE of the grant, and outputs the rest: a promise that expires unpaid is a
     bias that no weight can mend.
     """
-    if st.setting[PREFERENCE] != WEIGHTED or st.setting[SHARED] or st.real[ALLOWANCE] >= st.real[ENTRANCE]:
+    if (
+        st.setting[js.PREFERENCE] != js.WEIGHTED
+        or st.setting[js.SHARED]
+        or st.real[js.ALLOWANCE] >= st.real[js.ENTRANCE]
+    ):
         return False
-    return waiting_entries > 0 or st.whole[ACTIVE] != 0
+    return waiting_entries > 0 or st.whole[js.ACTIVE] != 0
 
 
 @part
 def allow(amount: float, st: Clocked) -> None:
     """Add to what taking tuples in may spend (negative: it was spent); little of it is saved up."""
-    most = _SAVED_ENTRANCES * st.real[ENTRANCE]
-    st.real[ALLOWANCE] = max(-most, min(most, st.real[ALLOWANCE] + amount))
+    most = _SAVED_ENTRANCES * st.real[js.ENTRANCE]
+    st.real[js.ALLOWANCE] = max(-most, min(most, st.real[js.ALLOWANCE] + amount))
 
 
 @part
@@ -218,11 +185,11 @@ def _held_back(st: Clocked, cushion: float) -> float:
     Enough to take in a fifth of a window.  Under a replay, where credit that finds no work is gone, a few
     tuples; over shared streams credit is dealt out anew.
     """
-    if st.setting[SHARED]:
+    if st.setting[js.SHARED]:
         return 2.0 * cushion
-    held = _RESERVE * st.real[ENTRANCE]
-    if not st.setting[REPLAYED]:
-        held = max(held, _RESERVE_SHARE * st.whole[IN_WINDOW] * st.real[DOOR] * st.real[TAKING_MEAN])
+    held = _RESERVE * st.real[js.ENTRANCE]
+    if not st.setting[js.REPLAYED]:
+        held = max(held, _RESERVE_SHARE * st.whole[js.IN_WINDOW] * st.real[js.DOOR] * st.real[js.TAKING_MEAN])
     return cushion + held  # type: ignore[no-any-return]
 
 
@@ -236,17 +203,17 @@ def sampling_rate(st: Clocked, price: float, cushion: float) -> float:
     """
     real = st.real
     w = st.whole
-    if w[CONTROLS] == 0 or w[ADMITTED] < _WARM_UP or real[MATCHES] <= 0.0:
-        return min(1.0, real[FRACTION])  # type: ignore[no-any-return]
-    lag = np.float64(w[ARRIVED] - w[APPLIED])
+    if w[js.CONTROLS] == 0 or w[js.ADMITTED] < _WARM_UP or real[js.MATCHES] <= 0.0:
+        return min(1.0, real[js.FRACTION])  # type: ignore[no-any-return]
+    lag = np.float64(w[js.ARRIVED] - w[js.APPLIED])
     coming = HORIZON + lag
-    taken = (coming + lag) * real[DOOR]
-    entering = taken * real[SPENT_TAKING] / w[ADMITTED]
-    allowed = real[SHARE] * coming * real[PER_ARRIVAL]
+    taken = (coming + lag) * real[js.DOOR]
+    entering = taken * real[js.SPENT_TAKING] / w[js.ADMITTED]
+    allowed = real[js.SHARE] * coming * real[js.PER_ARRIVAL]
     if entering > allowed:
         taken *= allowed / entering
         entering = allowed
-    left = coming * real[PER_ARRIVAL] - entering
-    spare = max(real[CREDIT] - _held_back(st, cushion), -_SAVED_MOST * left)
-    free = left + spare - _PROMISED * price * real[BACKLOG]
-    return min(1.0, max(_LEAST_RATE, free / (taken * real[MATCHES] * price)))  # type: ignore[no-any-return]
+    left = coming * real[js.PER_ARRIVAL] - entering
+    spare = max(real[js.CREDIT] - _held_back(st, cushion), -_SAVED_MOST * left)
+    free = left + spare - _PROMISED * price * real[js.BACKLOG]
+    return min(1.0, max(_LEAST_RATE, free / (taken * real[js.MATCHES] * price)))  # type: ignore[no-any-return]

@@ -11,40 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import pay_insert
-from nile.operators.common.state import (
-    APPLIED,
-    ARRIVED,
-    CHOICE,
-    CHOICE_SAVED,
-    CHOSEN,
-    CHOSEN_AT,
-    CONTROL_EVERY,
-    CONTROLS,
-    CREDIT,
-    DESC,
-    DOOR,
-    FOUND,
-    FOUND_MEAN,
-    GRANTED,
-    IN_WINDOW,
-    LOOK_TIME,
-    OPENED,
-    P_UPDATE,
-    PER_ARRIVAL,
-    PREFERENCE,
-    REPLAYED,
-    SALT,
-    SAMPLED,
-    SERVED,
-    SERVED_MEAN,
-    SHARE,
-    SHARED,
-    SLOTS,
-    TAKING_MEAN,
-    WANTED,
-    State,
-)
+from nile.operators.common.state import State
 from summaries.hash_kernels import mix
 from summaries.kernels import U8, allocating_part, part
 
@@ -68,22 +37,22 @@ _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 @part
 def picks_slots(st: State) -> bool:
     """Whether the door is a choice of slots: under desc, unless others keep the streams, by a level."""
-    return st.setting[PREFERENCE] == DESC and not st.setting[SHARED]
+    return st.setting[js.PREFERENCE] == js.DESC and not st.setting[js.SHARED]
 
 
 @part
 def slot_of(h: Any, st: State) -> int:
     """The slot of a key: the first six bits of its salted hash."""
-    return np.int64(mix(h, st.setting[SALT]) >> U8(58))  # type: ignore[return-value]
+    return np.int64(mix(h, st.setting[js.SALT]) >> U8(58))  # type: ignore[return-value]
 
 
 @part
 def see(slot: int, side: int, ordinal: int, st: State) -> None:
     """Count a sample of the tuples by slot, let in or not: what is shut out must be able to show its worth."""
-    every = st.whole[SAMPLED]
-    if ordinal & (every - 1) == 0 and st.real[CREDIT] >= st.prices[P_UPDATE]:
+    every = st.whole[js.SAMPLED]
+    if ordinal & (every - 1) == 0 and st.real[js.CREDIT] >= st.prices[js.P_UPDATE]:
         st.seen[side, slot] += np.float64(every)
-        pay_insert(st, st.prices[P_UPDATE])
+        pay_insert(st, st.prices[js.P_UPDATE])
 
 
 @part
@@ -96,45 +65,49 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     """
     real = st.real
     w = st.whole
-    real[FOUND_MEAN] += (real[FOUND] - real[FOUND_MEAN]) / min(w[CONTROLS], _MEMORY)
-    real[SERVED_MEAN] += (real[SERVED] - real[SERVED_MEAN]) / min(w[CONTROLS], _MEMORY)
-    real[FOUND] = 0.0
-    real[SERVED] = 0.0
-    lag = w[ARRIVED] - w[APPLIED]
-    wanted = real[WANTED]
+    real[js.FOUND_MEAN] += (real[js.FOUND] - real[js.FOUND_MEAN]) / min(w[js.CONTROLS], _MEMORY)
+    real[js.SERVED_MEAN] += (real[js.SERVED] - real[js.SERVED_MEAN]) / min(w[js.CONTROLS], _MEMORY)
+    real[js.FOUND] = 0.0
+    real[js.SERVED] = 0.0
+    lag = w[js.ARRIVED] - w[js.APPLIED]
+    wanted = real[js.WANTED]
     idle = idle or used < 1.0
-    if idle or real[SERVED_MEAN] >= _SERVED_WELL * real[FOUND_MEAN]:
+    if idle or real[js.SERVED_MEAN] >= _SERVED_WELL * real[js.FOUND_MEAN]:
         # What opens finds little until its lists have filled: wait and see, unless budget goes begging.
-        if idle or (w[ARRIVED] - w[OPENED]) * _OPENINGS >= _reach_of(st):
+        if idle or (w[js.ARRIVED] - w[js.OPENED]) * _OPENINGS >= _reach_of(st):
             wanted *= max(_WIDEN, min(_WIDEN_MOST, 1.0 / max(used, 0.01)))
-            w[OPENED] = w[ARRIVED]
-    elif real[SERVED_MEAN] < _SERVED_ILL * real[FOUND_MEAN]:
-        wanted *= max(0.8, real[SERVED_MEAN] / (_SERVED_ILL * real[FOUND_MEAN]))
-    free = real[CREDIT] + HORIZON * real[SHARE] * real[PER_ARRIVAL]
-    wanted = min(wanted, free / ((HORIZON + lag) * real[TAKING_MEAN]), max(2.0 * real[DOOR], real[DOOR] + 2.0 / SLOTS))
-    wanted = max(wanted, 0.5 / SLOTS)
-    real[WANTED] = min(1.0, wanted)
+            w[js.OPENED] = w[js.ARRIVED]
+    elif real[js.SERVED_MEAN] < _SERVED_ILL * real[js.FOUND_MEAN]:
+        wanted *= max(0.8, real[js.SERVED_MEAN] / (_SERVED_ILL * real[js.FOUND_MEAN]))
+    free = real[js.CREDIT] + HORIZON * real[js.SHARE] * real[js.PER_ARRIVAL]
+    wanted = min(
+        wanted,
+        free / ((HORIZON + lag) * real[js.TAKING_MEAN]),
+        max(2.0 * real[js.DOOR], real[js.DOOR] + 2.0 / js.SLOTS),
+    )
+    wanted = max(wanted, 0.5 / js.SLOTS)
+    real[js.WANTED] = min(1.0, wanted)
     every = 8
-    while every < 512 and st.prices[P_UPDATE] > _SAMPLE_SHARE * every * real[PER_ARRIVAL]:
+    while every < 512 and st.prices[js.P_UPDATE] > _SAMPLE_SHARE * every * real[js.PER_ARRIVAL]:
         every *= 2
-    w[SAMPLED] = every
-    is_off = wanted < 0.9 * real[DOOR] or wanted > 1.1 * real[DOOR]
+    w[js.SAMPLED] = every
+    is_off = wanted < 0.9 * real[js.DOOR] or wanted > 1.1 * real[js.DOOR]
     if wanted >= 1.0:
-        real[DOOR] = 1.0
+        real[js.DOOR] = 1.0
         st.open[:] = 1
-    elif real[CREDIT] + real[CHOICE_SAVED] >= real[CHOICE] and is_choice_due(st):
-        if is_off or (w[ARRIVED] - w[CHOSEN]) * _CHOICES >= _reach_of(st):
+    elif real[js.CREDIT] + real[js.CHOICE_SAVED] >= real[js.CHOICE] and is_choice_due(st):
+        if is_off or (w[js.ARRIVED] - w[js.CHOSEN]) * _CHOICES >= _reach_of(st):
             _choose_slots(wanted, st)
-    elif wanted < 0.8 * real[DOOR] or wanted > 1.25 * real[DOOR]:
+    elif wanted < 0.8 * real[js.DOOR] or wanted > 1.25 * real[js.DOOR]:
         _open_slots_by_hash(wanted, st)
 
 
 @part
 def _reach_of(st: State) -> int:
     """Arrivals that a window holds at the pace of late, or what stands for them where that is not known."""
-    if st.whole[IN_WINDOW] == 0:
+    if st.whole[js.IN_WINDOW] == 0:
         return np.int64(_LEAST_REACH)  # type: ignore[return-value]
-    held = CONTROL_EVERY * np.float64(st.window[0]) / max(1.0, st.real[LOOK_TIME])
+    held = js.CONTROL_EVERY * np.float64(st.window[0]) / max(1.0, st.real[js.LOOK_TIME])
     return np.int64(max(_LEAST_REACH, min(held, _MOST_REACH)))  # type: ignore[return-value]
 
 
@@ -142,20 +115,20 @@ def _reach_of(st: State) -> int:
 def is_choice_due(st: State) -> bool:
     """Whether enough has been granted since slots were chosen last to choose again."""
     real = st.real
-    if real[PER_ARRIVAL] <= 0.0:
+    if real[js.PER_ARRIVAL] <= 0.0:
         return False
-    share = min(_CHOICE_SHARE, _CHOICE_WORTH * real[TAKING_MEAN] / real[PER_ARRIVAL])
-    return share * (real[GRANTED] - real[CHOSEN_AT]) >= real[CHOICE]  # type: ignore[no-any-return]
+    share = min(_CHOICE_SHARE, _CHOICE_WORTH * real[js.TAKING_MEAN] / real[js.PER_ARRIVAL])
+    return share * (real[js.GRANTED] - real[js.CHOSEN_AT]) >= real[js.CHOICE]  # type: ignore[no-any-return]
 
 
 @part
 def save_up(st: State) -> None:
     """Put aside what finds no work, for a choice of slots that is due: a choice in instalments."""
     real = st.real
-    if real[DOOR] < 1.0 and picks_slots(st) and st.setting[REPLAYED] and is_choice_due(st):
-        amount = max(0.0, min(real[CREDIT], real[CHOICE] - real[CHOICE_SAVED]))
+    if real[js.DOOR] < 1.0 and picks_slots(st) and st.setting[js.REPLAYED] and is_choice_due(st):
+        amount = max(0.0, min(real[js.CREDIT], real[js.CHOICE] - real[js.CHOICE_SAVED]))
         pay_insert(st, amount)
-        real[CHOICE_SAVED] += amount
+        real[js.CHOICE_SAVED] += amount
 
 
 @part
@@ -164,7 +137,7 @@ def _remember(side: int, fast: float, slow: float, st: State) -> tuple[float, fl
     fresh, late, long = st.seen[side], st.seen[2 + side], st.seen[4 + side]
     lately = 0.0
     ever = 0.0
-    for slot in range(SLOTS):
+    for slot in range(js.SLOTS):
         late[slot] = fast * late[slot] + fresh[slot]
         long[slot] = slow * long[slot] + fresh[slot]
         fresh[slot] = 0.0
@@ -181,7 +154,7 @@ def _rate(side: int, slot: int, lately: float, ever: float, st: State) -> float:
         return 0.0
     expected = long * lately / ever
     off = late - expected
-    if off * off > _SURE * _SURE * st.whole[SAMPLED] * (expected + st.whole[SAMPLED]):
+    if off * off > _SURE * _SURE * st.whole[js.SAMPLED] * (expected + st.whole[js.SAMPLED]):
         return late / lately  # type: ignore[no-any-return]
     return long / ever  # type: ignore[no-any-return]
 
@@ -194,19 +167,19 @@ def _choose_slots(wanted: float, st: State) -> None:
     """
     real = st.real
     w = st.whole
-    pay_insert(st, real[CHOICE] - real[CHOICE_SAVED])
-    real[CHOICE_SAVED] = 0.0
-    real[CHOSEN_AT] = real[GRANTED]
-    gone = np.float64(w[ARRIVED] - w[CHOSEN])
-    w[CHOSEN] = w[ARRIVED]
-    reach = max(np.float64(_reach_of(st)), _SAMPLES * np.float64(w[SAMPLED]))
+    pay_insert(st, real[js.CHOICE] - real[js.CHOICE_SAVED])
+    real[js.CHOICE_SAVED] = 0.0
+    real[js.CHOSEN_AT] = real[js.GRANTED]
+    gone = np.float64(w[js.ARRIVED] - w[js.CHOSEN])
+    w[js.CHOSEN] = w[js.ARRIVED]
+    reach = max(np.float64(_reach_of(st)), _SAMPLES * np.float64(w[js.SAMPLED]))
     fast = max(0.0, 1.0 - _LATELY * gone / reach)
     slow = max(0.0, 1.0 - gone / reach)
     left_late, left_ever = _remember(0, fast, slow, st)
     right_late, right_ever = _remember(1, fast, slow, st)
-    promise = np.empty(SLOTS)
-    mass = np.empty(SLOTS)
-    for slot in range(SLOTS):
+    promise = np.empty(js.SLOTS)
+    mass = np.empty(js.SLOTS)
+    for slot in range(js.SLOTS):
         mine = _rate(0, slot, left_late, left_ever, st)
         theirs = _rate(1, slot, right_late, right_ever, st)
         mass[slot] = mine * left_ever + theirs * right_ever
@@ -220,19 +193,19 @@ def _choose_slots(wanted: float, st: State) -> None:
         st.open[best] = 1
         reached += mass[best]
     if total > 0.0:
-        real[DOOR] = min(1.0, reached / total)
+        real[js.DOOR] = min(1.0, reached / total)
 
 
 @part
 def _open_slots_by_hash(wanted: float, st: State) -> None:
     """Open or shut slots in the order of their hashes, when there is no budget to choose; one stays open."""
     count = 0
-    for slot in range(SLOTS):
+    for slot in range(js.SLOTS):
         count += st.open[slot]
-    ratio = wanted / st.real[DOOR]
-    keep = min(SLOTS, max(1, int(count * ratio), count + 1 if ratio > 1.0 else 1))
-    st.real[DOOR] *= keep / count
-    for slot in range(SLOTS):
+    ratio = wanted / st.real[js.DOOR]
+    keep = min(js.SLOTS, max(1, int(count * ratio), count + 1 if ratio > 1.0 else 1))
+    st.real[js.DOOR] *= keep / count
+    for slot in range(js.SLOTS):
         if st.open[slot] and keep < count:
             st.open[slot] = 0
             count -= 1

@@ -10,7 +10,7 @@ import numpy as np
 from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
-from pyramid.grid.arrays import ADDS, VISIBLE
+from pyramid.grid import arrays as ga
 from pyramid.grid.spec import SummarySpec
 from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 from summaries.hashing import Encoded
@@ -91,7 +91,7 @@ class KeptStream:
         """End the open zone, COLLAPSE what is due; returns what it cost, in hundredths."""
         self._whole[keeper_kernels.TURN_WANTED] = 0
         grid_kernels.turn(self.store.side)
-        added = int(self.store.side.zone[ADDS] - self._whole[keeper_kernels.ADDS_PAID])
+        added = int(self.store.side.zone[ga.ADDS] - self._whole[keeper_kernels.ADDS_PAID])
         self._whole[keeper_kernels.ADDS_PAID] += added
         cost = float(self._prices[st.P_ADD] * added)
         self._real[keeper_kernels.SPENT] += cost
@@ -150,7 +150,7 @@ class SharedJoin(PromisingJoin):
         shown = []
         for number, store in enumerate(self.stores):
             meta = store.side.meta.copy()
-            meta[VISIBLE] = self.state.whole[st.SEQUENCE + number]
+            meta[ga.VISIBLE] = self.state.whole[st.SEQUENCE + number]
             shown.append(store.side._replace(meta=meta))
         return shown[0], shown[1]
 

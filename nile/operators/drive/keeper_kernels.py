@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import unit
-from nile.operators.common.state import P_ADD, P_INSERT, P_UPDATE
-from pyramid.grid.arrays import ADDS, BASE, SLICE_COUNT, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
 from pyramid.grid.list_kernels import append, is_full, make_room
 from summaries.kernels import inlined, kernel
@@ -46,10 +47,10 @@ def keep(
     NO_ARENA when the arena must grow for key `whole[STOPPED_CODE]` first.  O(1) a tuple, O(rows) with sketches.
     """
     rows = s.counters.shape[1] + s.recent.shape[0]
-    cost = prices[P_INSERT] + (prices[P_UPDATE] * rows if sketched else 0.0)
+    cost = prices[js.P_INSERT] + (prices[js.P_UPDATE] * rows if sketched else 0.0)
     while whole[NEXT_ORDINAL] < end:
         ordinal = whole[NEXT_ORDINAL]
-        at = ordinal - s.meta[BASE]
+        at = ordinal - s.meta[ga.BASE]
         code = s.code[at]
         ts = s.ts[at]
         if code < 0:
@@ -70,9 +71,9 @@ def keep(
             whole[KEPT] += 1
         whole[NEXT_ORDINAL] = ordinal + 1
         ends = reach(s, ordinal, ts)
-        if ends and sketched and s.zone[SLICE_COUNT] >= _MANY and real[CREDIT] >= real[SLICE_COST]:
+        if ends and sketched and s.zone[ga.SLICE_COUNT] >= _MANY and real[CREDIT] >= real[SLICE_COST]:
             if slice_end(s, ts):
                 whole[TURN_WANTED] = 1
-            _pay(real, prices[P_ADD] * (s.zone[ADDS] - whole[ADDS_PAID]))
-            whole[ADDS_PAID] = s.zone[ADDS]
+            _pay(real, prices[js.P_ADD] * (s.zone[ga.ADDS] - whole[ADDS_PAID]))
+            whole[ADDS_PAID] = s.zone[ga.ADDS]
     return KEPT_ALL

@@ -33,7 +33,7 @@ from nile.operators.join.join import PromisingJoin
 from preferences.budget import BudgetReport
 from preferences.clock import exact_costs
 from preferences.queue import oldest_time
-from pyramid.grid.arrays import BASE, HELD
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import Memory
 from summaries.estimate import Estimate
 from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
@@ -225,18 +225,18 @@ class LiveJoin(PromisingJoin):
     def codes_of(self, side: int, ordinals: Array) -> Array:
         """The key codes of tuples of a stream that are held: int32 [n]."""
         held = self.stores[side].side
-        codes: Array = held.code[ordinals - int(held.meta[BASE])]
+        codes: Array = held.code[ordinals - int(held.meta[ga.BASE])]
         return codes
 
     def times(self, side: int, ordinals: Array) -> Array:
         """When tuples of a stream that are held came: int64 [n] ns."""
         held = self.stores[side].side
-        ts: Array = held.ts[ordinals - int(held.meta[BASE])]
+        ts: Array = held.ts[ordinals - int(held.meta[ga.BASE])]
         return ts
 
     def _hashes_of(self, side: int, ordinals: Array) -> Array:
         held = self.stores[side].side
-        hashes: Array = held.hash[ordinals - int(held.meta[BASE])]
+        hashes: Array = held.hash[ordinals - int(held.meta[ga.BASE])]
         return hashes
 
     def needed_from(self) -> tuple[int, int]:
@@ -253,7 +253,7 @@ class LiveJoin(PromisingJoin):
             horizon = min(horizon, oldest_time(self._queue) - window)
         first = []
         for side, store in enumerate(self.stores):
-            base = int(store.side.meta[BASE])
+            base = int(store.side.meta[ga.BASE])
             held = store.side.ts[: store.tuples - base]
             at = base + int(np.searchsorted(held, horizon, side="left"))
             first.append(min(at, int(whole[st.SEQUENCE + side])))
@@ -300,7 +300,7 @@ class LiveJoin(PromisingJoin):
 
     def listed(self, side: int, codes: Array) -> Array:
         """How many entries the lists of these keys have: int64 [n]."""
-        held: Array = self.stores[side].side.lists[codes, HELD]
+        held: Array = self.stores[side].side.lists[codes, ga.HELD]
         return held
 
     def oldest(self) -> int:
@@ -324,11 +324,11 @@ class LiveJoin(PromisingJoin):
         self._order, self._grant = waiting, np.zeros(waiting.shape[0])
         whole[st.ARRIVALS_GONE] = fed - waiting.shape[0]
         if self.sampled:
-            whole[[st.DOORS_GONE, st.DOORS_GONE + 1]] = [int(store.side.meta[BASE]) for store in self.stores]
+            whole[[st.DOORS_GONE, st.DOORS_GONE + 1]] = [int(store.side.meta[ga.BASE]) for store in self.stores]
         self._make_room()
         self._told = [int(whole[st.SEQUENCE]), int(whole[st.SEQUENCE + 1])]
         for side, store in enumerate(self.stores):
-            base = int(store.side.meta[BASE])
+            base = int(store.side.meta[ga.BASE])
             self._place[live_kernels.NEXT_COUNTED + side] = store.tuples
             self._place[live_kernels.FIRST_COUNTED + side] = store.tuples
             if last is not None and self.plan.window is not None:
@@ -352,7 +352,7 @@ class LiveJoin(PromisingJoin):
 
     def _held_codes(self, side: int, first: int) -> Array:
         store = self.stores[side]
-        base = int(store.side.meta[BASE])
+        base = int(store.side.meta[ga.BASE])
         codes: Array = store.side.code[first - base : store.tuples - base]
         return codes
 

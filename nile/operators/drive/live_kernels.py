@@ -12,7 +12,8 @@ import numpy as np
 from nile.operators.common.arrival_kernels import since_of
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.grid.arrays import BASE, GONE, HELD, PLACE, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import append, is_full, make_room
 from summaries.kernels import kernel
 
@@ -36,24 +37,24 @@ def count_matches(left: Side, right: Side, order: Array, window: int, counts: Ar
         ordinal = place[NEXT_COUNTED + side]
         place[NEXT_COUNTED + side] = ordinal + 1
         if side == 0:
-            at = ordinal - left.meta[BASE]
+            at = ordinal - left.meta[ga.BASE]
             code, ts = left.code[at], left.ts[at]
         else:
-            at = ordinal - right.meta[BASE]
+            at = ordinal - right.meta[ga.BASE]
             code, ts = right.code[at], right.ts[at]
         since = since_of(ts, window)
-        first = place[FIRST_COUNTED] - left.meta[BASE]
-        while first + left.meta[BASE] < place[NEXT_COUNTED] and left.ts[first] < since:
+        first = place[FIRST_COUNTED] - left.meta[ga.BASE]
+        while first + left.meta[ga.BASE] < place[NEXT_COUNTED] and left.ts[first] < since:
             if left.code[first] >= 0:
                 counts[left.code[first], 0] -= 1
             first += 1
-        place[FIRST_COUNTED] = first + left.meta[BASE]
-        first = place[FIRST_COUNTED + 1] - right.meta[BASE]
-        while first + right.meta[BASE] < place[NEXT_COUNTED + 1] and right.ts[first] < since:
+        place[FIRST_COUNTED] = first + left.meta[ga.BASE]
+        first = place[FIRST_COUNTED + 1] - right.meta[ga.BASE]
+        while first + right.meta[ga.BASE] < place[NEXT_COUNTED + 1] and right.ts[first] < since:
             if right.code[first] >= 0:
                 counts[right.code[first], 1] -= 1
             first += 1
-        place[FIRST_COUNTED + 1] = first + right.meta[BASE]
+        place[FIRST_COUNTED + 1] = first + right.meta[ga.BASE]
         out[i] = 0
         if code >= 0:
             out[i] = counts[code, 1 - side]
@@ -68,15 +69,15 @@ def listed(s: Side, keep: int, shown: Array, gone: Array) -> None:
     written: the rank of the first of them in each key's list.
     """
     for code in range(gone.shape[0]):
-        begin = s.lists[code, PLACE]
+        begin = s.lists[code, ga.PLACE]
         past = 0
-        for i in range(s.lists[code, HELD]):
+        for i in range(s.lists[code, ga.HELD]):
             ordinal = s.arena[begin + i]
             if ordinal < keep:
                 past += 1
             else:
                 shown[ordinal - keep] = 1
-        gone[code] = s.lists[code, GONE] + past
+        gone[code] = s.lists[code, ga.GONE] + past
 
 
 @kernel
@@ -87,7 +88,7 @@ def put_back(s: Side, begin: int, shown: Array) -> int:
     """
     for i in range(shown.shape[0]):
         if shown[i]:
-            code = s.code[begin + i - s.meta[BASE]]
+            code = s.code[begin + i - s.meta[ga.BASE]]
             if is_full(s, code) and not make_room(s, code):
                 return begin + i
             append(s, code, begin + i)

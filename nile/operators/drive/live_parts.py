@@ -8,7 +8,7 @@ import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
-from pyramid.grid.arrays import BASE, PLACED
+from pyramid.grid import arrays as ga
 from pyramid.grid.store import TupleStore
 from summaries.errors import ConfigError, NotYet
 from summaries.hashing import Encoded
@@ -49,12 +49,12 @@ def no_input() -> JoinInput:
 def renumber_store(store: TupleStore, alive: Array, code_of: Array) -> None:
     """Give the keys of codes `alive` the codes 0, 1, ...  code_of: int32 [old codes + 1], the last of a null key."""
     side = store.side
-    held = store.tuples - int(side.meta[BASE])
+    held = store.tuples - int(side.meta[ga.BASE])
     side.code[:held] = code_of[side.code[:held]]
-    placed = code_of[side.placed[: int(side.meta[PLACED])]]
+    placed = code_of[side.placed[: int(side.meta[ga.PLACED])]]
     placed = placed[placed >= 0]
     side.placed[: placed.shape[0]] = placed
-    side.meta[PLACED] = placed.shape[0]
+    side.meta[ga.PLACED] = placed.shape[0]
     store.side = side._replace(lists=rows_at(side.lists, alive, 0))
     store.keys = alive.shape[0]
 

@@ -15,7 +15,7 @@ import numpy as np
 from nile.exact.state.held import MOST, Held, State
 from nile.operators.common import state as st
 from preferences.queue import LIMIT, grown_queue, new_queue
-from pyramid.grid.arrays import BASE, HEAD, KEEP_FROM, KEPT_FROM, NEXT, NODE_FIELDS, RING, SIZE, TURNING, ZONE_FIELDS
+from pyramid.grid import arrays as ga
 from pyramid.grid.store import TupleStore
 from summaries.lazy import lazy
 
@@ -122,13 +122,13 @@ def _passed(join: LiveJoin, entry: Array) -> Array:
 def _stream(join: LiveJoin, number: int, keep: int, listed: Array) -> State:
     store = join.stores[number]
     side = store.side
-    held = slice(keep - int(side.meta[BASE]), store.tuples - int(side.meta[BASE]))
+    held = slice(keep - int(side.meta[ga.BASE]), store.tuples - int(side.meta[ga.BASE]))
     zone = side.zone.copy()
-    zone[TURNING] = 0
+    zone[ga.TURNING] = 0
     out: State = {"tuples": store.tuples, "ts": side.ts[held].copy(), "listed": listed, "zone": zone}
     if join.state.setting[st.GUIDE] == st.COUNTSKETCH:
         out |= {name: getattr(side, name).copy() for name in _SKETCHED}
-        out["ring"] = side.gran[:, [HEAD, SIZE]]
+        out["ring"] = side.gran[:, [ga.HEAD, ga.SIZE]]
     if join.sampled:
         out["doors"] = join.doors(number)[keep - int(join.state.whole[st.DOORS_GONE + number]) :][: listed.shape[0]]
         out["doors"] = out["doors"].copy()
@@ -189,7 +189,7 @@ def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | N
     if (listed > (key.codes >= 0)).any():
         part.refuse("lists of tuples that have a key", "others")
     store.tuples = tuples - n
-    store.side.meta[BASE] = store.side.meta[KEEP_FROM] = tuples - n
+    store.side.meta[ga.BASE] = store.side.meta[ga.KEEP_FROM] = tuples - n
     store.extend(ts, key.codes, key.hashes, join.known)
     done = 0
     while (stopped := live_kernels.put_back(store.side, tuples - n + done, listed[done:])) >= 0:
@@ -206,8 +206,8 @@ def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | N
 
 def _put_sketches(join: LiveJoin, store: TupleStore, part: Held) -> None:
     side = store.side
-    zone = part.array("zone", "int64", (ZONE_FIELDS,))
-    if not (0 <= zone[KEPT_FROM] <= store.tuples and 0 <= zone[NEXT] <= store.tuples):
+    zone = part.array("zone", "int64", (ga.ZONE_FIELDS,))
+    if not (0 <= zone[ga.KEPT_FROM] <= store.tuples and 0 <= zone[ga.NEXT] <= store.tuples):
         part.refuse("zones of tuples that there are", "others")
     side.zone[:] = zone
     if join.state.setting[st.GUIDE] != st.COUNTSKETCH:
@@ -215,11 +215,11 @@ def _put_sketches(join: LiveJoin, store: TupleStore, part: Held) -> None:
     for name in _SKETCHED:
         into = getattr(side, name)
         into[...] = part.array(name, into.dtype.name, into.shape)
-    assert side.node.shape[1] == NODE_FIELDS
+    assert side.node.shape[1] == ga.NODE_FIELDS
     ring = part.array("ring", "int64", (side.gran.shape[0], 2))
-    if (ring < 0).any() or (ring[:, 0] >= side.gran[:, RING]).any() or (ring[:, 1] > side.gran[:, RING]).any():
+    if (ring < 0).any() or (ring[:, 0] >= side.gran[:, ga.RING]).any() or (ring[:, 1] > side.gran[:, ga.RING]).any():
         part.refuse("rings of zones within their granularities", "others")
-    side.gran[:, [HEAD, SIZE]] = ring
+    side.gran[:, [ga.HEAD, ga.SIZE]] = ring
 
 
 def _check_places(join: LiveJoin, held: Held, whole: Array, waiting: Array, fed: int) -> None:
@@ -230,7 +230,7 @@ def _check_places(join: LiveJoin, held: Held, whole: Array, waiting: Array, fed:
     fits = whole[st.ARRIVED] == fed == sum(tuples) and whole[st.APPLIED] == fed - waiting.shape[0]
     for side in (0, 1):
         fits = fits and whole[st.SEQUENCE + side] == tuples[side] - counts[side]
-        fits = fits and tuples[side] - counts[side] >= int(join.stores[side].side.meta[BASE])
+        fits = fits and tuples[side] - counts[side] >= int(join.stores[side].side.meta[ga.BASE])
         if not join.plan.is_exact:
             fits = fits and whole[st.ARRIVED_BY_SIDE + side] == tuples[side]
     sampled = int(whole[st.SAMPLED])
@@ -289,7 +289,7 @@ def _check_active(join: LiveJoin, held: Held) -> None:
 
 def _are_reached(join: LiveJoin, side: int, ordinals: Array, times: Array) -> bool:
     """Whether tuples are held, have been dealt with, have a key and came at these times."""
-    base = int(join.stores[side].side.meta[BASE])
+    base = int(join.stores[side].side.meta[ga.BASE])
     if ((ordinals < base) | (ordinals >= join.state.whole[st.SEQUENCE + side])).any():
         return False
     return bool((join.codes_of(side, ordinals) >= 0).all() and np.array_equal(join.times(side, ordinals), times))

@@ -7,45 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
 from nile.operators.common.control_kernels import cushion
 from nile.operators.common.level_kernels import effective_door, sampling_rate
-from nile.operators.common.state import (
-    ACTIVE,
-    BACKLOG,
-    BLIND,
-    BOUNDS,
-    CAP,
-    COUNTSKETCH,
-    CUT,
-    DESC,
-    DIRECTORY,
-    DOOR,
-    ENTRY_GAP,
-    ENTRY_STEP,
-    EVICTED,
-    FOREVER,
-    FOUND,
-    GAP,
-    GUIDE,
-    MATCHES,
-    P_EMIT,
-    P_ESTIMATE,
-    P_PUSH,
-    PLACED,
-    PREFERENCE,
-    PRUNED,
-    RANGES,
-    RATE,
-    RESOLVED,
-    SERVED,
-    SHARED,
-    UNRESOLVED,
-    State,
-)
+from nile.operators.common.state import State
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.grid.arrays import COUNT, END, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, VISIBLE, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import ordinal_at, rank_since
 from pyramid.grid.region_kernels import density, density_class, root_estimate
 from summaries.kernels import inlined, part
@@ -58,7 +28,7 @@ _PLENTY = 64
 @inlined
 def _outputs(matches: float, st: State) -> float:
     """How many outputs so many matches in one region make: a range record stands for all of them."""
-    return min(np.float64(matches), 1.0) if st.setting[RANGES] else np.float64(matches)
+    return min(np.float64(matches), 1.0) if st.setting[js.RANGES] else np.float64(matches)
 
 
 @part
@@ -82,18 +52,18 @@ def _queue_region(
     desc does not queue what would wait in vain: while plenty waits, regions no better than the least that has been
     served of late are let go.
     """
-    st.real[FOUND] += promise
-    if st.whole[ACTIVE] == 0 and klass > queue.top_class(q):
+    st.real[js.FOUND] += promise
+    if st.whole[js.ACTIVE] == 0 and klass > queue.top_class(q):
         make_entry(st, side, ordinal, ts, low, high, weight)
-        st.whole[ACTIVE] = resolved
-        st.real[SERVED] += promise
+        st.whole[js.ACTIVE] = resolved
+        st.real[js.SERVED] += promise
         return -1
-    if q.control[queue.SIZE] >= _PLENTY and klass <= st.whole[CUT] and st.setting[PREFERENCE] == DESC:
-        st.whole[EVICTED] += 1
+    if q.control[queue.SIZE] >= _PLENTY and klass <= st.whole[js.CUT] and st.setting[js.PREFERENCE] == js.DESC:
+        st.whole[js.EVICTED] += 1
         return -1
     if queue.is_full(q):
         queue.evict(q)
-        st.whole[EVICTED] += 1
+        st.whole[js.EVICTED] += 1
     at = queue.push(q, klass)
     q.entry[at, queue.SIDE] = side
     q.entry[at, queue.ORDINAL] = ordinal
@@ -105,8 +75,8 @@ def _queue_region(
     q.real[at, queue.STEP] = 1.0
     q.real[at, queue.WEIGHT] = weight
     q.real[at, queue.PROMISE] = promise
-    pay_insert(st, st.prices[P_PUSH])
-    st.whole[PLACED] += 1
+    pay_insert(st, st.prices[js.P_PUSH])
+    st.whole[js.PLACED] += 1
     return at
 
 
@@ -116,13 +86,13 @@ def _read_root(s: Side, g: int, h: int, since: int, rows: int, st: State) -> tup
 
     A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
     """
-    root = s.gran[g, OFFSET]
-    first = s.node[root, FIRST]
-    last = s.node[root, LAST]
-    if s.node[root, COUNT] == 0 or last < since:
+    root = s.gran[g, ga.OFFSET]
+    first = s.node[root, ga.FIRST]
+    last = s.node[root, ga.LAST]
+    if s.node[root, ga.COUNT] == 0 or last < since:
         return 0.0, 0.0
     value, bound = root_estimate(s, g, h, rows)
-    pay_insert(st, st.prices[P_ESTIMATE] * rows)
+    pay_insert(st, st.prices[js.P_ESTIMATE] * rows)
     if first < since:
         value *= np.float64(last - since + 1) / np.float64(last - first + 1)
     return value, bound
@@ -141,34 +111,34 @@ def _estimated_regions(
     faded = fades[fades.shape[0] - 1] < 1.0
     matches = 0.0
     promised = 0.0
-    begin = FOREVER
+    begin = js.FOREVER
     end = 0
-    first = FOREVER
+    first = js.FOREVER
     for g in range(other.gran.shape[0]):
         value, bound = _read_root(other, g, h, since, 1, st)
         if bound == 0.0:
-            st.whole[PRUNED] += 1
+            st.whole[js.PRUNED] += 1
             continue
-        if st.setting[BLIND]:
+        if st.setting[js.BLIND]:
             value = 0.0
         promise = _outputs(value, st)
-        root = other.gran[g, OFFSET]
-        oldest = max(since, other.node[root, FIRST])
+        root = other.gran[g, ga.OFFSET]
+        oldest = max(since, other.node[root, ga.FIRST])
         if faded:
-            klass = density_class(fades[g] * density(value, other.node[root, LAST] - oldest, other))
-            begin = other.node[root, START]
-            end = min(other.node[root, END], other.meta[VISIBLE])
-            _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0, promise)
+            klass = density_class(fades[g] * density(value, other.node[root, ga.LAST] - oldest, other))
+            begin = other.node[root, ga.START]
+            end = min(other.node[root, ga.END], other.meta[ga.VISIBLE])
+            _queue_region(st, q, klass, side, ordinal, ts, begin, end, js.UNRESOLVED, 1.0, promise)
         else:
             promised += promise
             matches += value
-            begin = min(begin, other.node[root, START])
-            end = max(end, other.node[root, END])
+            begin = min(begin, other.node[root, ga.START])
+            end = max(end, other.node[root, ga.END])
             first = min(first, oldest)
-    end = min(end, other.meta[VISIBLE])
+    end = min(end, other.meta[ga.VISIBLE])
     if end > begin and not faded:
         klass = density_class(density(matches, ts - first, other))
-        _queue_region(st, q, klass, side, ordinal, ts, begin, end, UNRESOLVED, 1.0, promised)
+        _queue_region(st, q, klass, side, ordinal, ts, begin, end, js.UNRESOLVED, 1.0, promised)
 
 
 @part
@@ -179,30 +149,30 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     """
     since = since_of(ts, st.window[0])
     fades = st.fades
-    if st.setting[GUIDE] == COUNTSKETCH:
+    if st.setting[js.GUIDE] == js.COUNTSKETCH:
         _estimated_regions(own, other, side, ordinal, ts, since, st, q)
         return
-    pay_hit(st, st.real[BOUNDS])
-    low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
+    pay_hit(st, st.real[js.BOUNDS])
+    low, high = window_ranks(other, code, ts, st.window[0], other.zone[ga.KEPT_FROM])
     if low == high:
-        st.whole[PRUNED] += 1
+        st.whole[js.PRUNED] += 1
         return
     if fades[fades.shape[0] - 1] == 1.0:
         length = ts - other.ts[held_at(other, ordinal_at(other, code, low))]
         klass = density_class(density(high - low, length, other))
-        _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0, _outputs(high - low, st))
+        _queue_region(st, q, klass, side, ordinal, ts, low, high, js.RESOLVED, 1.0, _outputs(high - low, st))
         return
     # The directory has no zones: its granularities are cut by age alone.
     border = 0
     for g in range(fades.shape[0]):
-        border += other.gran[g, SPAN]
+        border += other.gran[g, ga.SPAN]
         cut = low
         if g + 1 < fades.shape[0]:
-            pay_hit(st, st.real[BOUNDS])
+            pay_hit(st, st.real[js.BOUNDS])
             cut = max(low, min(high, rank_since(other, code, since_of(ts, border))))
         if cut < high:
-            klass = density_class(fades[g] * density(high - cut, other.gran[g, SPAN], other))
-            _queue_region(st, q, klass, side, ordinal, ts, cut, high, RESOLVED, 1.0, _outputs(high - cut, st))
+            klass = density_class(fades[g] * density(high - cut, other.gran[g, ga.SPAN], other))
+            _queue_region(st, q, klass, side, ordinal, ts, cut, high, js.RESOLVED, 1.0, _outputs(high - cut, st))
             high = cut
         if low == high:
             break
@@ -222,43 +192,43 @@ def sampled_region(
     real = st.real
     since = since_of(ts, st.window[0])
     door = 1.0
-    if st.setting[RANGES]:
+    if st.setting[js.RANGES]:
         door = effective_door(st, ts)
         if level >= door:
             return
-    elif st.setting[SHARED]:
-        door = real[DOOR]
-    rate = sampling_rate(st, st.prices[P_EMIT], cushion(st))
-    real[GAP] *= real[RATE] / rate
-    real[RATE] = rate
-    if st.setting[GUIDE] == COUNTSKETCH:
+    elif st.setting[js.SHARED]:
+        door = real[js.DOOR]
+    rate = sampling_rate(st, st.prices[js.P_EMIT], cushion(st))
+    real[js.GAP] *= real[js.RATE] / rate
+    real[js.RATE] = rate
+    if st.setting[js.GUIDE] == js.COUNTSKETCH:
         h = own.hash[held_at(own, ordinal)]
         most = 0.0
         for g in range(other.gran.shape[0]):
             _, bound = _read_root(other, g, h, since, 1, st)
             most += bound
-        if most == 0.0 or st.setting[BLIND]:
-            st.whole[PRUNED] += 1
-            real[MATCHES] -= _SMOOTH * real[MATCHES]
+        if most == 0.0 or st.setting[js.BLIND]:
+            st.whole[js.PRUNED] += 1
+            real[js.MATCHES] -= _SMOOTH * real[js.MATCHES]
             return
-    pay_hit(st, st.real[BOUNDS])
-    low, high = window_ranks(other, code, ts, st.window[0], other.zone[KEPT_FROM])
+    pay_hit(st, st.real[js.BOUNDS])
+    low, high = window_ranks(other, code, ts, st.window[0], other.zone[ga.KEPT_FROM])
     n = high - low
-    if st.setting[RANGES]:
+    if st.setting[js.RANGES]:
         n = min(n, 1)
-    real[MATCHES] += _SMOOTH * (n - real[MATCHES])
-    gap = real[GAP]
+    real[js.MATCHES] += _SMOOTH * (n - real[js.MATCHES])
+    gap = real[js.GAP]
     if gap >= n:
-        real[GAP] = gap - n
+        real[js.GAP] = gap - n
         return
     step = 1.0 / rate
     outputs = math.ceil((n - gap) / step)
-    real[GAP] = max(0.0, gap + outputs * step - n)
-    real[BACKLOG] += outputs
-    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, RESOLVED, step / door, 0.0)
+    real[js.GAP] = max(0.0, gap + outputs * step - n)
+    real[js.BACKLOG] += outputs
+    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, js.RESOLVED, step / door, 0.0)
     if at < 0:
-        real[ENTRY_GAP] = gap
-        real[ENTRY_STEP] = step
+        real[js.ENTRY_GAP] = gap
+        real[js.ENTRY_STEP] = step
     else:
         q.real[at, queue.GAP] = gap
         q.real[at, queue.STEP] = step
@@ -270,8 +240,8 @@ def rare_region(
 ) -> None:
     """asc: queue the matches of a key that is rare in both streams, the rarest first; no other key's."""
     window = st.window[0]
-    pay_hit(st, 2.0 * st.real[BOUNDS])
-    low, high = window_ranks(other, code, ts, window, other.zone[KEPT_FROM])
+    pay_hit(st, 2.0 * st.real[js.BOUNDS])
+    low, high = window_ranks(other, code, ts, window, other.zone[ga.KEPT_FROM])
     if low == high:
         return
     own_low, own_high = window_ranks(own, code, ts, window, 0)
@@ -279,24 +249,24 @@ def rare_region(
     count = (high - rank_since(other, code, since_of(ts, window))) + (own_high - own_low)
     # A tuple of this key was turned away in the window: the lists undercount it.
     unsure = st.shed_at[code] >= since_of(ts, window) or level >= effective_door(st, ts)
-    if count > st.setting[CAP] or unsure:
-        st.whole[PRUNED] += 1
+    if count > st.setting[js.CAP] or unsure:
+        st.whole[js.PRUNED] += 1
         return
     klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
-    _queue_region(st, q, klass, side, ordinal, ts, low, high, RESOLVED, 1.0, 0.0)
+    _queue_region(st, q, klass, side, ordinal, ts, low, high, js.RESOLVED, 1.0, 0.0)
 
 
 @part
 def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -> bool:
     """asc: whether a key is surely above the outlier cap, by a margin, and so turned away before insertion."""
-    cap = st.setting[CAP]
-    if st.setting[GUIDE] == DIRECTORY:
+    cap = st.setting[js.CAP]
+    if st.setting[js.GUIDE] == js.DIRECTORY:
         low, high = window_ranks(other, code, ts, st.window[0], 0)
         own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
         return (high - low) + (own_high - own_low) > 2 * cap  # type: ignore[no-any-return]
     since = since_of(ts, st.window[0])
     h = own.hash[held_at(own, ordinal)]
-    if st.setting[BLIND]:
+    if st.setting[js.BLIND]:
         return False
     count = 0.0
     tuples = 0
@@ -304,6 +274,6 @@ def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State
         mine, _ = _read_root(own, g, h, since, own.counters.shape[1], st)
         theirs, _ = _read_root(other, g, h, since, own.counters.shape[1], st)
         count += mine + theirs
-        tuples += own.node[own.gran[g, OFFSET], COUNT] + other.node[other.gran[g, OFFSET], COUNT]
+        tuples += own.node[own.gran[g, ga.OFFSET], ga.COUNT] + other.node[other.gran[g, ga.OFFSET], ga.COUNT]
     noise = math.sqrt(np.float64(tuples) / (own.counters.shape[2] // 2))
     return count > 2.0 * cap + 2.0 * noise  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.runners import runner_of
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
-from pyramid.grid.arrays import CHANGES, CLOSED, FORGOTTEN
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import Memory
 from pyramid.grid.store import PIECE, TupleStore
 from summaries.lazy import lazy
@@ -287,8 +287,8 @@ class PromisingJoin:
             outputs=int(whole[st.OUTPUTS]),
             regions=int(whole[st.REGIONS]),
             pruned=int(whole[st.PRUNED]),
-            zones=sum(int(store.side.zone[CLOSED]) for store in self.stores),
-            changes=sum(int(store.side.zone[CHANGES]) for store in self.stores),
+            zones=sum(int(store.side.zone[ga.CLOSED]) for store in self.stores),
+            changes=sum(int(store.side.zone[ga.CHANGES]) for store in self.stores),
             expired=int(whole[st.EXPIRED]),
             evicted=int(whole[st.EVICTED]),
             granted=float(real[st.GRANTED]) / UNIT,
@@ -297,7 +297,7 @@ class PromisingJoin:
             spent_hit=float(real[st.SPENT_HIT]) / UNIT,
             exact_cost=self._exact_cost() / UNIT,
             coverage=self._coverage(),
-            forgotten=sum(int(store.side.zone[FORGOTTEN]) for store in self.stores),
+            forgotten=sum(int(store.side.zone[ga.FORGOTTEN]) for store in self.stores),
             door=float(real[st.DOOR]),
             sampling_rate=float(real[st.RATE]),
         )

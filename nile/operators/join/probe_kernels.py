@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import (
     emit_entry,
     held_at,
@@ -21,44 +22,9 @@ from nile.operators.common.arrival_kernels import (
     take_arrival,
     window_ranks,
 )
-from nile.operators.common.state import (
-    ACTIVE,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVALS_GONE,
-    ARRIVED,
-    CAP,
-    CREDIT,
-    DONE,
-    ENTRY_GAP,
-    ENTRY_SIDE,
-    FORCED,
-    GRANTED,
-    NULLS,
-    OUTLIERS_ONLY,
-    OUTPUT_FULL,
-    OUTPUTS,
-    P_EMIT,
-    P_INSERT,
-    P_LOOKUP,
-    RANGES,
-    REGIONS,
-    SEQUENCE,
-    SHARED,
-    SHED,
-    SHED_BY_SIDE,
-    SPENT,
-    SPENT_HIT,
-    SPENT_INSERT,
-    STOPPED_CODE,
-    STOPPED_SIDE,
-    WAITING,
-    WRITTEN,
-    Output,
-    State,
-)
-from pyramid.grid.arrays import BASE, GONE, HELD, PLACE, ROOM, VISIBLE, Side
+from nile.operators.common.state import Output, State
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import make_room_in
 from summaries.kernels import U8, kernel, part
 
@@ -74,14 +40,14 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
     Over shared stores others have inserted it; from now on it shows.
     """
     w = st.whole
-    ordinal = w[SEQUENCE + side]
+    ordinal = w[js.SEQUENCE + side]
     at = held_at(own, ordinal)
     code = own.code[at]
-    shared = st.setting[SHARED] != 0
+    shared = st.setting[js.SHARED] != 0
     if shared:
-        own.meta[VISIBLE] = ordinal + 1
+        own.meta[ga.VISIBLE] = ordinal + 1
     if code < 0:
-        w[NULLS] += 1
+        w[js.NULLS] += 1
         passed(st, side)
         return True
     if not shared and not put_in_list(own, side, code, ordinal, st):
@@ -90,13 +56,13 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
     window = st.window[0]
     low, high = window_ranks(other, code, ts, window, 0)
     if not shared:
-        pay_insert(st, st.prices[P_INSERT])
-    pay_hit(st, st.prices[P_LOOKUP])
-    w[ADMITTED] += 1
+        pay_insert(st, st.prices[js.P_INSERT])
+    pay_hit(st, st.prices[js.P_LOOKUP])
+    w[js.ADMITTED] += 1
     wanted = high > low
-    if wanted and st.setting[OUTLIERS_ONLY]:
+    if wanted and st.setting[js.OUTLIERS_ONLY]:
         own_low, own_high = window_ranks(own, code, ts, window, 0)
-        wanted = (high - low) + (own_high - own_low) <= st.setting[CAP]
+        wanted = (high - low) + (own_high - own_low) <= st.setting[js.CAP]
     if wanted:
         make_entry(st, side, ordinal, ts, low, high, 1.0)
     passed(st, side)
@@ -120,20 +86,20 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
     left_ts, left_code, left_lists, left_arena = left.ts, left.code, left.lists, left.arena
     right_ts, right_code, right_lists, right_arena = right.ts, right.code, right.lists, right.arena
     left_placed, left_meta, right_placed, right_meta = left.placed, left.meta, right.placed, right.meta
-    left_base, right_base = left_meta[BASE], right_meta[BASE]
-    lefts, rights = w[SEQUENCE], w[SEQUENCE + 1]
-    begin = now = w[APPLIED]
-    past = w[ARRIVALS_GONE]
-    begin_at = at = w[WRITTEN]
-    granted = real[GRANTED]
+    left_base, right_base = left_meta[ga.BASE], right_meta[ga.BASE]
+    lefts, rights = w[js.SEQUENCE], w[js.SEQUENCE + 1]
+    begin = now = w[js.APPLIED]
+    past = w[js.ARRIVALS_GONE]
+    begin_at = at = w[js.WRITTEN]
+    granted = real[js.GRANTED]
     nulls = regions = 0
     side = ordinal = code = gone = low = found = n = 0
     why = _ROOM_WANTED
     while why == _ROOM_WANTED:
-        why = DONE
+        why = js.DONE
         while now < end:
             if at == room:
-                why = OUTPUT_FULL
+                why = js.OUTPUT_FULL
                 break
             found = n = gone = 0
             side = order[U8(now - past)]
@@ -143,16 +109,16 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                 code = left_code[place]
                 if code >= 0:
                     key = U8(code)
-                    held = left_lists[key, HELD]
-                    if held == left_lists[key, ROOM]:
+                    held = left_lists[key, ga.HELD]
+                    if held == left_lists[key, ga.ROOM]:
                         why = _ROOM_WANTED
                         break
-                    left_arena[U8(left_lists[key, PLACE] + held)] = ordinal
-                    left_lists[key, HELD] = held + 1
+                    left_arena[U8(left_lists[key, ga.PLACE] + held)] = ordinal
+                    left_lists[key, ga.HELD] = held + 1
                     since = since_of(left_ts[place], window)
-                    gone = right_lists[key, GONE]
-                    met = right_lists[key, HELD]
-                    list_at = right_lists[key, PLACE]
+                    gone = right_lists[key, ga.GONE]
+                    met = right_lists[key, ga.HELD]
+                    list_at = right_lists[key, ga.PLACE]
                     low = max(fronts[key, 1] - gone, 0)
                     while low < met:
                         entry = right_arena[U8(list_at + low)]
@@ -174,16 +140,16 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                 code = right_code[place]
                 if code >= 0:
                     key = U8(code)
-                    held = right_lists[key, HELD]
-                    if held == right_lists[key, ROOM]:
+                    held = right_lists[key, ga.HELD]
+                    if held == right_lists[key, ga.ROOM]:
                         why = _ROOM_WANTED
                         break
-                    right_arena[U8(right_lists[key, PLACE] + held)] = ordinal
-                    right_lists[key, HELD] = held + 1
+                    right_arena[U8(right_lists[key, ga.PLACE] + held)] = ordinal
+                    right_lists[key, ga.HELD] = held + 1
                     since = since_of(right_ts[place], window)
-                    gone = left_lists[key, GONE]
-                    met = left_lists[key, HELD]
-                    list_at = left_lists[key, PLACE]
+                    gone = left_lists[key, ga.GONE]
+                    met = left_lists[key, ga.HELD]
+                    list_at = left_lists[key, ga.PLACE]
                     low = max(fronts[key, 0] - gone, 0)
                     while low < met:
                         entry = left_arena[U8(list_at + low)]
@@ -205,7 +171,7 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
                 regions += 1
                 at += n
                 if n < found:
-                    why = OUTPUT_FULL
+                    why = js.OUTPUT_FULL
                     break
             elif code < 0:
                 nulls += 1
@@ -214,30 +180,30 @@ def _plain(left: Side, right: Side, order: Array, grant: Array, end: int, fronts
             if side == 0
             else make_room_in(right_lists, right_arena, right_placed, right_meta, code, 1)
         ):
-            why = ARENA_FULL
-            w[STOPPED_SIDE] = side
-            w[STOPPED_CODE] = code
+            why = js.ARENA_FULL
+            w[js.STOPPED_SIDE] = side
+            w[js.STOPPED_CODE] = code
     if n < found:  # what is left of the tuple's pairs goes on in the next output
         ts = left_ts[ordinal - left_base] if side == 0 else right_ts[ordinal - right_base]
         make_entry(st, side, ordinal, ts, gone + low, gone + low + found, 1.0)
-        real[ENTRY_GAP] = np.float64(n)
+        real[js.ENTRY_GAP] = np.float64(n)
         regions -= 1
     admitted = now - begin - nulls
-    w[SEQUENCE] = lefts
-    w[SEQUENCE + 1] = rights
-    w[ARRIVED] = w[APPLIED] = now
-    w[NULLS] += nulls
-    w[ADMITTED] += admitted
-    w[REGIONS] += regions
-    w[WRITTEN] = at
-    w[OUTPUTS] += at - begin_at
-    inserting = st.prices[P_INSERT] * admitted
-    hitting = st.prices[P_LOOKUP] * admitted + st.prices[P_EMIT] * (at - begin_at)
-    real[SPENT_INSERT] += inserting
-    real[SPENT_HIT] += hitting
-    real[SPENT] += inserting + hitting
-    real[GRANTED] = granted
-    real[CREDIT] = granted - real[SPENT]
+    w[js.SEQUENCE] = lefts
+    w[js.SEQUENCE + 1] = rights
+    w[js.ARRIVED] = w[js.APPLIED] = now
+    w[js.NULLS] += nulls
+    w[js.ADMITTED] += admitted
+    w[js.REGIONS] += regions
+    w[js.WRITTEN] = at
+    w[js.OUTPUTS] += at - begin_at
+    inserting = st.prices[js.P_INSERT] * admitted
+    hitting = st.prices[js.P_LOOKUP] * admitted + st.prices[js.P_EMIT] * (at - begin_at)
+    real[js.SPENT_INSERT] += inserting
+    real[js.SPENT_HIT] += hitting
+    real[js.SPENT] += inserting + hitting
+    real[js.GRANTED] = granted
+    real[js.CREDIT] = granted - real[js.SPENT]
     return why
 
 
@@ -251,26 +217,26 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, fronts:
     Returns why it stopped (`nile.operators.common.state`).
     """
     w = st.whole
-    plain = st.setting[SHARED] == 0 and st.setting[OUTLIERS_ONLY] == 0 and st.setting[RANGES] == 0
+    plain = st.setting[js.SHARED] == 0 and st.setting[js.OUTLIERS_ONLY] == 0 and st.setting[js.RANGES] == 0
     while True:
-        if w[ACTIVE]:
+        if w[js.ACTIVE]:
             room = (
                 emit_entry(left, right, st, out, _NO_FLOOR)
-                if w[ENTRY_SIDE] == 0
+                if w[js.ENTRY_SIDE] == 0
                 else emit_entry(right, left, st, out, _NO_FLOOR)
             )
             if not room:
-                return OUTPUT_FULL
+                return js.OUTPUT_FULL
         if plain:
             return _plain(left, right, order, grant, end, fronts, st, out)
-        if w[APPLIED] == end:
-            return DONE
-        if w[APPLIED] == w[ARRIVED]:
+        if w[js.APPLIED] == end:
+            return js.DONE
+        if w[js.APPLIED] == w[js.ARRIVED]:
             take_arrival(st, grant, False)
-        side = order[w[APPLIED] - w[ARRIVALS_GONE]]
+        side = order[w[js.APPLIED] - w[js.ARRIVALS_GONE]]
         taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
         if not taken:
-            return ARENA_FULL
+            return js.ARENA_FULL
 
 
 @kernel
@@ -282,30 +248,32 @@ def hash_drop(left: Side, right: Side, order: Array, grant: Array, end: int, st:
     Source: the opponent of promising tuples, Figures 11 to 14.
     """
     w = st.whole
-    entrance = st.prices[P_INSERT] + st.prices[P_LOOKUP]
+    entrance = st.prices[js.P_INSERT] + st.prices[js.P_LOOKUP]
     while True:
-        if w[ACTIVE]:
+        if w[js.ACTIVE]:
             room = (
-                emit_entry(left, right, st, out, 0.0) if w[ENTRY_SIDE] == 0 else emit_entry(right, left, st, out, 0.0)
+                emit_entry(left, right, st, out, 0.0)
+                if w[js.ENTRY_SIDE] == 0
+                else emit_entry(right, left, st, out, 0.0)
             )
             if not room:
-                return OUTPUT_FULL
-        if w[APPLIED] < w[ARRIVED] and not w[ACTIVE]:
-            side = order[w[APPLIED]]
-            ordinal = w[SEQUENCE + side]
+                return js.OUTPUT_FULL
+        if w[js.APPLIED] < w[js.ARRIVED] and not w[js.ACTIVE]:
+            side = order[w[js.APPLIED]]
+            ordinal = w[js.SEQUENCE + side]
             null = left.code[held_at(left, ordinal)] < 0 if side == 0 else right.code[held_at(right, ordinal)] < 0
-            if null or st.real[CREDIT] >= entrance:
+            if null or st.real[js.CREDIT] >= entrance:
                 taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
                 if not taken:
-                    return ARENA_FULL
+                    return js.ARENA_FULL
                 continue
-            if w[ARRIVED] - w[APPLIED] > st.setting[WAITING]:
-                w[SHED] += 1
-                w[SHED_BY_SIDE + side] += 1
-                w[FORCED] += 1
+            if w[js.ARRIVED] - w[js.APPLIED] > st.setting[js.WAITING]:
+                w[js.SHED] += 1
+                w[js.SHED_BY_SIDE + side] += 1
+                w[js.FORCED] += 1
                 passed(st, side)
                 continue
-        if w[ARRIVED] == end:
-            return DONE
-        take_arrival(st, grant, w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED])
-        w[ACTIVE] = 0
+        if w[js.ARRIVED] == end:
+            return js.DONE
+        take_arrival(st, grant, w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED])
+        w[js.ACTIVE] = 0

@@ -15,65 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
 from nile.operators.common.control_kernels import adjust_door
 from nile.operators.common.level_kernels import allow, is_outputs_turn
 from nile.operators.common.slot_kernels import picks_slots, save_up, see, slot_of
-from nile.operators.common.state import (
-    ACTIVE,
-    ADDS_PAID,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVALS_GONE,
-    ARRIVED,
-    ARRIVED_BY_SIDE,
-    ASC,
-    CONTROL_EVERY,
-    COUNTSKETCH,
-    COVERED,
-    CREDIT,
-    DESC,
-    DONE,
-    DOOR,
-    DOORS_GONE,
-    ENTRANCE,
-    FORCED,
-    GUIDE,
-    NOW_TS,
-    NULLS,
-    OUTPUT_FULL,
-    P_ADD,
-    P_INSERT,
-    P_LOOKUP,
-    P_UPDATE,
-    PREFERENCE,
-    QUEUE_FULL,
-    SALT,
-    SAVED,
-    SEQUENCE,
-    SHARE,
-    SHARED,
-    SHED,
-    SHED_BY_SIDE,
-    SLICE_COST,
-    SPENT,
-    SPENT_TAKING,
-    STOPPED_CODE,
-    STOPPED_SIDE,
-    TURN,
-    TURN_COST,
-    TURN_WANTED,
-    WAITING,
-    WEIGHTED,
-    Output,
-    State,
-)
+from nile.operators.common.state import Output, State
 from nile.operators.join.drain_kernels import can_drain, drain, is_sparse, sweep
 from nile.operators.join.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.grid.arrays import ADDS, DETECTOR_BITS, FORGETTING, SLICE_COUNT, VISIBLE, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
 from pyramid.grid.list_kernels import append, is_full, make_room
 from summaries.kernels import inlined, kernel, part
@@ -88,19 +41,19 @@ _SAVING = 4096.0  # tuples over which a turn is saved up for
 @part
 def _pay_adds(s: Side, side: int, st: State) -> None:
     """Charge the counters that slice ends and turns have added since last time, savings first."""
-    added = s.zone[ADDS] - st.whole[ADDS_PAID + side]
-    if added > 0 and not st.setting[SHARED]:
-        st.whole[ADDS_PAID + side] = s.zone[ADDS]
-        cost = st.prices[P_ADD] * added
-        saved = min(cost, st.real[SAVED])
-        st.real[SAVED] -= saved
+    added = s.zone[ga.ADDS] - st.whole[js.ADDS_PAID + side]
+    if added > 0 and not st.setting[js.SHARED]:
+        st.whole[js.ADDS_PAID + side] = s.zone[ga.ADDS]
+        cost = st.prices[js.P_ADD] * added
+        saved = min(cost, st.real[js.SAVED])
+        st.real[js.SAVED] -= saved
         pay_insert(st, cost - saved)
 
 
 @part
 def _refuse(st: State, side: int) -> None:
-    st.whole[SHED] += 1
-    st.whole[SHED_BY_SIDE + side] += 1
+    st.whole[js.SHED] += 1
+    st.whole[js.SHED_BY_SIDE + side] += 1
 
 
 @inlined
@@ -112,9 +65,9 @@ def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st
     w = st.whole
     real = st.real
     if code < 0:
-        w[NULLS] += 1
+        w[js.NULLS] += 1
         return _DEALT_WITH
-    shared = st.setting[SHARED] != 0
+    shared = st.setting[js.SHARED] != 0
     if shared and (st.left_door if side == 0 else st.right_door)[ordinal] == 0.0:
         _refuse(st, side)
         return _DEALT_WITH
@@ -124,17 +77,17 @@ def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st
         see(slot, side, ordinal, st)
         _refuse(st, side)
         return _DEALT_WITH
-    if not by_slot and unit(h, st.setting[SALT]) >= real[DOOR]:
+    if not by_slot and unit(h, st.setting[js.SALT]) >= real[js.DOOR]:
         _refuse(st, side)
         return _DEALT_WITH
-    if real[CREDIT] < real[ENTRANCE] or is_outputs_turn(st, entries):
-        if w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
+    if real[js.CREDIT] < real[js.ENTRANCE] or is_outputs_turn(st, entries):
+        if w[js.ARRIVED] - w[js.APPLIED] <= st.setting[js.WAITING]:
             return _WAITS
         _refuse(st, side)
-        w[FORCED] += 1
+        w[js.FORCED] += 1
         if by_slot:
             see(slot, side, ordinal, st)
-        if st.setting[PREFERENCE] == ASC and not shared:
+        if st.setting[js.PREFERENCE] == js.ASC and not shared:
             st.shed_at[code] = ts
         return _DEALT_WITH
     return _COMES_IN
@@ -148,47 +101,47 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     at = held_at(own, ordinal)
     code = own.code[at]
     ts = own.ts[at]
-    preference = st.setting[PREFERENCE]
-    shared = st.setting[SHARED] != 0
-    level = unit(own.hash[at], st.setting[SALT])
+    preference = st.setting[js.PREFERENCE]
+    shared = st.setting[js.SHARED] != 0
+    level = unit(own.hash[at], st.setting[js.SALT])
     if not shared and is_full(own, code) and not make_room(own, code):
-        w[STOPPED_SIDE] = side
-        w[STOPPED_CODE] = code
+        w[js.STOPPED_SIDE] = side
+        w[js.STOPPED_CODE] = code
         return False
     if picks_slots(st):
         see(slot_of(own.hash[at], st), side, ordinal, st)
-    before = real[SPENT]
-    w[ADMITTED] += 1
-    if preference == WEIGHTED and not shared:
+    before = real[js.SPENT]
+    w[js.ADMITTED] += 1
+    if preference == js.WEIGHTED and not shared:
         doors = st.left_door if side == 0 else st.right_door
-        doors[ordinal - w[DOORS_GONE + side]] = real[DOOR]
-    if own.spec[FORGETTING]:
-        real[COVERED] += kept_share(other, ts, st)
-    if st.setting[GUIDE] == COUNTSKETCH and not shared:
+        doors[ordinal - w[js.DOORS_GONE + side]] = real[js.DOOR]
+    if own.spec[ga.FORGETTING]:
+        real[js.COVERED] += kept_share(other, ts, st)
+    if st.setting[js.GUIDE] == js.COUNTSKETCH and not shared:
         summarize(own, ordinal, ts, own.hash[at])
-        pay_insert(st, st.prices[P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
-        if w[TURN_WANTED + side] and is_sparse(st):
-            share = st.real[TURN_COST] / _SAVING
-            st.real[SAVED] += share
+        pay_insert(st, st.prices[js.P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
+        if w[js.TURN_WANTED + side] and is_sparse(st):
+            share = st.real[js.TURN_COST] / _SAVING
+            st.real[js.SAVED] += share
             pay_insert(st, share)
-    if preference == ASC and is_heavy(own, other, ordinal, code, ts, st):
-        if st.setting[GUIDE] != COUNTSKETCH:
-            pay_insert(st, st.prices[P_LOOKUP])
+    if preference == js.ASC and is_heavy(own, other, ordinal, code, ts, st):
+        if st.setting[js.GUIDE] != js.COUNTSKETCH:
+            pay_insert(st, st.prices[js.P_LOOKUP])
         if not shared:
             st.shed_at[code] = ts
         _refuse(st, side)
     else:
         if not shared:
             append(own, code, ordinal)
-            pay_insert(st, st.prices[P_INSERT])
-        if preference == ASC:
+            pay_insert(st, st.prices[js.P_INSERT])
+        if preference == js.ASC:
             rare_region(own, other, side, ordinal, code, ts, level, st, q)
-        elif preference == DESC:
+        elif preference == js.DESC:
             densest_regions(own, other, side, ordinal, code, ts, st, q)
         else:
             sampled_region(own, other, side, ordinal, code, ts, level, st, q)
-    cost = real[SPENT] - before
-    real[SPENT_TAKING] += cost
+    cost = real[js.SPENT] - before
+    real[js.SPENT_TAKING] += cost
     allow(-cost, st)
     return True
 
@@ -196,17 +149,17 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
 @part
 def _close_slice(s: Side, side: int, ts: int, st: State) -> None:
     """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
-    if s.zone[SLICE_COUNT] < _MANY or st.real[CREDIT] < st.real[SLICE_COST]:
+    if s.zone[ga.SLICE_COUNT] < _MANY or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
         return
     if slice_end(s, ts):
-        st.whole[TURN_WANTED + side] = 1
+        st.whole[js.TURN_WANTED + side] = 1
     _pay_adds(s, side, st)
 
 
 @part
 def _newest(left: Side, right: Side, side: int, st: State) -> int:
     """ts of the newest arrival, which came from `side`."""
-    at = st.whole[ARRIVED_BY_SIDE + side] - 1
+    at = st.whole[js.ARRIVED_BY_SIDE + side] - 1
     return left.ts[held_at(left, at)] if side == 0 else right.ts[held_at(right, at)]  # type: ignore[no-any-return]
 
 
@@ -220,24 +173,24 @@ def promise(
     places the queue may grow to.
     """
     w = st.whole
-    gone = w[ARRIVALS_GONE]
+    gone = w[js.ARRIVALS_GONE]
     regions = max(left.gran.shape[0], 1)
-    shared = st.setting[SHARED] != 0
+    shared = st.setting[js.SHARED] != 0
     _pay_adds(left, 0, st)
     _pay_adds(right, 1, st)
     while True:
         if can_drain(st, q.control[queue.SIZE]) and not drain(left, right, st, q, out):
-            return OUTPUT_FULL
+            return js.OUTPUT_FULL
         for side in range(2):
-            if w[TURN_WANTED + side] and st.real[CREDIT] + st.real[SAVED] >= st.real[TURN_COST]:
-                w[TURN_WANTED + side] = 0
-                w[STOPPED_SIDE] = side
-                return TURN
-        if w[APPLIED] < w[ARRIVED]:
+            if w[js.TURN_WANTED + side] and st.real[js.CREDIT] + st.real[js.SAVED] >= st.real[js.TURN_COST]:
+                w[js.TURN_WANTED + side] = 0
+                w[js.STOPPED_SIDE] = side
+                return js.TURN
+        if w[js.APPLIED] < w[js.ARRIVED]:
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
-                return QUEUE_FULL
-            side = order[w[APPLIED] - gone]
-            ordinal = w[SEQUENCE + side]
+                return js.QUEUE_FULL
+            side = order[w[js.APPLIED] - gone]
+            ordinal = w[js.SEQUENCE + side]
             if side == 0:
                 at = held_at(left, ordinal)
                 code, ts, h = left.code[at], left.ts[at], left.hash[at]
@@ -245,32 +198,32 @@ def promise(
                 at = held_at(right, ordinal)
                 code, ts, h = right.code[at], right.ts[at], right.hash[at]
             if shared:
-                (left.meta if side == 0 else right.meta)[VISIBLE] = ordinal + 1
+                (left.meta if side == 0 else right.meta)[ga.VISIBLE] = ordinal + 1
             what = _meet(side, ordinal, code, ts, h, q.control[queue.SIZE], st)
             if what == _COMES_IN:
                 taken = (
                     _take_in(left, right, 0, ordinal, st, q) if side == 0 else _take_in(right, left, 1, ordinal, st, q)
                 )
                 if not taken:
-                    return ARENA_FULL
+                    return js.ARENA_FULL
             if what != _WAITS:
                 passed(st, side)
-                w[NOW_TS] = ts
+                w[js.NOW_TS] = ts
                 if not shared:
-                    if side == 0 and reach(left, ordinal, ts) and left.spec[DETECTOR_BITS] != 0:
+                    if side == 0 and reach(left, ordinal, ts) and left.spec[ga.DETECTOR_BITS] != 0:
                         _close_slice(left, 0, ts, st)
-                    elif side == 1 and reach(right, ordinal, ts) and right.spec[DETECTOR_BITS] != 0:
+                    elif side == 1 and reach(right, ordinal, ts) and right.spec[ga.DETECTOR_BITS] != 0:
                         _close_slice(right, 1, ts, st)
                 continue
-        if w[ARRIVED] == end:
-            return DONE
-        idle = w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and q.control[queue.SIZE] == 0
+        if w[js.ARRIVED] == end:
+            return js.DONE
+        idle = w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED] and q.control[queue.SIZE] == 0
         if idle:
             save_up(st)
         take_arrival(st, grant, idle)
-        allow(st.real[SHARE] * grant[w[ARRIVED] - gone - 1], st)
-        newest = order[w[ARRIVED] - gone - 1]
-        w[ARRIVED_BY_SIDE + newest] += 1
-        if w[ARRIVED] % CONTROL_EVERY == 0:
+        allow(st.real[js.SHARE] * grant[w[js.ARRIVED] - gone - 1], st)
+        newest = order[w[js.ARRIVED] - gone - 1]
+        w[js.ARRIVED_BY_SIDE + newest] += 1
+        if w[js.ARRIVED] % js.CONTROL_EVERY == 0:
             adjust_door(st, q.control[queue.SIZE], _newest(left, right, newest, st))
             sweep(st, q)

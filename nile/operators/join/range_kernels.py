@@ -15,26 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.operators.common.state import (
-    ADMITTED,
-    APPLIED,
-    ARRIVED,
-    DONE,
-    NULLS,
-    OUTPUT_FULL,
-    OUTPUTS,
-    P_EMIT,
-    P_INSERT,
-    P_LOOKUP,
-    REGIONS,
-    SEQUENCE,
-    SPENT,
-    SPENT_HIT,
-    SPENT_INSERT,
-    WRITTEN,
-    Output,
-    State,
-)
+from nile.operators.common import state as js
+from nile.operators.common.state import Output, State
 from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -112,9 +94,9 @@ def probe_ranges(order: Array, end: int, streams: Streams, counted: Counted, st:
     window = st.window[0]
     first, second, third, weight = out.first, out.second, out.third, out.weight
     room = first.shape[0]
-    begin = now = w[APPLIED]
-    begin_at = at = w[WRITTEN]
-    lefts = w[SEQUENCE]
+    begin = now = w[js.APPLIED]
+    begin_at = at = w[js.WRITTEN]
+    lefts = w[js.SEQUENCE]
     counts, until, slots, times = counted.counts, counted.until, counted.slots, counted.times
     gone = counted.cursor[0]
     while now < end and at < room:
@@ -146,19 +128,19 @@ def probe_ranges(order: Array, end: int, streams: Streams, counted: Counted, st:
             lefts += 1 - side
             now += 1
     nulls = np.int64(counts[0]) + np.int64(counts[1])
-    admitted = now - begin - (nulls - w[NULLS])
+    admitted = now - begin - (nulls - w[js.NULLS])
     counted.cursor[0] = gone
-    w[SEQUENCE] = lefts
-    w[SEQUENCE + 1] = now - lefts
-    w[ARRIVED] = w[APPLIED] = now
-    w[NULLS] = nulls
-    w[ADMITTED] += admitted
-    w[REGIONS] += at - begin_at
-    w[WRITTEN] = at
-    w[OUTPUTS] += at - begin_at
-    inserting = st.prices[P_INSERT] * admitted
-    hitting = st.prices[P_LOOKUP] * admitted + st.prices[P_EMIT] * (at - begin_at)
-    real[SPENT_INSERT] += inserting
-    real[SPENT_HIT] += hitting
-    real[SPENT] += inserting + hitting
-    return DONE if now == end else OUTPUT_FULL
+    w[js.SEQUENCE] = lefts
+    w[js.SEQUENCE + 1] = now - lefts
+    w[js.ARRIVED] = w[js.APPLIED] = now
+    w[js.NULLS] = nulls
+    w[js.ADMITTED] += admitted
+    w[js.REGIONS] += at - begin_at
+    w[js.WRITTEN] = at
+    w[js.OUTPUTS] += at - begin_at
+    inserting = st.prices[js.P_INSERT] * admitted
+    hitting = st.prices[js.P_LOOKUP] * admitted + st.prices[js.P_EMIT] * (at - begin_at)
+    real[js.SPENT_INSERT] += inserting
+    real[js.SPENT_HIT] += hitting
+    real[js.SPENT] += inserting + hitting
+    return js.DONE if now == end else js.OUTPUT_FULL

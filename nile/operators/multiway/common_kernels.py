@@ -6,45 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of
-from nile.operators.common.state import (
-    ACTIVE,
-    APPLIED,
-    CREDIT,
-    ENTRY_GAP,
-    ENTRY_ORDINAL,
-    ENTRY_STEP,
-    ENTRY_TIME,
-    ENTRY_WEIGHT,
-    NOW_TS,
-    OUTPUTS,
-    P_EMIT,
-    P_INSERT,
-    P_LOOKUP,
-    P_SCAN,
-    PREFERENCE,
-    RANGES,
-    REGIONS,
-    SPENT,
-    SPENT_HIT,
-    STOPPED_CODE,
-    WEIGHTED,
-    WRITTEN,
-)
-from nile.operators.multiway.state import (
-    CANDIDATES,
-    CONDITIONED,
-    DUE,
-    ENTRY_TOTAL,
-    SETTLE_EVERY,
-    SETTLE_SURELY,
-    SETTLE_WORTH,
-    SETTLES,
-    Arrivals,
-    Output,
-    State,
-)
-from pyramid.grid.arrays import GONE, PLACE, Side
+from nile.operators.multiway import state as ms
+from nile.operators.multiway.state import Arrivals, Output, State
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
 from summaries.kernels import inlined, part
 
@@ -54,24 +21,24 @@ Array = np.ndarray[Any, Any]
 @inlined
 def output_price(st: State) -> float:
     """What an output costs; under a condition a candidate, whose emit is given back when it fails."""
-    return st.prices[P_EMIT] + st.prices[P_SCAN] * np.float64(st.setting[CONDITIONED])  # type: ignore[no-any-return]
+    return st.prices[js.P_EMIT] + st.prices[js.P_SCAN] * np.float64(st.setting[ms.CONDITIONED])  # type: ignore[no-any-return]
 
 
 @inlined
 def passed(arr: Arrivals, st: State) -> None:
     """The oldest waiting tuple has been dealt with; candidates are settled at fixed arrivals, whatever the batches."""
     w = st.whole
-    w[NOW_TS] = arr.ts[w[APPLIED]]
-    w[APPLIED] += 1
-    if w[APPLIED] % SETTLE_EVERY == 0:
-        w[DUE] = 1 if w[WRITTEN] >= SETTLE_WORTH or w[APPLIED] % SETTLE_SURELY == 0 else 0
+    w[js.NOW_TS] = arr.ts[w[js.APPLIED]]
+    w[js.APPLIED] += 1
+    if w[js.APPLIED] % ms.SETTLE_EVERY == 0:
+        w[ms.DUE] = 1 if w[js.WRITTEN] >= ms.SETTLE_WORTH or w[js.APPLIED] % ms.SETTLE_SURELY == 0 else 0
 
 
 @inlined
 def settlement_due(st: State) -> bool:
     """Whether candidates wait for their condition to be looked at, now."""
-    due = st.whole[DUE] != 0 and st.setting[SETTLES] != 0 and st.whole[WRITTEN] > 0
-    st.whole[DUE] = 0
+    due = st.whole[ms.DUE] != 0 and st.setting[ms.SETTLES] != 0 and st.whole[js.WRITTEN] > 0
+    st.whole[ms.DUE] = 0
     return due  # type: ignore[no-any-return]
 
 
@@ -105,7 +72,7 @@ def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: Sta
         st.cut[1, k] = low
         st.cut[0, k] = high
         total *= high - low
-        pay_hit(st, st.prices[P_LOOKUP])
+        pay_hit(st, st.prices[js.P_LOOKUP])
     return total
 
 
@@ -128,7 +95,7 @@ def standing(s: Side, arr: Arrivals, a: int, st: State) -> int:
 def insert(s: Side, arr: Arrivals, a: int, st: State) -> None:
     """Put the tuple at the end of its key's list, which has room; charged."""
     append(s, np.int64(arr.key[a]) * st.entry.shape[0] + arr.stream[a], a)
-    pay_insert(st, st.prices[P_INSERT])
+    pay_insert(st, st.prices[js.P_INSERT])
 
 
 @part
@@ -136,7 +103,7 @@ def has_room(s: Side, arr: Arrivals, a: int, st: State) -> bool:
     """Whether the key's list takes one more; False, with the list noted, when the arena must grow first."""
     code = np.int64(arr.key[a]) * st.entry.shape[0] + arr.stream[a]
     if is_full(s, code) and not make_room(s, code):
-        st.whole[STOPPED_CODE] = code
+        st.whole[js.STOPPED_CODE] = code
         return False
     return True
 
@@ -145,14 +112,14 @@ def has_room(s: Side, arr: Arrivals, a: int, st: State) -> bool:
 def enter(a: int, ts: int, resolved: int, total: int, st: State) -> None:
     """The product whose bounds the caller puts in `entry` is the entry in progress."""
     w = st.whole
-    w[REGIONS] += 1
-    w[ACTIVE] = resolved
-    w[ENTRY_ORDINAL] = a
-    w[ENTRY_TIME] = ts
-    w[ENTRY_TOTAL] = total
-    st.real[ENTRY_GAP] = 0.0
-    st.real[ENTRY_STEP] = 1.0
-    st.real[ENTRY_WEIGHT] = 1.0
+    w[js.REGIONS] += 1
+    w[js.ACTIVE] = resolved
+    w[js.ENTRY_ORDINAL] = a
+    w[js.ENTRY_TIME] = ts
+    w[ms.ENTRY_TOTAL] = total
+    st.real[js.ENTRY_GAP] = 0.0
+    st.real[js.ENTRY_STEP] = 1.0
+    st.real[js.ENTRY_WEIGHT] = 1.0
 
 
 @part
@@ -167,29 +134,29 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
     w = st.whole
     real = st.real
     n = st.entry.shape[0]
-    a = w[ENTRY_ORDINAL]
+    a = w[js.ENTRY_ORDINAL]
     own = arr.stream[a]
     first = np.int64(arr.key[a]) * n
-    total = w[ENTRY_TOTAL]
+    total = w[ms.ENTRY_TOTAL]
     price = output_price(st)
     room = out.weight.shape[0]
-    step = real[ENTRY_STEP]
-    gap = real[ENTRY_GAP]
-    at = w[WRITTEN]
+    step = real[js.ENTRY_STEP]
+    gap = real[js.ENTRY_GAP]
+    at = w[js.WRITTEN]
     begin = at
     more = True
     full = False
-    ranges = st.setting[RANGES] != 0
-    sampled = st.setting[PREFERENCE] == WEIGHTED and st.doors.shape[0] > 0 and not ranges
+    ranges = st.setting[js.RANGES] != 0
+    sampled = st.setting[js.PREFERENCE] == js.WEIGHTED and st.doors.shape[0] > 0 and not ranges
     while gap < total:
-        if real[CREDIT] - price < floor:
+        if real[js.CREDIT] - price < floor:
             more = False
             break
         if at == room:
             more = False
             full = True
             break
-        weight = real[ENTRY_WEIGHT]
+        weight = real[js.ENTRY_WEIGHT]
         if ranges:
             out.cell[at, 0] = a
             for k in range(n):
@@ -207,21 +174,21 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
                     size = st.entry[k, 1] - low
                     rank = low + number % size
                     number //= size
-                    member = s.arena[s.lists[first + k, PLACE] - s.lists[first + k, GONE] + rank]
+                    member = s.arena[s.lists[first + k, ga.PLACE] - s.lists[first + k, ga.GONE] + rank]
                 out.cell[at, k] = member
                 if sampled:
                     door = min(door, st.doors[member])
             gap += step
             weight /= door
         out.weight[at] = weight
-        real[CREDIT] -= price
-        real[SPENT] += price
-        real[SPENT_HIT] += price
+        real[js.CREDIT] -= price
+        real[js.SPENT] += price
+        real[js.SPENT_HIT] += price
         at += 1
-    w[WRITTEN] = at
-    w[OUTPUTS] += at - begin
-    w[CANDIDATES] += at - begin
-    real[ENTRY_GAP] = gap
+    w[js.WRITTEN] = at
+    w[js.OUTPUTS] += at - begin
+    w[ms.CANDIDATES] += at - begin
+    real[js.ENTRY_GAP] = gap
     if more:
-        w[ACTIVE] = 0
+        w[js.ACTIVE] = 0
     return not full

@@ -11,29 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import since_of
 from nile.operators.common.level_kernels import effective_door, look, set_level
-from nile.operators.common.state import (
-    ACTIVE,
-    ADMITTED,
-    CONTROL_EVERY,
-    CONTROLS,
-    CREDIT,
-    DESC,
-    DOOR,
-    DOOR_BEFORE,
-    DOOR_SINCE,
-    ENTRANCE,
-    GRANTED,
-    GRANTED_BEFORE,
-    PER_ARRIVAL,
-    PREFERENCE,
-    SHARE,
-    SLICE_COST,
-    SPENT_TAKING,
-    TAKING_MEAN,
-    WEIGHTED,
-)
 from nile.operators.multiway.state import State
 from summaries.kernels import part
 
@@ -48,10 +28,14 @@ def adjust_door(st: State, waiting_entries: int, now: int) -> None:
     now: ts of the newest arrival (weighted), of the newest tuple dealt with (desc, asc).
     """
     real = st.real
-    idle = waiting_entries == 0 and st.whole[ACTIVE] == 0 and real[CREDIT] > 4.0 * (real[ENTRANCE] + real[SLICE_COST])
-    if st.setting[PREFERENCE] == WEIGHTED:
+    idle = (
+        waiting_entries == 0
+        and st.whole[js.ACTIVE] == 0
+        and real[js.CREDIT] > 4.0 * (real[js.ENTRANCE] + real[js.SLICE_COST])
+    )
+    if st.setting[js.PREFERENCE] == js.WEIGHTED:
         used = look(st, now)
-        if real[TAKING_MEAN] > 0.0:
+        if real[js.TAKING_MEAN] > 0.0:
             set_level(st, idle or used < 1.0, waiting_entries, now)
     else:
         _follow_grant(st, idle, waiting_entries, now)
@@ -66,29 +50,29 @@ def _follow_grant(st: State, idle: bool, waiting_entries: int, now: int) -> None
     """
     real = st.real
     w = st.whole
-    w[CONTROLS] += 1
-    recent = (real[GRANTED] - real[GRANTED_BEFORE]) / CONTROL_EVERY
-    real[GRANTED_BEFORE] = real[GRANTED]
-    real[PER_ARRIVAL] += (recent - real[PER_ARRIVAL]) / min(w[CONTROLS], _MEMORY)
-    if w[ADMITTED] == 0:
+    w[js.CONTROLS] += 1
+    recent = (real[js.GRANTED] - real[js.GRANTED_BEFORE]) / js.CONTROL_EVERY
+    real[js.GRANTED_BEFORE] = real[js.GRANTED]
+    real[js.PER_ARRIVAL] += (recent - real[js.PER_ARRIVAL]) / min(w[js.CONTROLS], _MEMORY)
+    if w[js.ADMITTED] == 0:
         return
-    per_tuple = real[SPENT_TAKING] / w[ADMITTED]
-    least = 0.2 if st.setting[PREFERENCE] == DESC else 0.5
+    per_tuple = real[js.SPENT_TAKING] / w[js.ADMITTED]
+    least = 0.2 if st.setting[js.PREFERENCE] == js.DESC else 0.5
     if idle:
-        real[SHARE] = min(1.0, 1.1 * real[SHARE])
-    elif waiting_entries > 0 or w[ACTIVE] != 0:
-        real[SHARE] = max(least, 0.95 * real[SHARE])
-    target = min(1.0, real[SHARE] * real[PER_ARRIVAL] / per_tuple)
-    door = real[DOOR]
+        real[js.SHARE] = min(1.0, 1.1 * real[js.SHARE])
+    elif waiting_entries > 0 or w[js.ACTIVE] != 0:
+        real[js.SHARE] = max(least, 0.95 * real[js.SHARE])
+    target = min(1.0, real[js.SHARE] * real[js.PER_ARRIVAL] / per_tuple)
+    door = real[js.DOOR]
     if target < 0.95 * door:
-        real[DOOR] = target
-    elif (target == 1.0 and door < 1.0) or (target > 1.25 * door and w[DOOR_SINCE] < since_of(now, st.window[0])):
-        real[DOOR_BEFORE] = effective_door(st, now)
-        w[DOOR_SINCE] = now
-        real[DOOR] = target
+        real[js.DOOR] = target
+    elif (target == 1.0 and door < 1.0) or (target > 1.25 * door and w[js.DOOR_SINCE] < since_of(now, st.window[0])):
+        real[js.DOOR_BEFORE] = effective_door(st, now)
+        w[js.DOOR_SINCE] = now
+        real[js.DOOR] = target
 
 
 @part
 def cushion(st: State) -> float:
     """Credit that outputs leave alone, so that the next tuple can be taken in."""
-    return st.real[ENTRANCE] + st.real[SLICE_COST]  # type: ignore[no-any-return]
+    return st.real[js.ENTRANCE] + st.real[js.SLICE_COST]  # type: ignore[no-any-return]

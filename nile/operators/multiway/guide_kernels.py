@@ -14,36 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of
 from nile.operators.common.level_kernels import effective_door, sampling_rate
-from nile.operators.common.state import (
-    ACTIVE,
-    BACKLOG,
-    BLIND,
-    CAP,
-    COUNTSKETCH,
-    ENTRY_GAP,
-    ENTRY_STEP,
-    ENTRY_WEIGHT,
-    EVICTED,
-    GAP,
-    GUIDE,
-    MATCHES,
-    P_ESTIMATE,
-    P_LOOKUP,
-    P_PUSH,
-    PRUNED,
-    RANGES,
-    RATE,
-    RESOLVED,
-    UNRESOLVED,
-)
 from nile.operators.multiway.common_kernels import enter, look_up, output_price
 from nile.operators.multiway.control_kernels import cushion
 from nile.operators.multiway.state import Arrivals, State
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.grid.arrays import COUNT, FIRST, KEPT_FROM, LAST, OFFSET, SPAN, START, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import ordinal_at, rank_since
 from pyramid.grid.region_kernels import density, density_class, root_estimate
 from summaries.hash_kernels import mix
@@ -64,7 +44,7 @@ def _push(a: int, ts: int, klass: int, resolved: int, st: State, q: Queue) -> in
     """A place in the queue for a region, whose bounds the caller fills in; charged."""
     if queue.is_full(q):
         queue.evict(q)
-        st.whole[EVICTED] += 1
+        st.whole[js.EVICTED] += 1
     at = queue.push(q, klass)
     q.entry[at, queue.ORDINAL] = a
     q.entry[at, queue.LOW] = 0
@@ -74,7 +54,7 @@ def _push(a: int, ts: int, klass: int, resolved: int, st: State, q: Queue) -> in
     q.real[at, queue.GAP] = 0.0
     q.real[at, queue.STEP] = 1.0
     q.real[at, queue.WEIGHT] = 1.0
-    pay_insert(st, st.prices[P_PUSH])
+    pay_insert(st, st.prices[js.P_PUSH])
     return at
 
 
@@ -84,13 +64,13 @@ def _read_root(s: Side, g: int, h: Any, since: int, st: State) -> tuple[float, f
 
     A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
     """
-    root = s.gran[g, OFFSET]
-    first = s.node[root, FIRST]
-    last = s.node[root, LAST]
-    if s.node[root, COUNT] == 0 or last < since:
+    root = s.gran[g, ga.OFFSET]
+    first = s.node[root, ga.FIRST]
+    last = s.node[root, ga.LAST]
+    if s.node[root, ga.COUNT] == 0 or last < since:
         return 0.0, 0.0
     value, bound = root_estimate(s, g, h, s.counters.shape[1])
-    pay_insert(st, st.prices[P_ESTIMATE] * s.counters.shape[1])
+    pay_insert(st, st.prices[js.P_ESTIMATE] * s.counters.shape[1])
     if first < since:
         value *= np.float64(last - since + 1) / np.float64(last - first + 1)
     return value, bound
@@ -122,7 +102,7 @@ def _queue_region(
     Or -1: into the register, when nothing better waits (no push, no pop).
     """
     own = arr.stream[a]
-    direct = st.whole[ACTIVE] == 0 and klass > queue.top_class(q)
+    direct = st.whole[js.ACTIVE] == 0 and klass > queue.top_class(q)
     at = -1 if direct else _push(a, arr.ts[a], klass, resolved, st, q)
     total = 1
     for k in range(st.entry.shape[0]):
@@ -158,7 +138,7 @@ def densest_regions(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds:
     priority = fade ** (granularity - 1) * product of what the guide expects of each stream / length of the
     granularity in seconds.  A stream that surely holds nothing ends the asking.
     """
-    if st.setting[GUIDE] == COUNTSKETCH:
+    if st.setting[js.GUIDE] == js.COUNTSKETCH:
         _densest_by_sketch(s, arr, a, st, q, bounds)
     else:
         _densest_by_directory(s, arr, a, st, q, bounds)
@@ -172,22 +152,22 @@ def _densest_by_sketch(s: Side, arr: Arrivals, a: int, st: State, q: Queue, boun
     since = since_of(arr.ts[a], st.window[0])
     for k in range(n):
         if k != own and not _ask(s, arr, a, k, since, st):
-            st.whole[PRUNED] += 1
+            st.whole[js.PRUNED] += 1
             return
     for k in range(n):
         st.cut[0, k] = a
         for g in range(m):
-            root = s.gran[g, OFFSET]
+            root = s.gran[g, ga.OFFSET]
             begin = st.cut[g, k]
-            st.cut[g + 1, k] = min(begin, s.node[root, START]) if s.node[root, COUNT] > 0 else begin
+            st.cut[g + 1, k] = min(begin, s.node[root, ga.START]) if s.node[root, ga.COUNT] > 0 else begin
     for g in range(m):
-        root = s.gran[g, OFFSET]
-        length = s.node[root, LAST] - max(since, s.node[root, FIRST])
+        root = s.gran[g, ga.OFFSET]
+        length = s.node[root, ga.LAST] - max(since, s.node[root, ga.FIRST])
         for j in range(n):
             if j == own or _product(st.bound, own, g, j) == 0.0:
                 continue
             klass = density_class(st.fades[g] * density(_product(st.expected, own, g, j), length, s))
-            _queue_region(arr, a, g, j, klass, UNRESOLVED, st, q, bounds)
+            _queue_region(arr, a, g, j, klass, js.UNRESOLVED, st, q, bounds)
 
 
 @part
@@ -197,7 +177,7 @@ def _ask(s: Side, arr: Arrivals, a: int, k: int, since: int, st: State) -> bool:
     most = 0.0
     for g in range(s.gran.shape[0]):
         value, bound = _read_root(s, g, h, since, st)
-        st.expected[g, k] = 0.0 if st.setting[BLIND] else value
+        st.expected[g, k] = 0.0 if st.setting[js.BLIND] else value
         st.bound[g, k] = bound
         most += bound
     return most > 0.0
@@ -210,9 +190,9 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
     own = arr.stream[a]
     ts = arr.ts[a]
     first = np.int64(arr.key[a]) * n
-    total = look_up(s, arr, a, s.zone[KEPT_FROM], False, st)
+    total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], False, st)
     if total == 0:
-        st.whole[PRUNED] += 1
+        st.whole[js.PRUNED] += 1
         return
     if st.fades[m - 1] == 1.0:
         oldest = ts
@@ -220,29 +200,29 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
             if k != own:
                 oldest = min(oldest, arr.ts[ordinal_at(s, first + k, st.cut[1, k])])
         klass = density_class(density(np.float64(total), ts - oldest, s))
-        _queue_region(arr, a, 0, _first_other(own), klass, RESOLVED, st, q, bounds)
+        _queue_region(arr, a, 0, _first_other(own), klass, js.RESOLVED, st, q, bounds)
         return
     # The directory has no zones: its granularities are cut by age alone.
     for k in range(n):
         low = st.cut[1, k]
         border = 0
         for g in range(m):
-            border += s.gran[g, SPAN]
+            border += s.gran[g, ga.SPAN]
             cut = low
             if k != own and g + 1 < m and st.cut[g, k] > low:
-                pay_hit(st, st.prices[P_LOOKUP])
+                pay_hit(st, st.prices[js.P_LOOKUP])
                 cut = max(low, min(st.cut[g, k], rank_since(s, first + k, since_of(ts, border))))
             st.cut[g + 1, k] = cut
             st.expected[g, k] = np.float64(st.cut[g, k] - cut)
     for g in range(m):
-        length = s.gran[g, SPAN]
+        length = s.gran[g, ga.SPAN]
         for j in range(n):
             if j == own:
                 continue
             value = _product(st.expected, own, g, j)
             if value > 0.0:
                 klass = density_class(st.fades[g] * density(value, length, s))
-                _queue_region(arr, a, g, j, klass, RESOLVED, st, q, bounds)
+                _queue_region(arr, a, g, j, klass, js.RESOLVED, st, q, bounds)
 
 
 @part
@@ -256,37 +236,37 @@ def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Q
     real = st.real
     own = arr.stream[a]
     door = 1.0
-    if st.setting[RANGES]:
+    if st.setting[js.RANGES]:
         door = effective_door(st, arr.ts[a])
         if level >= door:
             return
     rate = sampling_rate(st, output_price(st), cushion(st))
-    real[GAP] *= real[RATE] / rate
-    real[RATE] = rate
-    if st.setting[GUIDE] == COUNTSKETCH:
+    real[js.GAP] *= real[js.RATE] / rate
+    real[js.RATE] = rate
+    if st.setting[js.GUIDE] == js.COUNTSKETCH:
         since = since_of(arr.ts[a], st.window[0])
         for k in range(st.entry.shape[0]):
-            if k != own and (not _ask(s, arr, a, k, since, st) or st.setting[BLIND]):
-                st.whole[PRUNED] += 1
-                real[MATCHES] -= _SMOOTH * real[MATCHES]
+            if k != own and (not _ask(s, arr, a, k, since, st) or st.setting[js.BLIND]):
+                st.whole[js.PRUNED] += 1
+                real[js.MATCHES] -= _SMOOTH * real[js.MATCHES]
                 return
-    total = look_up(s, arr, a, s.zone[KEPT_FROM], False, st)
-    if st.setting[RANGES]:
+    total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], False, st)
+    if st.setting[js.RANGES]:
         total = min(total, 1)
-    real[MATCHES] += _SMOOTH * (np.float64(total) - real[MATCHES])
-    gap = real[GAP]
+    real[js.MATCHES] += _SMOOTH * (np.float64(total) - real[js.MATCHES])
+    gap = real[js.GAP]
     if gap >= total:
-        real[GAP] = gap - total
+        real[js.GAP] = gap - total
         return
     step = 1.0 / rate
     outputs = math.ceil((total - gap) / step)
-    real[GAP] = max(0.0, gap + outputs * step - total)
-    real[BACKLOG] += outputs
-    at = _queue_region(arr, a, 0, _first_other(own), 1, RESOLVED, st, q, bounds)
+    real[js.GAP] = max(0.0, gap + outputs * step - total)
+    real[js.BACKLOG] += outputs
+    at = _queue_region(arr, a, 0, _first_other(own), 1, js.RESOLVED, st, q, bounds)
     if at < 0:
-        real[ENTRY_GAP] = gap
-        real[ENTRY_STEP] = step
-        real[ENTRY_WEIGHT] = step / door
+        real[js.ENTRY_GAP] = gap
+        real[js.ENTRY_STEP] = step
+        real[js.ENTRY_WEIGHT] = step / door
     else:
         q.real[at, queue.GAP] = gap
         q.real[at, queue.STEP] = step
@@ -306,11 +286,11 @@ def rare_region(
     ts = arr.ts[a]
     # A tuple of this key was turned away in the window: the lists undercount it.
     unsure = st.shed_at[arr.key[a]] >= since_of(ts, st.window[0]) or level >= effective_door(st, ts)
-    if count > st.setting[CAP] or unsure:
-        st.whole[PRUNED] += 1
+    if count > st.setting[js.CAP] or unsure:
+        st.whole[js.PRUNED] += 1
         return
     klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
-    _queue_region(arr, a, 0, _first_other(arr.stream[a]), klass, RESOLVED, st, q, bounds)
+    _queue_region(arr, a, 0, _first_other(arr.stream[a]), klass, js.RESOLVED, st, q, bounds)
 
 
 @part
@@ -324,8 +304,8 @@ def is_heavy(s: Side, arr: Arrivals, a: int, st: State) -> bool:
         for k in range(n):
             value, _ = _read_root(s, g, hash_of(arr, arr.key[a], k), since, st)
             count += value
-        tuples += s.node[s.gran[g, OFFSET], COUNT]
-    if st.setting[BLIND]:
+        tuples += s.node[s.gran[g, ga.OFFSET], ga.COUNT]
+    if st.setting[js.BLIND]:
         return False
     noise = math.sqrt(np.float64(n * tuples) / (s.counters.shape[2] // 2))
-    return count > 2.0 * st.setting[CAP] + 2.0 * noise  # type: ignore[no-any-return]
+    return count > 2.0 * st.setting[js.CAP] + 2.0 * noise  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from nile.operators.multiway import state as ms
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
-from pyramid.grid.arrays import FORGOTTEN, GONE, PLACE
+from pyramid.grid import arrays as ga
 from pyramid.grid.manager import Memory
 from pyramid.grid.store import DETECTOR_ROWS, TupleStore
 from summaries.errors import BudgetError, ConfigError
@@ -200,7 +200,7 @@ class MultiwayJoin:
         for k in reversed(range(n)):
             is_own = own == k
             size = np.where(is_own, 1, outputs.high[:, k] - outputs.low[:, k])
-            place = side.lists[key * n + k, PLACE] - side.lists[key * n + k, GONE] + outputs.low[:, k]
+            place = side.lists[key * n + k, ga.PLACE] - side.lists[key * n + k, ga.GONE] + outputs.low[:, k]
             at = np.where(is_own[which], 0, place[which] + number % size[which])
             members[:, k] = np.where(is_own[which], outputs.probing[which], side.arena[at])
             number //= size[which]
@@ -250,7 +250,7 @@ class MultiwayJoin:
             spent_hit=float(real[st.SPENT_HIT]) / UNIT,
             exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / UNIT,
             coverage=self._coverage(),
-            forgotten=int(self.store.side.zone[FORGOTTEN]),
+            forgotten=int(self.store.side.zone[ga.FORGOTTEN]),
             door=float(real[st.DOOR]),
             sampling_rate=float(real[st.RATE]),
         )

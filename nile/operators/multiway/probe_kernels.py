@@ -6,24 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import take_arrival
-from nile.operators.common.state import (
-    ACTIVE,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVED,
-    CAP,
-    CREDIT,
-    DONE,
-    NULLS,
-    OUTLIERS_ONLY,
-    OUTPUT_FULL,
-    P_INSERT,
-    P_LOOKUP,
-    RESOLVED,
-    WAITING,
-)
+from nile.operators.multiway import state as ms
 from nile.operators.multiway.common_kernels import (
     emit_entry,
     enter,
@@ -34,7 +19,7 @@ from nile.operators.multiway.common_kernels import (
     settlement_due,
     standing,
 )
-from nile.operators.multiway.state import SETTLE, Arrivals, Output, State
+from nile.operators.multiway.state import Arrivals, Output, State
 from pyramid.grid.arrays import Side
 from summaries.kernels import kernel, part
 
@@ -46,14 +31,14 @@ def _probe(s: Side, arr: Arrivals, a: int, st: State) -> None:
     """Insert a tuple and look its key up in the other streams; what it completes is the entry in progress."""
     w = st.whole
     insert(s, arr, a, st)
-    w[ADMITTED] += 1
+    w[js.ADMITTED] += 1
     total = look_up(s, arr, a, 0, False, st)
-    if total == 0 or (st.setting[OUTLIERS_ONLY] and standing(s, arr, a, st) > st.setting[CAP]):
+    if total == 0 or (st.setting[js.OUTLIERS_ONLY] and standing(s, arr, a, st) > st.setting[js.CAP]):
         return
     for k in range(st.entry.shape[0]):
         st.entry[k, 0] = st.cut[1, k]
         st.entry[k, 1] = st.cut[0, k]
-    enter(a, arr.ts[a], RESOLVED, total, st)
+    enter(a, arr.ts[a], js.RESOLVED, total, st)
 
 
 @kernel
@@ -66,29 +51,29 @@ def probe(s: Side, arr: Arrivals, grant: Array, end: int, floor: float, st: Stat
     Source: the opponent of promising tuples, Figures 11 to 14, for n streams.
     """
     w = st.whole
-    entrance = st.prices[P_INSERT] + st.prices[P_LOOKUP] * (st.entry.shape[0] - 1)
+    entrance = st.prices[js.P_INSERT] + st.prices[js.P_LOOKUP] * (st.entry.shape[0] - 1)
     while True:
-        if w[ACTIVE] and not emit_entry(s, arr, st, out, floor):
-            return OUTPUT_FULL
+        if w[js.ACTIVE] and not emit_entry(s, arr, st, out, floor):
+            return js.OUTPUT_FULL
         if settlement_due(st):
-            return SETTLE
-        if w[APPLIED] < w[ARRIVED] and not w[ACTIVE]:
-            a = w[APPLIED]
+            return ms.SETTLE
+        if w[js.APPLIED] < w[js.ARRIVED] and not w[js.ACTIVE]:
+            a = w[js.APPLIED]
             null = arr.key[a] < 0
-            if null or st.real[CREDIT] - entrance >= floor:
+            if null or st.real[js.CREDIT] - entrance >= floor:
                 if null:
-                    w[NULLS] += 1
+                    w[js.NULLS] += 1
                 elif has_room(s, arr, a, st):
                     _probe(s, arr, a, st)
                 else:
-                    return ARENA_FULL
+                    return js.ARENA_FULL
                 passed(arr, st)
                 continue
-            if w[ARRIVED] - w[APPLIED] > st.setting[WAITING]:
+            if w[js.ARRIVED] - w[js.APPLIED] > st.setting[js.WAITING]:
                 st.shed[arr.stream[a]] += 1
                 passed(arr, st)
                 continue
-        if w[ARRIVED] == end:
-            return DONE
-        take_arrival(st, grant, w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED])
-        w[ACTIVE] = 0
+        if w[js.ARRIVED] == end:
+            return js.DONE
+        take_arrival(st, grant, w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED])
+        w[js.ACTIVE] = 0

@@ -15,60 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of, take_arrival, unit
 from nile.operators.common.level_kernels import allow, is_outputs_turn
-from nile.operators.common.state import (
-    ACTIVE,
-    ADDS_PAID,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVED,
-    ASC,
-    BACKLOG,
-    CAP,
-    CONTROL_EVERY,
-    COUNTSKETCH,
-    COVERED,
-    CREDIT,
-    DESC,
-    DIRECTORY,
-    DONE,
-    DOOR,
-    ENTRANCE,
-    ENTRY_GAP,
-    ENTRY_ORDINAL,
-    ENTRY_STEP,
-    ENTRY_TIME,
-    ENTRY_WEIGHT,
-    EXPIRED,
-    GUIDE,
-    NOW_TS,
-    NULLS,
-    OUTPUT_FULL,
-    OUTPUTS,
-    P_ADD,
-    P_LOOKUP,
-    P_POP,
-    P_SCAN,
-    P_UPDATE,
-    PER_ARRIVAL,
-    PREFERENCE,
-    QUEUE_FULL,
-    RESOLVED,
-    SALT,
-    SAVED,
-    SHARE,
-    SLICE_COST,
-    SPENT,
-    SPENT_TAKING,
-    TURN,
-    TURN_COST,
-    TURN_WANTED,
-    UNRESOLVED,
-    WAITING,
-    WEIGHTED,
-)
+from nile.operators.multiway import state as ms
 from nile.operators.multiway.common_kernels import (
     emit_entry,
     enter,
@@ -82,10 +32,11 @@ from nile.operators.multiway.common_kernels import (
 )
 from nile.operators.multiway.control_kernels import adjust_door, cushion
 from nile.operators.multiway.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
-from nile.operators.multiway.state import ENTRY_TOTAL, SETTLE, Arrivals, Output, State
+from nile.operators.multiway.state import Arrivals, Output, State
 from preferences import queue_kernels as queue
 from preferences.queue_kernels import Queue
-from pyramid.grid.arrays import ADDS, BASE, DETECTOR_BITS, FORGETTING, KEPT_FROM, NEXT, SLICE_COUNT, Side
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
 from pyramid.grid.list_kernels import rank_from, rank_since
 from summaries.kernels import kernel, part
@@ -100,30 +51,30 @@ _SAVING = 4096.0  # tuples over which a turn is saved up for
 @part
 def _pay_adds(s: Side, st: State) -> None:
     """Charge the counters that slice ends and turns have added since last time, savings first."""
-    added = s.zone[ADDS] - st.whole[ADDS_PAID]
+    added = s.zone[ga.ADDS] - st.whole[js.ADDS_PAID]
     if added > 0:
-        st.whole[ADDS_PAID] = s.zone[ADDS]
-        cost = st.prices[P_ADD] * added
-        saved = min(cost, st.real[SAVED])
-        st.real[SAVED] -= saved
+        st.whole[js.ADDS_PAID] = s.zone[ga.ADDS]
+        cost = st.prices[js.P_ADD] * added
+        saved = min(cost, st.real[js.SAVED])
+        st.real[js.SAVED] -= saved
         pay_insert(st, cost - saved)
 
 
 @part
 def _is_sparse(st: State) -> bool:
     """Whether a turn costs more than `_TURN_WORTH` arrivals are granted: then it is saved up for."""
-    return st.real[TURN_COST] > _TURN_WORTH * st.real[PER_ARRIVAL]  # type: ignore[no-any-return]
+    return st.real[js.TURN_COST] > _TURN_WORTH * st.real[js.PER_ARRIVAL]  # type: ignore[no-any-return]
 
 
 @part
 def _kept_share(s: Side, ts: int, st: State) -> float:
     """The share of a probe's window, in time, that is not forgotten."""
-    first = s.zone[KEPT_FROM]
-    if first == 0 or first < s.meta[BASE]:  # nothing is forgotten, or only what is older than any window
+    first = s.zone[ga.KEPT_FROM]
+    if first == 0 or first < s.meta[ga.BASE]:  # nothing is forgotten, or only what is older than any window
         return 1.0
-    if first >= s.zone[NEXT]:
+    if first >= s.zone[ga.NEXT]:
         return 0.0
-    oldest = s.ts[first - s.meta[BASE]]
+    oldest = s.ts[first - s.meta[ga.BASE]]
     if oldest <= since_of(ts, st.window[0]):
         return 1.0
     return float(np.float64(ts - oldest) / np.float64(max(1, st.window[0])))
@@ -135,9 +86,9 @@ def _is_idle(st: State, q: Queue) -> bool:
 
     No weight or count depends on the door then, and a heavy tuple often brings the credit that it needs.
     """
-    if st.setting[PREFERENCE] != DESC or st.whole[ACTIVE] != 0 or q.control[queue.SIZE] > 0:
+    if st.setting[js.PREFERENCE] != js.DESC or st.whole[js.ACTIVE] != 0 or q.control[queue.SIZE] > 0:
         return False
-    return st.real[CREDIT] >= st.real[ENTRANCE] + cushion(st)  # type: ignore[no-any-return]
+    return st.real[js.CREDIT] >= st.real[js.ENTRANCE] + cushion(st)  # type: ignore[no-any-return]
 
 
 @part
@@ -145,49 +96,49 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
     """The oldest waiting tuple: through the door, into summary and list, its regions into the queue."""
     w = st.whole
     real = st.real
-    a = w[APPLIED]
+    a = w[js.APPLIED]
     key = arr.key[a]
     ts = arr.ts[a]
-    preference = st.setting[PREFERENCE]
+    preference = st.setting[js.PREFERENCE]
     if key < 0:
-        w[NULLS] += 1
+        w[js.NULLS] += 1
         return _TAKEN
-    level = unit(arr.hash[key], st.setting[SALT])
-    if level >= real[DOOR] and not _is_idle(st, q):
+    level = unit(arr.hash[key], st.setting[js.SALT])
+    if level >= real[js.DOOR] and not _is_idle(st, q):
         st.shed[arr.stream[a]] += 1
         return _TAKEN
-    if real[CREDIT] < real[ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
-        if w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
+    if real[js.CREDIT] < real[js.ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
+        if w[js.ARRIVED] - w[js.APPLIED] <= st.setting[js.WAITING]:
             return _WAITS
         st.shed[arr.stream[a]] += 1
-        if preference == ASC:
+        if preference == js.ASC:
             st.shed_at[key] = ts
         return _TAKEN
     if not has_room(s, arr, a, st):
         return _NO_ARENA
-    before = real[SPENT]
-    w[ADMITTED] += 1
-    if preference == WEIGHTED:
-        st.doors[a] = real[DOOR]
-    if s.spec[FORGETTING]:
-        real[COVERED] += _kept_share(s, ts, st)
-    if st.setting[GUIDE] == COUNTSKETCH:
-        summarize(s, a, ts, s.hash[a - s.meta[BASE]])
-        pay_insert(st, st.prices[P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
-        if w[TURN_WANTED] and _is_sparse(st):
-            share = real[TURN_COST] / _SAVING
-            real[SAVED] += share
+    before = real[js.SPENT]
+    w[js.ADMITTED] += 1
+    if preference == js.WEIGHTED:
+        st.doors[a] = real[js.DOOR]
+    if s.spec[ga.FORGETTING]:
+        real[js.COVERED] += _kept_share(s, ts, st)
+    if st.setting[js.GUIDE] == js.COUNTSKETCH:
+        summarize(s, a, ts, s.hash[a - s.meta[ga.BASE]])
+        pay_insert(st, st.prices[js.P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
+        if w[js.TURN_WANTED] and _is_sparse(st):
+            share = real[js.TURN_COST] / _SAVING
+            real[js.SAVED] += share
             pay_insert(st, share)
-    if preference == ASC:
+    if preference == js.ASC:
         _take_rare(s, arr, a, level, st, q, bounds)
     else:
         insert(s, arr, a, st)
-        if preference == DESC:
+        if preference == js.DESC:
             densest_regions(s, arr, a, st, q, bounds)
         else:
             sampled_region(s, arr, a, level, st, q, bounds)
-    cost = real[SPENT] - before
-    real[SPENT_TAKING] += cost
+    cost = real[js.SPENT] - before
+    real[js.SPENT_TAKING] += cost
     allow(-cost, st)
     return _TAKEN
 
@@ -197,10 +148,10 @@ def _take_rare(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue
     """asc: turn a heavy key away before insertion; of the others queue what they complete."""
     total = 0
     count = 0
-    if st.setting[GUIDE] == DIRECTORY:
-        total = look_up(s, arr, a, s.zone[KEPT_FROM], True, st)
+    if st.setting[js.GUIDE] == js.DIRECTORY:
+        total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], True, st)
         count = standing(s, arr, a, st) + 1
-        heavy = count > 2 * st.setting[CAP]
+        heavy = count > 2 * st.setting[js.CAP]
     else:
         heavy = is_heavy(s, arr, a, st)
     if heavy:
@@ -208,8 +159,8 @@ def _take_rare(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue
         st.shed[arr.stream[a]] += 1
         return
     insert(s, arr, a, st)
-    if st.setting[GUIDE] == COUNTSKETCH:
-        total = look_up(s, arr, a, s.zone[KEPT_FROM], True, st)
+    if st.setting[js.GUIDE] == js.COUNTSKETCH:
+        total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], True, st)
         count = standing(s, arr, a, st)
     rare_region(arr, a, level, total, count, st, q, bounds)
 
@@ -218,24 +169,24 @@ def _take_rare(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue
 def _resolve(s: Side, arr: Arrivals, st: State) -> None:
     """Look up which ranks the entry in progress covers: arrivals that were there when it was made."""
     w = st.whole
-    a = w[ENTRY_ORDINAL]
+    a = w[js.ENTRY_ORDINAL]
     n = st.entry.shape[0]
-    since = since_of(w[ENTRY_TIME], st.window[0])
+    since = since_of(w[js.ENTRY_TIME], st.window[0])
     total = 1
     for k in range(n):
         if k == arr.stream[a]:
             continue
         if total > 0:
             code = np.int64(arr.key[a]) * n + k
-            low = rank_from(s, code, max(st.entry[k, 0], s.zone[KEPT_FROM]))
+            low = rank_from(s, code, max(st.entry[k, 0], s.zone[ga.KEPT_FROM]))
             low = max(low, rank_since(s, code, since))
             high = max(low, rank_from(s, code, st.entry[k, 1]))
             st.entry[k, 0] = low
             st.entry[k, 1] = high
             total *= high - low
-            pay_hit(st, st.prices[P_LOOKUP])
-    w[ENTRY_TOTAL] = total
-    w[ACTIVE] = RESOLVED if total > 0 else 0
+            pay_hit(st, st.prices[js.P_LOOKUP])
+    w[ms.ENTRY_TOTAL] = total
+    w[js.ACTIVE] = js.RESOLVED if total > 0 else 0
 
 
 @part
@@ -244,17 +195,17 @@ def _has_passed(ts: int, st: State) -> bool:
 
     What weighted promised is paid late rather than dropped: it stands for others.
     """
-    if st.setting[PREFERENCE] == WEIGHTED:
+    if st.setting[js.PREFERENCE] == js.WEIGHTED:
         return False
-    return ts < since_of(st.whole[NOW_TS], st.window[0])
+    return ts < since_of(st.whole[js.NOW_TS], st.window[0])
 
 
 @part
 def _forgo(total: int, gap: float, step: float, st: State) -> None:
     """Count an entry that is dropped: its outputs are no longer promised."""
-    st.whole[EXPIRED] += 1
+    st.whole[js.EXPIRED] += 1
     if gap < total:
-        st.real[BACKLOG] = max(0.0, st.real[BACKLOG] - math.ceil((total - gap) / step))
+        st.real[js.BACKLOG] = max(0.0, st.real[js.BACKLOG] - math.ceil((total - gap) / step))
 
 
 @part
@@ -262,13 +213,13 @@ def _sweep(st: State, q: Queue) -> None:
     """Drop entries whose window has passed, oldest first, as far as credit lasts."""
     w = st.whole
     real = st.real
-    if w[ACTIVE] and _has_passed(w[ENTRY_TIME], st):
-        _forgo(w[ENTRY_TOTAL], real[ENTRY_GAP], real[ENTRY_STEP], st)
-        w[ACTIVE] = 0
+    if w[js.ACTIVE] and _has_passed(w[js.ENTRY_TIME], st):
+        _forgo(w[ms.ENTRY_TOTAL], real[js.ENTRY_GAP], real[js.ENTRY_STEP], st)
+        w[js.ACTIVE] = 0
     for klass in range(queue.CLASSES):
         at = q.ends[klass, 1]
-        while at >= 0 and real[CREDIT] >= st.prices[P_SCAN] and _has_passed(q.entry[at, queue.TIME], st):
-            pay_hit(st, st.prices[P_SCAN])
+        while at >= 0 and real[js.CREDIT] >= st.prices[js.P_SCAN] and _has_passed(q.entry[at, queue.TIME], st):
+            pay_hit(st, st.prices[js.P_SCAN])
             queue.unlink(q, at)
             _forgo(q.entry[at, queue.HIGH], q.real[at, queue.GAP], q.real[at, queue.STEP], st)
             at = q.ends[klass, 1]
@@ -278,8 +229,8 @@ def _sweep(st: State, q: Queue) -> None:
 def _next_entry(st: State, q: Queue, bounds: Array) -> bool:
     """Pop the best region into the register; False when its window has passed."""
     real = st.real
-    at = queue.pop(q, st.setting[PREFERENCE] != DESC)
-    pay_hit(st, st.prices[P_POP])
+    at = queue.pop(q, st.setting[js.PREFERENCE] != js.DESC)
+    pay_hit(st, st.prices[js.P_POP])
     if _has_passed(q.entry[at, queue.TIME], st):
         _forgo(q.entry[at, queue.HIGH], q.real[at, queue.GAP], q.real[at, queue.STEP], st)
         return False
@@ -287,9 +238,9 @@ def _next_entry(st: State, q: Queue, bounds: Array) -> bool:
     for k in range(st.entry.shape[0]):
         st.entry[k, 0] = bounds[at, k, 0]
         st.entry[k, 1] = bounds[at, k, 1]
-    real[ENTRY_GAP] = q.real[at, queue.GAP]
-    real[ENTRY_STEP] = q.real[at, queue.STEP]
-    real[ENTRY_WEIGHT] = q.real[at, queue.WEIGHT]
+    real[js.ENTRY_GAP] = q.real[at, queue.GAP]
+    real[js.ENTRY_STEP] = q.real[at, queue.STEP]
+    real[js.ENTRY_WEIGHT] = q.real[at, queue.WEIGHT]
     return True
 
 
@@ -298,41 +249,41 @@ def _drain(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array, out: Outp
     """Spend what credit is left on the best regions; False when the output is full."""
     w = st.whole
     real = st.real
-    lookups = st.prices[P_LOOKUP] * (st.entry.shape[0] - 1)
+    lookups = st.prices[js.P_LOOKUP] * (st.entry.shape[0] - 1)
     floor = cushion(st)
-    if w[APPLIED] < w[ARRIVED] and is_outputs_turn(st, q.control[queue.SIZE]):
+    if w[js.APPLIED] < w[js.ARRIVED] and is_outputs_turn(st, q.control[queue.SIZE]):
         floor = 0.0
-    if w[TURN_WANTED] and not _is_sparse(st):
-        floor += real[TURN_COST]
+    if w[js.TURN_WANTED] and not _is_sparse(st):
+        floor += real[js.TURN_COST]
     least = lookups + output_price(st)
     while True:
-        if w[ACTIVE] == 0:
-            if q.control[queue.SIZE] == 0 or real[CREDIT] - st.prices[P_POP] - least < floor:
+        if w[js.ACTIVE] == 0:
+            if q.control[queue.SIZE] == 0 or real[js.CREDIT] - st.prices[js.P_POP] - least < floor:
                 return True
             if not _next_entry(st, q, bounds):
                 continue
-        if w[ACTIVE] == UNRESOLVED:
-            if real[CREDIT] - least < floor:
+        if w[js.ACTIVE] == js.UNRESOLVED:
+            if real[js.CREDIT] - least < floor:
                 return True
             _resolve(s, arr, st)
-            if w[ACTIVE] == 0:
+            if w[js.ACTIVE] == 0:
                 continue
-        written = w[OUTPUTS]
+        written = w[js.OUTPUTS]
         room = emit_entry(s, arr, st, out, floor)
-        real[BACKLOG] = max(0.0, real[BACKLOG] - (w[OUTPUTS] - written))
+        real[js.BACKLOG] = max(0.0, real[js.BACKLOG] - (w[js.OUTPUTS] - written))
         if not room:
             return False
-        if w[ACTIVE]:
+        if w[js.ACTIVE]:
             return True
 
 
 @part
 def _close_slice(s: Side, ts: int, st: State) -> None:
     """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
-    if s.zone[SLICE_COUNT] < _MANY or st.real[CREDIT] < st.real[SLICE_COST]:
+    if s.zone[ga.SLICE_COUNT] < _MANY or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
         return
     if slice_end(s, ts):
-        st.whole[TURN_WANTED] = 1
+        st.whole[js.TURN_WANTED] = 1
     _pay_adds(s, st)
 
 
@@ -343,9 +294,9 @@ def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
     Under weighted, where tuples wait, the door is looked at as they arrive.
     """
     w = st.whole
-    if reach(s, a, ts) and s.spec[DETECTOR_BITS] != 0 and st.setting[GUIDE] == COUNTSKETCH:
+    if reach(s, a, ts) and s.spec[ga.DETECTOR_BITS] != 0 and st.setting[js.GUIDE] == js.COUNTSKETCH:
         _close_slice(s, ts, st)
-    if w[APPLIED] % CONTROL_EVERY == 0 and st.setting[PREFERENCE] != WEIGHTED:
+    if w[js.APPLIED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] != js.WEIGHTED:
         adjust_door(st, q.control[queue.SIZE], ts)
         _sweep(st, q)
 
@@ -363,28 +314,28 @@ def promise(
     _pay_adds(s, st)
     while True:
         if not _drain(s, arr, st, q, bounds, out):
-            return OUTPUT_FULL
+            return js.OUTPUT_FULL
         if settlement_due(st):
-            return SETTLE
-        if w[TURN_WANTED] and st.real[CREDIT] + st.real[SAVED] >= st.real[TURN_COST]:
-            w[TURN_WANTED] = 0
-            return TURN
-        if w[APPLIED] < w[ARRIVED]:
+            return ms.SETTLE
+        if w[js.TURN_WANTED] and st.real[js.CREDIT] + st.real[js.SAVED] >= st.real[js.TURN_COST]:
+            w[js.TURN_WANTED] = 0
+            return js.TURN
+        if w[js.APPLIED] < w[js.ARRIVED]:
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
-                return QUEUE_FULL
+                return js.QUEUE_FULL
             what = _take(s, arr, st, q, bounds)
             if what == _NO_ARENA:
-                return ARENA_FULL
+                return js.ARENA_FULL
             if what == _TAKEN:
-                a = w[APPLIED]
+                a = w[js.APPLIED]
                 passed(arr, st)
                 _after(s, a, arr.ts[a], st, q)
                 continue
-        if w[ARRIVED] == end:
-            return DONE
-        idle = w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and q.control[queue.SIZE] == 0
+        if w[js.ARRIVED] == end:
+            return js.DONE
+        idle = w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED] and q.control[queue.SIZE] == 0
         take_arrival(st, grant, idle)
-        a = w[ARRIVED] - 1
-        allow(st.real[SHARE] * grant[a], st)
-        if w[ARRIVED] % CONTROL_EVERY == 0 and st.setting[PREFERENCE] == WEIGHTED:
+        a = w[js.ARRIVED] - 1
+        allow(st.real[js.SHARE] * grant[a], st)
+        if w[js.ARRIVED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] == js.WEIGHTED:
             adjust_door(st, q.control[queue.SIZE], arr.ts[a])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import (
     emit_entry,
     held_at,
@@ -25,42 +26,7 @@ from nile.operators.common.arrival_kernels import (
     unit,
     window_ranks,
 )
-from nile.operators.common.state import (
-    ACTIVE,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVED,
-    CREDIT,
-    DONE,
-    DOOR,
-    ENTRY_GAP,
-    ENTRY_HIGH,
-    ENTRY_LOW,
-    ENTRY_ORDINAL,
-    ENTRY_SIDE,
-    ENTRY_TIME,
-    EXPIRED,
-    FORCED,
-    NOW_TS,
-    NULLS,
-    OUTPUT_FULL,
-    P_EMIT,
-    P_INSERT,
-    P_LOOKUP,
-    P_POP,
-    P_PUSH,
-    PLACED,
-    QUEUE_FULL,
-    REGIONS,
-    SALT,
-    SEQUENCE,
-    SHED,
-    SHED_BY_SIDE,
-    WAITING,
-    Output,
-    State,
-)
+from nile.operators.common.state import Output, State
 from pyramid.grid.arrays import Side
 from summaries.kernels import U8, kernel, part
 
@@ -84,21 +50,21 @@ class Stack(NamedTuple):
 def _take(own: Side, other: Side, side: int, st: State) -> bool:
     """Insert the oldest waiting tuple, which is not shed, and look its key up; False when the arena must grow."""
     w = st.whole
-    ordinal = w[SEQUENCE + side]
+    ordinal = w[js.SEQUENCE + side]
     at = held_at(own, ordinal)
     code = own.code[at]
     if code < 0:
-        w[NULLS] += 1
+        w[js.NULLS] += 1
         return True
     if not put_in_list(own, side, code, ordinal, st):
         return False
     ts = own.ts[at]
     low, high = window_ranks(other, code, ts, st.window[0], 0)
-    pay_insert(st, st.prices[P_INSERT])
-    pay_hit(st, st.prices[P_LOOKUP])
-    w[ADMITTED] += 1
+    pay_insert(st, st.prices[js.P_INSERT])
+    pay_hit(st, st.prices[js.P_LOOKUP])
+    w[js.ADMITTED] += 1
     if high > low:
-        make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[DOOR] * st.real[DOOR]))
+        make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[js.DOOR] * st.real[js.DOOR]))
     return True
 
 
@@ -107,14 +73,14 @@ def _set_aside(st: State, stack: Stack) -> None:
     """The entry in progress onto the stack, which has room."""
     w = st.whole
     at = stack.control[SIZE]
-    stack.entry[at, SIDE] = w[ENTRY_SIDE]
-    stack.entry[at, ORDINAL] = w[ENTRY_ORDINAL]
-    stack.entry[at, LOW] = w[ENTRY_LOW] + np.int64(st.real[ENTRY_GAP])
-    stack.entry[at, HIGH] = w[ENTRY_HIGH]
-    stack.entry[at, TIME] = w[ENTRY_TIME]
+    stack.entry[at, SIDE] = w[js.ENTRY_SIDE]
+    stack.entry[at, ORDINAL] = w[js.ENTRY_ORDINAL]
+    stack.entry[at, LOW] = w[js.ENTRY_LOW] + np.int64(st.real[js.ENTRY_GAP])
+    stack.entry[at, HIGH] = w[js.ENTRY_HIGH]
+    stack.entry[at, TIME] = w[js.ENTRY_TIME]
     stack.control[SIZE] = at + 1
-    w[PLACED] += 1
-    w[ACTIVE] = 0
+    w[js.PLACED] += 1
+    w[js.ACTIVE] = 0
 
 
 @part
@@ -122,17 +88,17 @@ def _take_up(st: State, stack: Stack) -> None:
     """The newest unfinished probe back into progress; expired ones go."""
     w = st.whole
     at = stack.control[SIZE] - 1
-    if stack.entry[at, TIME] < since_of(w[NOW_TS], st.window[0]):
-        w[EXPIRED] += at + 1
+    if stack.entry[at, TIME] < since_of(w[js.NOW_TS], st.window[0]):
+        w[js.EXPIRED] += at + 1
         stack.control[SIZE] = 0
         return
     stack.control[SIZE] = at
-    pay_hit(st, st.prices[P_PUSH] + st.prices[P_POP])
+    pay_hit(st, st.prices[js.P_PUSH] + st.prices[js.P_POP])
     make_entry(
         st, stack.entry[at, SIDE], stack.entry[at, ORDINAL], stack.entry[at, TIME], stack.entry[at, LOW],
         stack.entry[at, HIGH], 1.0,
     )  # fmt: skip
-    w[REGIONS] -= 1  # it was counted when it was made
+    w[js.REGIONS] -= 1  # it was counted when it was made
     stack.control[RESUMED] = 1
 
 
@@ -149,47 +115,47 @@ def hash_join(
     Source: the opponents of DESIGN section 3; Wilschut and Apers for the join itself.
     """
     w = st.whole
-    entrance = st.prices[P_INSERT] + st.prices[P_LOOKUP]
-    resuming = st.prices[P_PUSH] + st.prices[P_POP] + st.prices[P_EMIT]
+    entrance = st.prices[js.P_INSERT] + st.prices[js.P_LOOKUP]
+    resuming = st.prices[js.P_PUSH] + st.prices[js.P_POP] + st.prices[js.P_EMIT]
     while True:
-        if w[ACTIVE]:
+        if w[js.ACTIVE]:
             floor = entrance if stack.control[RESUMED] else 0.0
-            side = w[ENTRY_SIDE]
+            side = w[js.ENTRY_SIDE]
             room = emit_entry(left, right, st, out, floor) if side == 0 else emit_entry(right, left, st, out, floor)
             if not room:
-                return OUTPUT_FULL
-        if w[ACTIVE] == 0:
+                return js.OUTPUT_FULL
+        if w[js.ACTIVE] == 0:
             stack.control[RESUMED] = 0
-            if w[APPLIED] < w[ARRIVED]:
-                side = order[w[APPLIED]]
-                ordinal = w[SEQUENCE + side]
+            if w[js.APPLIED] < w[js.ARRIVED]:
+                side = order[w[js.APPLIED]]
+                ordinal = w[js.SEQUENCE + side]
                 at = held_at(left, ordinal) if side == 0 else held_at(right, ordinal)
                 null = left.code[at] < 0 if side == 0 else right.code[at] < 0
-                kept = null or unit(U8(2 * ordinal + side), st.setting[SALT]) < st.real[DOOR]
+                kept = null or unit(U8(2 * ordinal + side), st.setting[js.SALT]) < st.real[js.DOOR]
                 waits = False
-                if null or (kept and st.real[CREDIT] >= entrance):
+                if null or (kept and st.real[js.CREDIT] >= entrance):
                     taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
                     if not taken:
-                        return ARENA_FULL
-                elif kept and w[ARRIVED] - w[APPLIED] <= st.setting[WAITING]:
+                        return js.ARENA_FULL
+                elif kept and w[js.ARRIVED] - w[js.APPLIED] <= st.setting[js.WAITING]:
                     waits = True
                 else:
-                    w[SHED] += 1
-                    w[SHED_BY_SIDE + side] += 1
-                    w[FORCED] += np.int64(kept)
+                    w[js.SHED] += 1
+                    w[js.SHED_BY_SIDE + side] += 1
+                    w[js.FORCED] += np.int64(kept)
                 if not waits:
-                    w[NOW_TS] = left.ts[at] if side == 0 else right.ts[at]
+                    w[js.NOW_TS] = left.ts[at] if side == 0 else right.ts[at]
                     passed(st, side)
                     continue
-            elif stack.control[SIZE] > 0 and st.real[CREDIT] >= resuming + entrance:
+            elif stack.control[SIZE] > 0 and st.real[js.CREDIT] >= resuming + entrance:
                 _take_up(st, stack)
                 continue
-        if w[ARRIVED] == end:
-            return DONE
-        if w[ACTIVE] and keeps and stack.control[SIZE] == stack.entry.shape[0]:
-            return QUEUE_FULL
-        take_arrival(st, grant, w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED] and stack.control[SIZE] == 0)
-        if w[ACTIVE]:
+        if w[js.ARRIVED] == end:
+            return js.DONE
+        if w[js.ACTIVE] and keeps and stack.control[SIZE] == stack.entry.shape[0]:
+            return js.QUEUE_FULL
+        take_arrival(st, grant, w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED] and stack.control[SIZE] == 0)
+        if w[js.ACTIVE]:
             if keeps:
                 _set_aside(st, stack)
-            w[ACTIVE] = 0
+            w[js.ACTIVE] = 0

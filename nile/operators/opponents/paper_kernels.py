@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import (
     held_at,
     kept_share,
@@ -58,55 +59,13 @@ from nile.operators.common.standing_kernels import (
     state_of,
     take_turn,
 )
-from nile.operators.common.state import (
-    ADDS_PAID,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVED,
-    COVERED,
-    CREDIT,
-    DONE,
-    EXPIRED,
-    FORCED,
-    NOW_TS,
-    NULLS,
-    OUTPUT_FULL,
-    OUTPUTS,
-    P_ADD,
-    P_EMIT,
-    P_ESTIMATE,
-    P_HEAP,
-    P_INSERT,
-    P_LOOKUP,
-    P_PUSH,
-    P_SCAN,
-    P_UPDATE,
-    PREFERENCE,
-    PRUNED,
-    QUEUE_FULL,
-    REGIONS,
-    SEQUENCE,
-    SHED,
-    SHED_BY_SIDE,
-    SPENT_HIT,
-    STOPPED_SIDE,
-    TURN,
-    WAITING,
-    WRITTEN,
-    Output,
-    State,
-)
+from nile.operators.common.state import Output, State
 from nile.operators.opponents.scan_kernels import scan
 from nile.operators.opponents.visit_kernels import bucket_of, is_sketched, visit
 from preferences import heap_kernels as queue
 from preferences.heap_kernels import Heap, Heaps, heap_of
-from pyramid.grid.arrays import (
-    ADDS,
-    FORGETTING,
-    KEPT_FROM,
-    Side,
-)
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
 from pyramid.grid.list_kernels import ordinal_at, rank_from, rank_since
 from summaries.kernels import kernel, part
@@ -128,11 +87,11 @@ _PROBED, _EXPIRED, _TIME_OUT, _NO_ROOM = 0, 1, 2, 3
 def _pay_debt(st: State, debt: Array) -> bool:
     """Pay what the credit reaches; True when nothing is owed."""
     if debt[OF_INSERT] > 0.0:
-        amount = min(st.real[CREDIT], debt[OF_INSERT])
+        amount = min(st.real[js.CREDIT], debt[OF_INSERT])
         debt[OF_INSERT] -= amount
         pay_insert(st, amount)
     if debt[OF_HIT] > 0.0:
-        amount = min(st.real[CREDIT], debt[OF_HIT])
+        amount = min(st.real[js.CREDIT], debt[OF_HIT])
         debt[OF_HIT] -= amount
         pay_hit(st, amount)
     return bool(debt[OF_INSERT] == 0.0 and debt[OF_HIT] == 0.0)
@@ -141,8 +100,8 @@ def _pay_debt(st: State, debt: Array) -> bool:
 @part
 def _owe_adds(s: Side, side: int, st: State, debt: Array) -> None:
     """Owe for the counters that slice ends and turns have added since last time."""
-    debt[OF_INSERT] += st.prices[P_ADD] * (s.zone[ADDS] - st.whole[ADDS_PAID + side])
-    st.whole[ADDS_PAID + side] = s.zone[ADDS]
+    debt[OF_INSERT] += st.prices[js.P_ADD] * (s.zone[ga.ADDS] - st.whole[js.ADDS_PAID + side])
+    st.whole[js.ADDS_PAID + side] = s.zone[ga.ADDS]
 
 
 @part
@@ -150,36 +109,36 @@ def _take(own: Side, other: Side, side: int, st: State, standing: Standing, heap
     """Step 1 for the oldest waiting tuple, then steps 2 and 3 for each query."""
     w = st.whole
     prices = st.prices
-    ordinal = w[SEQUENCE + side]
+    ordinal = w[js.SEQUENCE + side]
     at = held_at(own, ordinal)
     if own.code[at] < 0:
-        w[NULLS] += 1
+        w[js.NULLS] += 1
         return _TAKEN
     h = own.hash[at]
     ts = own.ts[at]
     if not put_in_list(own, side, bucket_of(own, h), ordinal, st):
         return _NO_ARENA
-    debt[OF_INSERT] += prices[P_INSERT]
+    debt[OF_INSERT] += prices[js.P_INSERT]
     if is_sketched(own):
         summarize(own, ordinal, ts, h)
-        debt[OF_INSERT] += prices[P_UPDATE] * (own.counters.shape[1] + own.recent.shape[0])
+        debt[OF_INSERT] += prices[js.P_UPDATE] * (own.counters.shape[1] + own.recent.shape[0])
     queries = standing.window.shape[0]
     for query in range(queries):
         mine = state_of(st, standing, query)
-        made = w[REGIONS]
-        pruned = w[PRUNED]
+        made = w[js.REGIONS]
+        pruned = w[js.PRUNED]
         reads = visit(other, h, side, ordinal, ts, mine, heap_of(heaps, query))
-        made = w[REGIONS] - made
-        cost = prices[P_ESTIMATE] * (own.counters.shape[1] * reads) + prices[P_PUSH] * made
+        made = w[js.REGIONS] - made
+        cost = prices[js.P_ESTIMATE] * (own.counters.shape[1] * reads) + prices[js.P_PUSH] * made
         debt[OF_HIT] += cost
         standing.real[query, OF_SPENT] += cost
         standing.counts[query, OF_REGIONS] += made
-        standing.counts[query, OF_PRUNED] += w[PRUNED] - pruned
-        if own.spec[FORGETTING]:
+        standing.counts[query, OF_PRUNED] += w[js.PRUNED] - pruned
+        if own.spec[ga.FORGETTING]:
             share = kept_share(other, ts, mine)
             standing.real[query, OF_COVERED] += share
-            st.real[COVERED] += share / queries
-    w[ADMITTED] += 1
+            st.real[js.COVERED] += share / queries
+    w[js.ADMITTED] += 1
     return _TAKEN
 
 
@@ -192,18 +151,18 @@ def _look(own: Side, other: Side, at: int, st: State, q: Heap, out: Output) -> b
     bucket = bucket_of(own, own.hash[held])
     high = rank_from(other, bucket, entry[at, queue.HIGH])
     if entry[at, queue.CUT]:
-        if st.real[CREDIT] < st.prices[P_LOOKUP]:
+        if st.real[js.CREDIT] < st.prices[js.P_LOOKUP]:
             return False
-        pay_hit(st, st.prices[P_LOOKUP])
+        pay_hit(st, st.prices[js.P_LOOKUP])
         entry[at, queue.CUT] = 0
         rank = rank_since(other, bucket, since_of(own.ts[held], st.window[0]))
         entry[at, queue.LOW] = ordinal_at(other, bucket, rank) if rank < high else entry[at, queue.HIGH]
-    low = rank_from(other, bucket, max(entry[at, queue.LOW], other.zone[KEPT_FROM]))
+    low = rank_from(other, bucket, max(entry[at, queue.LOW], other.zone[ga.KEPT_FROM]))
     if low >= high:
         entry[at, queue.LOW] = entry[at, queue.HIGH]
         return True
     end = high
-    if st.setting[PREFERENCE] == queue.WEIGHTED:
+    if st.setting[js.PREFERENCE] == queue.WEIGHTED:
         end = min(high, low + TURN_LENGTH - entry[at, queue.SEEN])
     reached = scan(other, bucket, own.code[held], entry[at, queue.SIDE], ordinal, low, end, st, out)
     entry[at, queue.SEEN] += reached - low
@@ -216,20 +175,20 @@ def _turn(left: Side, right: Side, st: State, q: Heap, out: Output) -> int:
     """PQ.Probe() for one query, whose state and queue these are; says how it ended."""
     found = queue.best(q)
     at = q.place[found]
-    pop = np.floor(0.5 + st.prices[P_HEAP] * queue.steps_of(queue.entries(q)))
-    expired = q.entry[at, queue.TIME] < since_of(st.whole[NOW_TS], st.window[0])
+    pop = np.floor(0.5 + st.prices[js.P_HEAP] * queue.steps_of(queue.entries(q)))
+    expired = q.entry[at, queue.TIME] < since_of(st.whole[js.NOW_TS], st.window[0])
     if not expired:
         done = (
             _look(left, right, at, st, q, out) if q.entry[at, queue.SIDE] == 0 else _look(right, left, at, st, q, out)
         )
         if not done:
-            enough = st.real[CREDIT] >= st.prices[P_SCAN] + st.prices[P_EMIT]
-            return _NO_ROOM if enough and st.whole[WRITTEN] == out.first.shape[0] else _TIME_OUT
-    if st.real[CREDIT] < pop:
+            enough = st.real[js.CREDIT] >= st.prices[js.P_SCAN] + st.prices[js.P_EMIT]
+            return _NO_ROOM if enough and st.whole[js.WRITTEN] == out.first.shape[0] else _TIME_OUT
+    if st.real[js.CREDIT] < pop:
         return _TIME_OUT
     pay_hit(st, pop)
     if expired:
-        st.whole[EXPIRED] += 1
+        st.whole[js.EXPIRED] += 1
         queue.drop(q, found)
         return _EXPIRED
     if q.entry[at, queue.LOW] >= q.entry[at, queue.HIGH]:
@@ -254,15 +213,15 @@ def _probe(left: Side, right: Side, st: State, standing: Standing, heaps: Heaps,
         query = take_turn(standing, heaps)
         if query == NOBODY:
             return True
-        spent = st.real[SPENT_HIT]
-        outputs = w[OUTPUTS]
-        written = w[WRITTEN]
+        spent = st.real[js.SPENT_HIT]
+        outputs = w[js.OUTPUTS]
+        written = w[js.WRITTEN]
         how = _turn(left, right, state_of(st, standing, query), heap_of(heaps, query), out)
         # Probes cost whole numbers; the sum may not be one, where a debt was paid in parts.
-        standing.real[query, OF_SPENT] += np.rint(st.real[SPENT_HIT] - spent)
-        standing.counts[query, OF_OUTPUTS] += w[OUTPUTS] - outputs
+        standing.real[query, OF_SPENT] += np.rint(st.real[js.SPENT_HIT] - spent)
+        standing.counts[query, OF_OUTPUTS] += w[js.OUTPUTS] - outputs
         if out.third.shape[0] > 0:
-            out.third[written : w[WRITTEN]] = query
+            out.third[written : w[js.WRITTEN]] = query
         if how == _TIME_OUT:
             return True
         if how == _NO_ROOM:
@@ -274,10 +233,10 @@ def _probe(left: Side, right: Side, st: State, standing: Standing, heaps: Heaps,
 @part
 def _pass(s: Side, side: int, st: State, debt: Array) -> bool:
     """The oldest waiting tuple is dealt with, taken or shed; True when zones must turn."""
-    ordinal = st.whole[SEQUENCE + side]
+    ordinal = st.whole[js.SEQUENCE + side]
     passed(st, side)
     ts = s.ts[held_at(s, ordinal)]
-    st.whole[NOW_TS] = ts
+    st.whole[js.NOW_TS] = ts
     if not (reach(s, ordinal, ts) and is_sketched(s)):
         return False
     turning = slice_end(s, ts)
@@ -309,33 +268,33 @@ def join_probe(
     _owe_adds(right, 1, st, debt)
     while True:
         free = _pay_debt(st, debt)
-        waiting = w[ARRIVED] - w[APPLIED]
-        if waiting > 0 and (free or waiting > st.setting[WAITING]):
+        waiting = w[js.ARRIVED] - w[js.APPLIED]
+        if waiting > 0 and (free or waiting > st.setting[js.WAITING]):
             for query in range(heaps.place.shape[0]):
                 queue.demote(heap_of(heaps, query))
-            side = order[w[APPLIED]]
+            side = order[w[js.APPLIED]]
             if not free:
-                w[SHED] += 1
-                w[SHED_BY_SIDE + side] += 1
-                w[FORCED] += 1
+                w[js.SHED] += 1
+                w[js.SHED_BY_SIDE + side] += 1
+                w[js.FORCED] += 1
             else:
                 if heaps.place.shape[1] - queue.most_waiting(heaps) < zones:
-                    return QUEUE_FULL
+                    return js.QUEUE_FULL
                 what = (
                     _take(left, right, 0, st, standing, heaps, debt)
                     if side == 0
                     else _take(right, left, 1, st, standing, heaps, debt)
                 )
                 if what == _NO_ARENA:
-                    return ARENA_FULL
+                    return js.ARENA_FULL
             turning = _pass(left, 0, st, debt) if side == 0 else _pass(right, 1, st, debt)
             if turning:
-                w[STOPPED_SIDE] = side
-                return TURN
+                w[js.STOPPED_SIDE] = side
+                return js.TURN
             continue
         if free and not _probe(left, right, st, standing, heaps, out):
-            return OUTPUT_FULL
-        if w[ARRIVED] == end:
-            return DONE
+            return js.OUTPUT_FULL
+        if w[js.ARRIVED] == end:
+            return js.DONE
         take_arrival(st, grant, free and all_idle(heaps))
         end_turn(standing)

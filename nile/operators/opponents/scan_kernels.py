@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import (
     held_at,
     make_entry,
@@ -19,36 +20,9 @@ from nile.operators.common.arrival_kernels import (
     since_of,
     take_arrival,
 )
-from nile.operators.common.state import (
-    ACTIVE,
-    ADMITTED,
-    APPLIED,
-    ARENA_FULL,
-    ARRIVED,
-    CREDIT,
-    DONE,
-    ENTRY_HIGH,
-    ENTRY_LOW,
-    ENTRY_ORDINAL,
-    ENTRY_SIDE,
-    FORCED,
-    NULLS,
-    OUTPUT_FULL,
-    OUTPUTS,
-    P_EMIT,
-    P_INSERT,
-    P_SCAN,
-    SEQUENCE,
-    SHED,
-    SHED_BY_SIDE,
-    SPENT,
-    SPENT_HIT,
-    WAITING,
-    WRITTEN,
-    Output,
-    State,
-)
-from pyramid.grid.arrays import BASE, GONE, PLACE, Side
+from nile.operators.common.state import Output, State
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import end_rank, rank_since
 from summaries.kernels import kernel, part
 
@@ -64,19 +38,19 @@ def scan(
     Each tuple looked at is charged, each output too, and none is begun that cannot be paid.  Returns the rank
     reached: `high`, or less when credit has run out or the output is full.
     """
-    scan_price = st.prices[P_SCAN]
-    emit_price = st.prices[P_EMIT]
-    credit = st.real[CREDIT]
-    spent = st.real[SPENT]
-    spent_hit = st.real[SPENT_HIT]
+    scan_price = st.prices[js.P_SCAN]
+    emit_price = st.prices[js.P_EMIT]
+    credit = st.real[js.CREDIT]
+    spent = st.real[js.SPENT]
+    spent_hit = st.real[js.SPENT_HIT]
     arena = other.arena
     codes = other.code
-    base = other.meta[BASE]
-    begin = other.lists[bucket, PLACE] - other.lists[bucket, GONE]
+    base = other.meta[ga.BASE]
+    begin = other.lists[bucket, ga.PLACE] - other.lists[bucket, ga.GONE]
     first = out.first
     second = out.second
     room = first.shape[0]
-    at = st.whole[WRITTEN]
+    at = st.whole[js.WRITTEN]
     emitted = 0
     rank = low
     while rank < high:
@@ -98,11 +72,11 @@ def scan(
         spent += scan_price
         spent_hit += scan_price
         rank += 1
-    st.real[CREDIT] = credit
-    st.real[SPENT] = spent
-    st.real[SPENT_HIT] = spent_hit
-    st.whole[WRITTEN] = at
-    st.whole[OUTPUTS] += emitted
+    st.real[js.CREDIT] = credit
+    st.real[js.SPENT] = spent
+    st.real[js.SPENT_HIT] = spent_hit
+    st.whole[js.WRITTEN] = at
+    st.whole[js.OUTPUTS] += emitted
     return rank
 
 
@@ -110,16 +84,16 @@ def scan(
 def _take(own: Side, other: Side, side: int, st: State) -> bool:
     """Insert the oldest waiting tuple; the whole window of the other stream is its region."""
     w = st.whole
-    ordinal = w[SEQUENCE + side]
+    ordinal = w[js.SEQUENCE + side]
     at = held_at(own, ordinal)
     if own.code[at] < 0:
-        w[NULLS] += 1
+        w[js.NULLS] += 1
         passed(st, side)
         return True
     if not put_in_list(own, side, 0, ordinal, st):
         return False
-    pay_insert(st, st.prices[P_INSERT])
-    w[ADMITTED] += 1
+    pay_insert(st, st.prices[js.P_INSERT])
+    w[js.ADMITTED] += 1
     ts = own.ts[at]
     low = rank_since(other, 0, since_of(ts, st.window[0]))
     high = end_rank(other, 0)
@@ -133,14 +107,14 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
 def _go_on(own: Side, other: Side, side: int, st: State, out: Output) -> bool:
     """Scan on with the entry in progress; False when the output is full."""
     w = st.whole
-    ordinal = w[ENTRY_ORDINAL]
+    ordinal = w[js.ENTRY_ORDINAL]
     code = own.code[held_at(own, ordinal)]
-    low = scan(other, 0, code, side, ordinal, w[ENTRY_LOW], w[ENTRY_HIGH], st, out)
-    w[ENTRY_LOW] = low
-    if low == w[ENTRY_HIGH]:
-        w[ACTIVE] = 0
+    low = scan(other, 0, code, side, ordinal, w[js.ENTRY_LOW], w[js.ENTRY_HIGH], st, out)
+    w[js.ENTRY_LOW] = low
+    if low == w[js.ENTRY_HIGH]:
+        w[js.ACTIVE] = 0
         return True
-    return bool(st.real[CREDIT] < st.prices[P_SCAN] + st.prices[P_EMIT] or w[WRITTEN] < out.first.shape[0])
+    return bool(st.real[js.CREDIT] < st.prices[js.P_SCAN] + st.prices[js.P_EMIT] or w[js.WRITTEN] < out.first.shape[0])
 
 
 @kernel
@@ -154,26 +128,26 @@ def nested_scan(left: Side, right: Side, order: Array, grant: Array, end: int, s
     """
     w = st.whole
     while True:
-        if w[ACTIVE]:
-            room = _go_on(left, right, 0, st, out) if w[ENTRY_SIDE] == 0 else _go_on(right, left, 1, st, out)
+        if w[js.ACTIVE]:
+            room = _go_on(left, right, 0, st, out) if w[js.ENTRY_SIDE] == 0 else _go_on(right, left, 1, st, out)
             if not room:
-                return OUTPUT_FULL
-        if w[APPLIED] < w[ARRIVED] and not w[ACTIVE]:
-            side = order[w[APPLIED]]
-            ordinal = w[SEQUENCE + side]
+                return js.OUTPUT_FULL
+        if w[js.APPLIED] < w[js.ARRIVED] and not w[js.ACTIVE]:
+            side = order[w[js.APPLIED]]
+            ordinal = w[js.SEQUENCE + side]
             null = left.code[held_at(left, ordinal)] < 0 if side == 0 else right.code[held_at(right, ordinal)] < 0
-            if null or st.real[CREDIT] >= st.prices[P_INSERT]:
+            if null or st.real[js.CREDIT] >= st.prices[js.P_INSERT]:
                 taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
                 if not taken:
-                    return ARENA_FULL
+                    return js.ARENA_FULL
                 continue
-            if w[ARRIVED] - w[APPLIED] > st.setting[WAITING]:
-                w[SHED] += 1
-                w[SHED_BY_SIDE + side] += 1
-                w[FORCED] += 1
+            if w[js.ARRIVED] - w[js.APPLIED] > st.setting[js.WAITING]:
+                w[js.SHED] += 1
+                w[js.SHED_BY_SIDE + side] += 1
+                w[js.FORCED] += 1
                 passed(st, side)
                 continue
-        if w[ARRIVED] == end:
-            return DONE
-        take_arrival(st, grant, w[ACTIVE] == 0 and w[APPLIED] == w[ARRIVED])
-        w[ACTIVE] = 0
+        if w[js.ARRIVED] == end:
+            return js.DONE
+        take_arrival(st, grant, w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED])
+        w[js.ACTIVE] = 0

@@ -6,26 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common import state as js
 from nile.operators.common.arrival_kernels import since_of
-from nile.operators.common.state import APPLIED, BLIND, PREFERENCE, PRUNED, REGIONS, State
+from nile.operators.common.state import State
 from preferences import heap_kernels as queue
 from preferences.heap_kernels import Heap
-from pyramid.grid.arrays import (
-    BUCKET_SHIFT,
-    COUNT,
-    DETECTOR_BITS,
-    END,
-    FIRST,
-    LAST,
-    LEAVES,
-    NEXT,
-    OFFSET,
-    START,
-    ZONE_COUNT,
-    ZONE_FIRST,
-    ZONE_START,
-    Side,
-)
+from pyramid.grid import arrays as ga
+from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import cell_of
 from pyramid.grid.list_kernels import end_rank, ordinal_at, rank_since
 from summaries.kernels import U8, allocating_part, inlined, part
@@ -40,13 +27,13 @@ _NO_BASE = -1
 @inlined
 def is_sketched(s: Side) -> bool:
     """Whether the stream has a summary: every structure but T1."""
-    return bool(s.spec[DETECTOR_BITS] != 0)
+    return bool(s.spec[ga.DETECTOR_BITS] != 0)
 
 
 @inlined
 def bucket_of(s: Side, h: Word) -> int:
     """The value bucket of a key: 0 without value buckets (T1, T2)."""
-    return int(np.int64((h >> U8(1)) >> U8(s.spec[BUCKET_SHIFT])))
+    return int(np.int64((h >> U8(1)) >> U8(s.spec[ga.BUCKET_SHIFT])))
 
 
 @part
@@ -79,13 +66,13 @@ def _enqueue(
     entry[at, queue.LOW] = low
     entry[at, queue.HIGH] = high
     entry[at, queue.TIME] = ts
-    entry[at, queue.ARRIVAL] = st.whole[APPLIED]
+    entry[at, queue.ARRIVAL] = st.whole[js.APPLIED]
     entry[at, queue.CUT] = np.int64(cut)
     entry[at, queue.TURNS] = 0
     entry[at, queue.SEEN] = 0
     q.real[at, queue.PRIORITY] = priority
-    q.real[at, queue.KEY] = queue.key_of(priority, 0, st.setting[PREFERENCE])
-    st.whole[REGIONS] += 1
+    q.real[at, queue.KEY] = queue.key_of(priority, 0, st.setting[js.PREFERENCE])
+    st.whole[js.REGIONS] += 1
 
 
 @allocating_part
@@ -95,38 +82,38 @@ def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap
     if not is_sketched(s):  # T1: the window is one zone
         rank = rank_since(s, 0, since)
         if rank < end_rank(s, 0):
-            _enqueue(st, q, side, ordinal, ts, ordinal_at(s, 0, rank), s.zone[NEXT], False, 1.0)
+            _enqueue(st, q, side, ordinal, ts, ordinal_at(s, 0, rank), s.zone[ga.NEXT], False, 1.0)
         return 0
     node = s.node
     w = st.whole
-    scale = 0.0 if st.setting[BLIND] else 1.0
+    scale = 0.0 if st.setting[js.BLIND] else 1.0
     rows = np.empty(s.counters.shape[1], np.float64)
     stack = np.empty(64, np.int64)
     reads = 0
     for g in range(s.gran.shape[0]):
-        root = s.gran[g, OFFSET]
-        if node[root, COUNT] == 0:
+        root = s.gran[g, ga.OFFSET]
+        if node[root, ga.COUNT] == 0:
             continue
-        if node[root, LAST] < since:
+        if node[root, ga.LAST] < since:
             break
         fade = scale * st.fades[g]
         _, bound = _read(s, root, _NO_BASE, h, rows)
         reads += 1
         if bound == 0.0:
-            w[PRUNED] += 1
+            w[js.PRUNED] += 1
             continue
-        opened = g == 0 and s.zone[ZONE_COUNT] > 0
+        opened = g == 0 and s.zone[ga.ZONE_COUNT] > 0
         if opened:  # the open zone is the root less its children, which are read for that
             value, upper = _read(s, root, root + 1, h, rows)
             for child in range(root + 1, root + 3):
-                if node[child, COUNT] > 0:
+                if node[child, ga.COUNT] > 0:
                     reads += 1
             if upper > 0.0:
-                first = s.zone[ZONE_FIRST]
-                _enqueue(st, q, side, ordinal, ts, s.zone[ZONE_START], s.zone[NEXT], first < since, fade * value)
+                first = s.zone[ga.ZONE_FIRST]
+                _enqueue(st, q, side, ordinal, ts, s.zone[ga.ZONE_START], s.zone[ga.NEXT], first < since, fade * value)
             else:
-                w[PRUNED] += 1
-        leaves = s.gran[g, LEAVES]
+                w[js.PRUNED] += 1
+        leaves = s.gran[g, ga.LEAVES]
         stack[0] = 2
         stack[1] = 3
         top = 2
@@ -134,18 +121,20 @@ def visit(s: Side, h: Word, side: int, ordinal: int, ts: int, st: State, q: Heap
             top -= 1
             position = stack[top]
             slot = root + position - 1
-            if node[slot, COUNT] == 0 or node[slot, LAST] < since:
+            if node[slot, ga.COUNT] == 0 or node[slot, ga.LAST] < since:
                 continue
             value, bound = _read(s, slot, _NO_BASE, h, rows)
             if not (opened and position <= 3):
                 reads += 1
             if bound == 0.0:
-                w[PRUNED] += 1
+                w[js.PRUNED] += 1
             elif position < leaves:
                 stack[top] = 2 * position
                 stack[top + 1] = 2 * position + 1
                 top += 2
             else:
-                first = node[slot, FIRST]
-                _enqueue(st, q, side, ordinal, ts, node[slot, START], node[slot, END], first < since, fade * value)
+                first = node[slot, ga.FIRST]
+                _enqueue(
+                    st, q, side, ordinal, ts, node[slot, ga.START], node[slot, ga.END], first < since, fade * value
+                )
     return reads

@@ -18,40 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import pay
-from nile.operators.selection.state import (
-    APPLIED,
-    ARRIVED,
-    ARRIVED_BEFORE,
-    ASC,
-    BY_VALUE,
-    CREDIT,
-    DOOR,
-    DOORED,
-    EXPLORE_AT,
-    EXPLORE_GAP,
-    FITTING,
-    GRANTED,
-    GRANTED_BEFORE,
-    HITS,
-    LEARNED,
-    P_ADD,
-    P_EMIT,
-    P_HEAP_POP,
-    P_INSERT,
-    P_LOOKUP,
-    P_SCAN,
-    P_UPDATE,
-    PREFERENCE,
-    RANGES,
-    REFIT,
-    SPENT_SUMMARY,
-    TRIES,
-    WEIGHTED,
-    Door,
-    Progress,
-    Standing,
-)
+from nile.operators.selection.state import Door, Progress, Standing
 from pyramid.grid.spec import SLICE
 from summaries.kernels import allocating_part, inlined, part
 
@@ -63,13 +32,13 @@ _FADE = 0.5  # what older slices' counts are worth against the next exploring sl
 @inlined
 def exploring(p: Progress) -> bool:
     """Whether this slice is for learning how many tuples each cell gets."""
-    return p.whole[APPLIED] // SLICE == p.whole[EXPLORE_AT]  # type: ignore[no-any-return]
+    return p.whole[ss.APPLIED] // SLICE == p.whole[ss.EXPLORE_AT]  # type: ignore[no-any-return]
 
 
 @inlined
 def hit_rate(p: Progress) -> float:
     """The share of tuples of edge cells that satisfied; a half before any was tried."""
-    return (p.real[HITS] + 1.0) / (p.real[TRIES] + 2.0)  # type: ignore[no-any-return]
+    return (p.real[ss.HITS] + 1.0) / (p.real[ss.TRIES] + 2.0)  # type: ignore[no-any-return]
 
 
 @part
@@ -78,27 +47,27 @@ def _outputs_and_price(s: Standing, cell: int, p: Progress) -> tuple[float, floa
     full = s.full_from[cell + 1] - s.full_from[cell]
     edges = s.edge_from[cell + 1] - s.edge_from[cell]
     found = full + hit_rate(p) * edges
-    price = p.prices[P_INSERT] + p.prices[P_LOOKUP] + edges * p.prices[P_SCAN]
-    if p.setting[RANGES]:
-        price += (full > 0) * p.prices[P_UPDATE] + hit_rate(p) * edges * p.prices[P_EMIT]
+    price = p.prices[ss.P_INSERT] + p.prices[ss.P_LOOKUP] + edges * p.prices[ss.P_SCAN]
+    if p.setting[ss.RANGES]:
+        price += (full > 0) * p.prices[ss.P_UPDATE] + hit_rate(p) * edges * p.prices[ss.P_EMIT]
     else:
-        price += found * p.prices[P_EMIT]
+        price += found * p.prices[ss.P_EMIT]
     return found, price
 
 
 @part
 def _asking(runs: int, p: Progress) -> float:
     """The price of asking whether a value is in one of so many runs."""
-    if p.setting[LEARNED]:
-        return p.prices[P_LOOKUP]  # type: ignore[no-any-return]
-    return min(p.prices[P_SCAN] * (1 + math.ceil(math.log2(runs))), p.prices[P_LOOKUP])  # type: ignore[no-any-return]
+    if p.setting[ss.LEARNED]:
+        return p.prices[ss.P_LOOKUP]  # type: ignore[no-any-return]
+    return min(p.prices[ss.P_SCAN] * (1 + math.ceil(math.log2(runs))), p.prices[ss.P_LOOKUP])  # type: ignore[no-any-return]
 
 
 @allocating_part
 def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> None:
     """Which cells the door is open to, when each arrival grants so much."""
     cells = d.counts.shape[0]
-    p.whole[DOORED] = 0
+    p.whole[ss.DOORED] = 0
     total = 0.0
     for c in range(cells):
         total += d.counts[c]
@@ -119,8 +88,8 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
         promise = np.empty(cells, np.float64)
         for c in range(cells):
             found, _ = _outputs_and_price(s, c, p)
-            if p.setting[PREFERENCE] == ASC:
-                promise[c] = (d.weight[c] if p.setting[BY_VALUE] else d.counts[c]) * found
+            if p.setting[ss.PREFERENCE] == ss.ASC:
+                promise[c] = (d.weight[c] if p.setting[ss.BY_VALUE] else d.counts[c]) * found
             else:
                 promise[c] = -found * d.weight[c] / d.counts[c]
         order = np.argsort(promise, kind="mergesort")
@@ -128,7 +97,7 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
     work = 0.0
     for c in range(cells):
         found, cost = _outputs_and_price(s, c, p)
-        value = d.weight[c] if p.setting[BY_VALUE] else d.counts[c]
+        value = d.weight[c] if p.setting[ss.BY_VALUE] else d.counts[c]
         outputs += value / total * found
         work += d.counts[c] / total * cost
     best = _GAIN * outputs * min(1.0, grant / work)
@@ -147,31 +116,31 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
             at = d.intervals[j] + 1
             runs += 1 - d.inside[at - 1] - d.inside[at + 1]
             d.inside[at] = 1
-        value = d.weight[c] if p.setting[BY_VALUE] else d.counts[c]
+        value = d.weight[c] if p.setting[ss.BY_VALUE] else d.counts[c]
         outputs += value / total * found
         work += d.counts[c] / total * cost
         affordable = min(1.0, grant / (_asking(runs, p) + work))
         gained = outputs * affordable
         if plenty:
             better = False
-        elif p.setting[PREFERENCE] == ASC:
+        elif p.setting[ss.PREFERENCE] == ss.ASC:
             # The rarest first: as many cells as can be paid, however little they give.
             better = affordable == 1.0 or chosen < 0
-        elif p.setting[PREFERENCE] == WEIGHTED:
+        elif p.setting[ss.PREFERENCE] == ss.WEIGHTED:
             better = False  # of every region the same share: only what gives nothing stays out
         else:
             better = gained > best
         if better:
             best = gained
             chosen = i
-            p.real[DOOR] = _asking(runs, p)
-    if p.setting[PREFERENCE] == WEIGHTED and runs > 0 and not plenty:
+            p.real[ss.DOOR] = _asking(runs, p)
+    if p.setting[ss.PREFERENCE] == ss.WEIGHTED and runs > 0 and not plenty:
         asking = _asking(runs, p)
         if outputs * min(1.0, grant / (asking + work)) > best:
             chosen = cells - 1
-            p.real[DOOR] = asking
+            p.real[ss.DOOR] = asking
     if chosen >= 0:
-        p.whole[DOORED] = 1
+        p.whole[ss.DOORED] = 1
         d.wanted[:] = 0
         for i in range(chosen + 1):
             d.wanted[order[i]] = s.full_from[order[i] + 1] > s.full_from[order[i]] or (
@@ -189,23 +158,23 @@ def refit(s: Standing, d: Door, p: Progress) -> bool:
     False while that cannot be paid.  It is left out when it would take a 16th of what is granted until the next.
     """
     cells = d.counts.shape[0]
-    price = 4.0 * cells * p.prices[P_ADD]
-    sorting = p.setting[PREFERENCE] == ASC or p.setting[BY_VALUE]
+    price = 4.0 * cells * p.prices[ss.P_ADD]
+    sorting = p.setting[ss.PREFERENCE] == ss.ASC or p.setting[ss.BY_VALUE]
     if sorting:
-        price += cells * p.prices[P_HEAP_POP] * math.ceil(math.log2(max(2, cells)))
-    arrived = p.whole[ARRIVED] - p.real[ARRIVED_BEFORE]
-    grant = (p.real[GRANTED] - p.real[GRANTED_BEFORE]) / arrived
-    dear = 16.0 * price > grant * SLICE * p.setting[REFIT]
-    if not dear and p.real[CREDIT] < price:
+        price += cells * p.prices[ss.P_HEAP_POP] * math.ceil(math.log2(max(2, cells)))
+    arrived = p.whole[ss.ARRIVED] - p.real[ss.ARRIVED_BEFORE]
+    grant = (p.real[ss.GRANTED] - p.real[ss.GRANTED_BEFORE]) / arrived
+    dear = 16.0 * price > grant * SLICE * p.setting[ss.REFIT]
+    if not dear and p.real[ss.CREDIT] < price:
         return False
-    p.real[GRANTED_BEFORE] = p.real[GRANTED]
-    p.real[ARRIVED_BEFORE] = p.whole[ARRIVED]
+    p.real[ss.GRANTED_BEFORE] = p.real[ss.GRANTED]
+    p.real[ss.ARRIVED_BEFORE] = p.whole[ss.ARRIVED]
     if not dear:
         pay(p, price)
-        p.real[SPENT_SUMMARY] += price
+        p.real[ss.SPENT_SUMMARY] += price
         _decide(s, d, p, grant, sorting)
     w = p.whole
-    w[FITTING] = 0
-    w[EXPLORE_GAP] = p.setting[REFIT] if w[DOORED] else min(2 * w[EXPLORE_GAP], 8 * p.setting[REFIT])
-    w[EXPLORE_AT] += w[EXPLORE_GAP]
+    w[ss.FITTING] = 0
+    w[ss.EXPLORE_GAP] = p.setting[ss.REFIT] if w[ss.DOORED] else min(2 * w[ss.EXPLORE_GAP], 8 * p.setting[ss.REFIT])
+    w[ss.EXPLORE_AT] += w[ss.EXPLORE_GAP]
     return True

@@ -10,7 +10,7 @@ from nile.operators.common.predicate_index import FULL, PredicateIndex
 from nile.operators.selection import state as st
 from nile.operators.selection.data import SelectionInput, index_costs, value_buckets
 from nile.operators.selection.plan import SelectionPlan
-from pyramid.grid.arrays import TWO_WINDOW, VARIANCE
+from pyramid.grid import arrays as ga
 from pyramid.grid.spec import SLICE, STRUCTURES
 from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
@@ -36,7 +36,7 @@ def progress(plan: SelectionPlan, data: SelectionInput, index: PredicateIndex) -
     setting[st.WINDOW] = st.FOREVER if plan.window is None else plan.window
     setting[st.SAMPLE] = plan.sample
     setting[st.STRUCTURE] = 1 + STRUCTURES.index(plan.structure)
-    setting[st.HOW] = TWO_WINDOW if plan.confidence == "two-window" else VARIANCE
+    setting[st.HOW] = ga.TWO_WINDOW if plan.confidence == "two-window" else ga.VARIANCE
     setting[st.REPLAYED] = int(plan.pace.is_replay)
     setting[st.WAITING] = plan.waiting if plan.pace.is_replay else 0
     setting[st.LEARNED] = data.learned

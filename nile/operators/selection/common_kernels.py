@@ -7,29 +7,8 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.predicate_index import EDGE, FULL
-from nile.operators.selection.state import (
-    APPLIED,
-    ARRIVED,
-    CREDIT,
-    EVALUATED,
-    FOREVER,
-    GRANTED,
-    LEARNED,
-    OUTPUTS,
-    P_EMIT,
-    P_LOOKUP,
-    P_SCAN,
-    REPLAYED,
-    SCANNED,
-    SHED,
-    SPENT,
-    WAITING,
-    WINDOW,
-    WRITTEN,
-    Progress,
-    Selected,
-    Standing,
-)
+from nile.operators.selection import state as ss
+from nile.operators.selection.state import Progress, Selected, Standing
 from summaries.kernels import inlined
 
 Array = np.ndarray[Any, Any]
@@ -38,54 +17,54 @@ Array = np.ndarray[Any, Any]
 @inlined
 def pay(p: Progress, cost: float) -> None:
     """Charge work before it is done."""
-    p.real[CREDIT] -= cost
-    p.real[SPENT] += cost
+    p.real[ss.CREDIT] -= cost
+    p.real[ss.SPENT] += cost
 
 
 @inlined
 def emit(p: Progress, out: Selected, query: int, ordinal: int) -> None:
     """Charge and give one output: a tuple."""
     w = p.whole
-    pay(p, p.prices[P_EMIT])
-    out.query[w[WRITTEN]] = query
-    out.ordinal[w[WRITTEN]] = ordinal
+    pay(p, p.prices[ss.P_EMIT])
+    out.query[w[ss.WRITTEN]] = query
+    out.ordinal[w[ss.WRITTEN]] = ordinal
     if out.last.shape[0] > 0:
-        out.last[w[WRITTEN]] = -1
-    out.at[w[WRITTEN]] = w[ARRIVED]
-    w[WRITTEN] += 1
-    w[OUTPUTS] += 1
+        out.last[w[ss.WRITTEN]] = -1
+    out.at[w[ss.WRITTEN]] = w[ss.ARRIVED]
+    w[ss.WRITTEN] += 1
+    w[ss.OUTPUTS] += 1
 
 
 @inlined
 def arrive(p: Progress, grant: Array, idle: bool) -> None:
     """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
-    if p.setting[REPLAYED] and idle and p.real[CREDIT] > 0.0:
-        p.real[CREDIT] = 0.0
-    amount = grant[p.whole[ARRIVED]]
-    p.real[CREDIT] += amount
-    p.real[GRANTED] += amount
-    p.whole[ARRIVED] += 1
+    if p.setting[ss.REPLAYED] and idle and p.real[ss.CREDIT] > 0.0:
+        p.real[ss.CREDIT] = 0.0
+    amount = grant[p.whole[ss.ARRIVED]]
+    p.real[ss.CREDIT] += amount
+    p.real[ss.GRANTED] += amount
+    p.whole[ss.ARRIVED] += 1
 
 
 @inlined
 def must_go(p: Progress) -> bool:
     """Whether more arrivals wait than may, so that the oldest is shed."""
-    return p.whole[ARRIVED] - p.whole[APPLIED] > p.setting[WAITING]  # type: ignore[no-any-return]
+    return p.whole[ss.ARRIVED] - p.whole[ss.APPLIED] > p.setting[ss.WAITING]  # type: ignore[no-any-return]
 
 
 @inlined
 def shed(p: Progress) -> None:
     """The oldest waiting arrival is not taken in."""
-    p.whole[SHED] += 1
-    p.whole[APPLIED] += 1
+    p.whole[ss.SHED] += 1
+    p.whole[ss.APPLIED] += 1
 
 
 @inlined
 def oldest_valid(s: Standing, p: Progress) -> int:
     """The oldest time that is still inside the window, without running off the ends of int64."""
-    now = s.ts[p.whole[ARRIVED] - 1]
-    window = p.setting[WINDOW]
-    return now - window if now >= window - FOREVER else -FOREVER
+    now = s.ts[p.whole[ss.ARRIVED] - 1]
+    window = p.setting[ss.WINDOW]
+    return now - window if now >= window - ss.FOREVER else -ss.FOREVER
 
 
 @inlined
@@ -103,12 +82,12 @@ def finding(s: Standing, code: int, p: Progress) -> float:
 
     Never more than putting to the tuple all predicates that its cell does not leave open, which tells the same.
     """
-    price = p.prices[P_LOOKUP]
+    price = p.prices[ss.P_LOOKUP]
     if s.seen[code] == 0:
-        price += p.setting[LEARNED] * p.prices[P_SCAN]
+        price += p.setting[ss.LEARNED] * p.prices[ss.P_SCAN]
     cell = s.cell[code]
     others = s.says.shape[0] - (s.edge_from[cell + 1] - s.edge_from[cell])
-    return min(price, others * p.prices[P_SCAN])  # type: ignore[no-any-return]
+    return min(price, others * p.prices[ss.P_SCAN])  # type: ignore[no-any-return]
 
 
 @inlined
@@ -116,14 +95,14 @@ def meet(s: Standing, code: int, p: Progress) -> None:
     """The index knows the key from now on."""
     if s.seen[code] == 0:
         s.seen[code] = 1
-        p.whole[EVALUATED] += p.setting[LEARNED]
+        p.whole[ss.EVALUATED] += p.setting[ss.LEARNED]
 
 
 @inlined
 def try_edge(s: Standing, query: int, ordinal: int, p: Progress, out: Selected) -> bool:
     """Put a predicate that is open to a tuple, and give the tuple if it satisfies it; whether it does."""
-    pay(p, p.prices[P_SCAN])
-    p.whole[SCANNED] += 1
+    pay(p, p.prices[ss.P_SCAN])
+    p.whole[ss.SCANNED] += 1
     if satisfies(s, query, ordinal):
         emit(p, out, query, ordinal)
         return True

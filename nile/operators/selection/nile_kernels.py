@@ -19,48 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.selection import state as ss
 from nile.operators.selection.admission_kernels import exploring, refit
 from nile.operators.selection.common_kernels import arrive, emit, finding, meet, must_go, oldest_valid, pay, shed
 from nile.operators.selection.ranges_kernels import edge, flush, reserved
-from nile.operators.selection.state import (
-    ACTIVE,
-    APPLIED,
-    ARRIVED,
-    CREDIT,
-    DOOR,
-    DOORED,
-    ENTRY,
-    ENTRY_AT,
-    EXACT,
-    EXPLORE_AT,
-    FITTING,
-    FLUSHING,
-    FOREVER,
-    HELD,
-    HELD_FROM,
-    LEARNED,
-    LEFT,
-    OWED,
-    P_EMIT,
-    P_INSERT,
-    P_LOOKUP,
-    P_SCAN,
-    P_UPDATE,
-    PLAIN,
-    SHED,
-    SPENT_SUMMARY,
-    TURNED,
-    UNDONE,
-    WINDOW,
-    WRITTEN,
-    ZONE,
-    ZONE_GRANT,
-    Door,
-    Places,
-    Progress,
-    Selected,
-    Standing,
-)
+from nile.operators.selection.state import Door, Places, Progress, Selected, Standing
 from pyramid.grid.spec import SLICE
 from summaries.kernels import U8, inlined, kernel, part
 
@@ -73,7 +36,7 @@ _BOUGHT = 2  # of EXACT: a budget of 1 or more, not the lack of one
 def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
     """The oldest waiting arrival: let in, turned away, or it waits for credit."""
     w = p.whole
-    ordinal = w[APPLIED]
+    ordinal = w[ss.APPLIED]
     if s.ts[ordinal] < oldest_valid(s, p):
         shed(p)
         return _GONE
@@ -83,52 +46,52 @@ def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
     full = s.full_from[cell + 1] - s.full_from[cell]
     edges = s.edge_from[cell + 1] - s.edge_from[cell]
     find = finding(s, code, p)
-    price = prices[P_INSERT] + find
-    learning = not p.setting[EXACT] and exploring(p)
+    price = prices[ss.P_INSERT] + find
+    learning = not p.setting[ss.EXACT] and exploring(p)
     asking = 0.0
-    if w[DOORED] and not learning and (p.setting[LEARNED] == 0 or s.seen[code]):
-        asking = p.real[DOOR]
-        if asking >= prices[P_LOOKUP]:
-            price -= min(find, prices[P_LOOKUP])
+    if w[ss.DOORED] and not learning and (p.setting[ss.LEARNED] == 0 or s.seen[code]):
+        asking = p.real[ss.DOOR]
+        if asking >= prices[ss.P_LOOKUP]:
+            price -= min(find, prices[ss.P_LOOKUP])
     # Counting a tuple into the open zone is known to be due only when its cell is.
-    most = price if p.setting[PLAIN] and not learning else price + prices[P_UPDATE]
-    if p.real[CREDIT] - reserved(z, p) < asking + most:
+    most = price if p.setting[ss.PLAIN] and not learning else price + prices[ss.P_UPDATE]
+    if p.real[ss.CREDIT] - reserved(z, p) < asking + most:
         if not must_go(p):
             return _WAITS
         shed(p)
         return _GONE
     if asking > 0.0:
         pay(p, asking)
-        p.real[SPENT_SUMMARY] += asking
+        p.real[ss.SPENT_SUMMARY] += asking
         if not d.wanted[cell]:
-            w[TURNED] += 1
-            w[SHED] += full + edges > 0
-            w[APPLIED] += 1
+            w[ss.TURNED] += 1
+            w[ss.SHED] += full + edges > 0
+            w[ss.APPLIED] += 1
             return _GONE
-    holding = not p.setting[PLAIN] and full > 0
-    if p.setting[EXACT] == _BOUGHT:
+    holding = not p.setting[ss.PLAIN] and full > 0
+    if p.setting[ss.EXACT] == _BOUGHT:
         # No dearer than naive: else the grant of a tuple might not pay for it.
-        holding = holding and find + prices[P_UPDATE] <= (s.says.shape[0] - edges) * prices[P_SCAN]
+        holding = holding and find + prices[ss.P_UPDATE] <= (s.says.shape[0] - edges) * prices[ss.P_SCAN]
     if holding or learning:
-        price += prices[P_UPDATE]
+        price += prices[ss.P_UPDATE]
     pay(p, price)
-    p.real[SPENT_SUMMARY] += price
+    p.real[ss.SPENT_SUMMARY] += price
     meet(s, code, p)
     if learning:
         d.counts[cell] += 1.0
         d.weight[cell] += d.magnitude[code]
     if holding:
-        if w[HELD] == 0:
-            w[HELD_FROM] = ordinal
-            p.real[ZONE_GRANT] = p.real[CREDIT] + price + asking
-        z.held[w[HELD]] = ordinal
-        w[HELD] += 1
+        if w[ss.HELD] == 0:
+            w[ss.HELD_FROM] = ordinal
+            p.real[ss.ZONE_GRANT] = p.real[ss.CREDIT] + price + asking
+        z.held[w[ss.HELD]] = ordinal
+        w[ss.HELD] += 1
         z.counts[cell] += 1
-        p.real[OWED] += full * prices[P_EMIT]
-    w[ACTIVE] = 1
-    w[ENTRY] = ordinal
-    w[ENTRY_AT] = full if holding else 0
-    w[APPLIED] += 1
+        p.real[ss.OWED] += full * prices[ss.P_EMIT]
+    w[ss.ACTIVE] = 1
+    w[ss.ENTRY] = ordinal
+    w[ss.ENTRY_AT] = full if holding else 0
+    w[ss.APPLIED] += 1
     return _TAKEN
 
 
@@ -136,26 +99,26 @@ def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
 def _go_on(s: Standing, p: Progress, out: Selected) -> bool:
     """The entry in progress, as far as credit goes; False when it is not done."""
     w = p.whole
-    ordinal = w[ENTRY]
+    ordinal = w[ss.ENTRY]
     if s.ts[ordinal] < oldest_valid(s, p):
-        w[ACTIVE] = 0
-        w[UNDONE] += 1
+        w[ss.ACTIVE] = 0
+        w[ss.UNDONE] += 1
         return True
     cell = s.cell[s.code[ordinal]]
     full = s.full_from[cell + 1] - s.full_from[cell]
     n = full + s.edge_from[cell + 1] - s.edge_from[cell]
-    while w[ENTRY_AT] < n:
-        at = w[ENTRY_AT]
+    while w[ss.ENTRY_AT] < n:
+        at = w[ss.ENTRY_AT]
         if at < full:
-            if p.real[CREDIT] < p.prices[P_EMIT]:
+            if p.real[ss.CREDIT] < p.prices[ss.P_EMIT]:
                 return False
             emit(p, out, s.full[s.full_from[cell] + at], ordinal)
         else:
-            if p.real[CREDIT] < p.prices[P_SCAN] + p.prices[P_EMIT]:
+            if p.real[ss.CREDIT] < p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]:
                 return False
             edge(s, s.edge[s.edge_from[cell] + at - full], ordinal, p, out)
-        w[ENTRY_AT] += 1
-    w[ACTIVE] = 0
+        w[ss.ENTRY_AT] += 1
+    w[ss.ACTIVE] = 0
     return True
 
 
@@ -163,22 +126,22 @@ def _go_on(s: Standing, p: Progress, out: Selected) -> bool:
 def _room(s: Standing, z: Places, p: Progress) -> int:
     """The most outputs that the next step can have."""
     w = p.whole
-    if w[FLUSHING] == 0:
+    if w[ss.FLUSHING] == 0:
         return s.says.shape[0]  # type: ignore[no-any-return]
-    most = z.runs.shape[0] + w[LEFT]
+    most = z.runs.shape[0] + w[ss.LEFT]
     for c in range(z.counts.shape[0]):
         most += z.counts[c] * (s.full_from[c + 1] - s.full_from[c])
-    return min(most, 1 + np.int64(min(p.real[CREDIT] / p.prices[P_EMIT], np.float64(most))))  # type: ignore[no-any-return]
+    return min(most, 1 + np.int64(min(p.real[ss.CREDIT] / p.prices[ss.P_EMIT], np.float64(most))))  # type: ignore[no-any-return]
 
 
 @inlined
 def _is_late(s: Standing, z: Places, p: Progress) -> bool:
     """Whether the open zone would be older than a quarter of the window at the next arrival."""
-    if p.setting[WINDOW] == FOREVER:
+    if p.setting[ss.WINDOW] == ss.FOREVER:
         return False
     # A difference of unsigned numbers, so that no time overflows.
-    age = U8(s.ts[p.whole[ARRIVED]]) - U8(s.ts[z.held[0]])
-    return bool(age > U8(p.setting[WINDOW] // 4))
+    age = U8(s.ts[p.whole[ss.ARRIVED]]) - U8(s.ts[z.held[0]])
+    return bool(age > U8(p.setting[ss.WINDOW] // 4))
 
 
 @kernel
@@ -190,17 +153,17 @@ def select_nile(s: Standing, d: Door, z: Places, grant: Array, end: int, p: Prog
     w = p.whole
     while True:
         needed = _room(s, z, p)
-        if w[WRITTEN] + needed > out.query.shape[0]:
+        if w[ss.WRITTEN] + needed > out.query.shape[0]:
             return needed
-        if w[FLUSHING]:
+        if w[ss.FLUSHING]:
             flush(s, z, d, p, out)
-            w[FLUSHING] = 0
-        if w[HELD] > 0 and w[APPLIED] - w[HELD_FROM] >= p.setting[ZONE]:
-            w[FLUSHING] = 1
+            w[ss.FLUSHING] = 0
+        if w[ss.HELD] > 0 and w[ss.APPLIED] - w[ss.HELD_FROM] >= p.setting[ss.ZONE]:
+            w[ss.FLUSHING] = 1
             continue
-        free = w[ACTIVE] == 0 or _go_on(s, p, out)
-        free = free and (w[FITTING] == 0 or refit(s, d, p))
-        if w[APPLIED] < w[ARRIVED]:
+        free = w[ss.ACTIVE] == 0 or _go_on(s, p, out)
+        free = free and (w[ss.FITTING] == 0 or refit(s, d, p))
+        if w[ss.APPLIED] < w[ss.ARRIVED]:
             what = _WAITS
             if free:
                 what = _take(s, d, z, p)
@@ -208,15 +171,19 @@ def select_nile(s: Standing, d: Door, z: Places, grant: Array, end: int, p: Prog
                 shed(p)
                 what = _GONE
             if what != _WAITS:
-                if w[APPLIED] % SLICE == 0 and w[APPLIED] // SLICE == w[EXPLORE_AT] + 1 and not p.setting[EXACT]:
-                    w[FITTING] = 1
+                if (
+                    w[ss.APPLIED] % SLICE == 0
+                    and w[ss.APPLIED] // SLICE == w[ss.EXPLORE_AT] + 1
+                    and not p.setting[ss.EXACT]
+                ):
+                    w[ss.FITTING] = 1
                 continue
-        if w[HELD] > 0 and (w[ARRIVED] == grant.shape[0] or (w[ARRIVED] < end and _is_late(s, z, p))):
-            w[FLUSHING] = 1
+        if w[ss.HELD] > 0 and (w[ss.ARRIVED] == grant.shape[0] or (w[ss.ARRIVED] < end and _is_late(s, z, p))):
+            w[ss.FLUSHING] = 1
             continue
-        if w[ARRIVED] == end:
+        if w[ss.ARRIVED] == end:
             return 0
-        held = w[HELD] > 0
-        arrive(p, grant, free and w[APPLIED] == w[ARRIVED] and not held and w[LEFT] == 0)
+        held = w[ss.HELD] > 0
+        arrive(p, grant, free and w[ss.APPLIED] == w[ss.ARRIVED] and not held and w[ss.LEFT] == 0)
         if held:
-            p.real[ZONE_GRANT] += grant[w[ARRIVED] - 1]
+            p.real[ss.ZONE_GRANT] += grant[w[ss.ARRIVED] - 1]

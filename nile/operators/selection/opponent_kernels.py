@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import (
     arrive,
     emit,
@@ -21,23 +22,7 @@ from nile.operators.selection.common_kernels import (
     shed,
     try_edge,
 )
-from nile.operators.selection.state import (
-    APPLIED,
-    ARRIVED,
-    CREDIT,
-    LOST,
-    NEXT,
-    P_EMIT,
-    P_INSERT,
-    P_SCAN,
-    SCANNED,
-    SHED,
-    SPENT_SUMMARY,
-    WRITTEN,
-    Progress,
-    Selected,
-    Standing,
-)
+from nile.operators.selection.state import Progress, Selected, Standing
 from summaries.kernels import kernel
 
 Array = np.ndarray[Any, Any]
@@ -51,39 +36,39 @@ def select_naive(s: Standing, grant: Array, end: int, p: Progress, out: Selected
     """
     w = p.whole
     queries = s.says.shape[0]
-    price = p.prices[P_SCAN]
-    least = price + p.prices[P_EMIT]
+    price = p.prices[ss.P_SCAN]
+    least = price + p.prices[ss.P_EMIT]
     while True:
-        while w[APPLIED] < w[ARRIVED]:
-            if w[WRITTEN] + queries > out.query.shape[0]:
+        while w[ss.APPLIED] < w[ss.ARRIVED]:
+            if w[ss.WRITTEN] + queries > out.query.shape[0]:
                 return queries  # type: ignore[no-any-return]
-            ordinal = w[APPLIED]
+            ordinal = w[ss.APPLIED]
             if s.ts[ordinal] < oldest_valid(s, p):
                 shed(p)
                 continue
-            if p.real[CREDIT] < p.prices[P_INSERT]:
+            if p.real[ss.CREDIT] < p.prices[ss.P_INSERT]:
                 if not must_go(p):
                     break
                 shed(p)
-                w[LOST] += queries
+                w[ss.LOST] += queries
                 continue
-            pay(p, p.prices[P_INSERT])
-            p.real[SPENT_SUMMARY] += p.prices[P_INSERT]
+            pay(p, p.prices[ss.P_INSERT])
+            p.real[ss.SPENT_SUMMARY] += p.prices[ss.P_INSERT]
             fed = 0
-            while fed < queries and p.real[CREDIT] >= least:
-                q = w[NEXT]
-                w[NEXT] = (q + 1) % queries
+            while fed < queries and p.real[ss.CREDIT] >= least:
+                q = w[ss.NEXT]
+                w[ss.NEXT] = (q + 1) % queries
                 pay(p, price)
-                w[SCANNED] += 1
+                w[ss.SCANNED] += 1
                 if satisfies(s, q, ordinal):
                     emit(p, out, q, ordinal)
                 fed += 1
-            w[SHED] += fed == 0
-            w[LOST] += queries - fed
-            w[APPLIED] += 1
-        if w[ARRIVED] == end:
+            w[ss.SHED] += fed == 0
+            w[ss.LOST] += queries - fed
+            w[ss.APPLIED] += 1
+        if w[ss.ARRIVED] == end:
             return 0
-        arrive(p, grant, w[APPLIED] == w[ARRIVED])
+        arrive(p, grant, w[ss.APPLIED] == w[ss.ARRIVED])
 
 
 @kernel
@@ -94,41 +79,41 @@ def select_indexed(s: Standing, keep: Array, grant: Array, end: int, p: Progress
     """
     w = p.whole
     while True:
-        while w[APPLIED] < w[ARRIVED]:
-            ordinal = w[APPLIED]
+        while w[ss.APPLIED] < w[ss.ARRIVED]:
+            ordinal = w[ss.APPLIED]
             code = s.code[ordinal]
             cell = s.cell[code]
             full = s.full_from[cell + 1] - s.full_from[cell]
             n = full + s.edge_from[cell + 1] - s.edge_from[cell]
-            if w[WRITTEN] + n > out.query.shape[0]:
+            if w[ss.WRITTEN] + n > out.query.shape[0]:
                 return n  # type: ignore[no-any-return]
             if s.ts[ordinal] < oldest_valid(s, p) or (keep.shape[0] > 0 and keep[ordinal] == 0):
                 shed(p)
                 continue
-            price = p.prices[P_INSERT] + finding(s, code, p)
-            if p.real[CREDIT] < price:
+            price = p.prices[ss.P_INSERT] + finding(s, code, p)
+            if p.real[ss.CREDIT] < price:
                 if not must_go(p):
                     break
                 shed(p)
-                w[LOST] += n
+                w[ss.LOST] += n
                 continue
             pay(p, price)
-            p.real[SPENT_SUMMARY] += price
+            p.real[ss.SPENT_SUMMARY] += price
             meet(s, code, p)
             done = 0
             while done < n:
                 which = (ordinal + done) % n
                 if which < full:
-                    if p.real[CREDIT] < p.prices[P_EMIT]:
+                    if p.real[ss.CREDIT] < p.prices[ss.P_EMIT]:
                         break
                     emit(p, out, s.full[s.full_from[cell] + which], ordinal)
                 else:
-                    if p.real[CREDIT] < p.prices[P_SCAN] + p.prices[P_EMIT]:
+                    if p.real[ss.CREDIT] < p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]:
                         break
                     try_edge(s, s.edge[s.edge_from[cell] + which - full], ordinal, p, out)
                 done += 1
-            w[LOST] += n - done
-            w[APPLIED] += 1
-        if w[ARRIVED] == end:
+            w[ss.LOST] += n - done
+            w[ss.APPLIED] += 1
+        if w[ss.ARRIVED] == end:
             return 0
-        arrive(p, grant, w[APPLIED] == w[ARRIVED])
+        arrive(p, grant, w[ss.APPLIED] == w[ss.ARRIVED])

@@ -22,53 +22,9 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.predicate_index import NONE
+from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import arrive, emit, must_go, oldest_valid, pay, satisfies, shed
-from nile.operators.selection.state import (
-    APPLIED,
-    ARRIVED,
-    ASC,
-    BY_VALUE,
-    CHANGES,
-    CREDIT,
-    EVALUATED,
-    EVERY,
-    HOW,
-    KNOWN,
-    LEAST,
-    NEXT,
-    P_ADD,
-    P_EMIT,
-    P_ESTIMATE,
-    P_HEAP_POP,
-    P_INSERT,
-    P_LOOKUP,
-    P_PUSH,
-    P_SCAN,
-    P_UPDATE,
-    PENDING,
-    PREFERENCE,
-    READ,
-    REFERENCE,
-    REPLAYED,
-    ROUNDS,
-    SAMPLE,
-    SCANNED,
-    SLICE_COUNT,
-    SPENT_SUMMARY,
-    STRUCTURE,
-    UNDONE,
-    VISITED,
-    WEIGHTED,
-    WRITTEN,
-    ZONE,
-    ZONE_BEGAN,
-    ZONE_NOW,
-    Detector,
-    Progress,
-    Selected,
-    Standing,
-    ValueGrid,
-)
+from nile.operators.selection.state import Detector, Progress, Selected, Standing, ValueGrid
 from pyramid.grid.change_kernels import confidence_of, look
 from pyramid.grid.spec import SLICE
 from summaries.kernels import U8, allocating_part, inlined, kernel, part
@@ -84,35 +40,35 @@ def _price_of_taking(p: Progress) -> float:
     The first tuples, which the buckets' borders are learned from, pay a lookup more.
     """
     prices = p.prices
-    structure = p.setting[STRUCTURE]
-    price = prices[P_INSERT]
+    structure = p.setting[ss.STRUCTURE]
+    price = prices[ss.P_INSERT]
     if structure != _T1:
-        price += prices[P_UPDATE]
+        price += prices[ss.P_UPDATE]
         if structure != _T2:
-            price += prices[P_LOOKUP]
-            if p.whole[APPLIED] < p.setting[SAMPLE]:
-                price += prices[P_LOOKUP]
+            price += prices[ss.P_LOOKUP]
+            if p.whole[ss.APPLIED] < p.setting[ss.SAMPLE]:
+                price += prices[ss.P_LOOKUP]
     if structure == _T4:
-        price += 3 * prices[P_UPDATE]
+        price += 3 * prices[ss.P_UPDATE]
     return price  # type: ignore[no-any-return]
 
 
 @inlined
 def _summarize(s: Standing, g: ValueGrid, d: Detector, p: Progress) -> None:
     """The oldest waiting arrival into its cell; it has been paid for."""
-    ordinal = p.whole[APPLIED]
+    ordinal = p.whole[ss.APPLIED]
     code = s.code[ordinal]
     b = g.bucket[code]
-    z = p.whole[ZONE_NOW]
+    z = p.whole[ss.ZONE_NOW]
     if g.tuples[z, b] == 0:
         g.head[z, b] = ordinal
     else:
         g.after[g.tail[z, b]] = ordinal
     g.tail[z, b] = ordinal
     g.tuples[z, b] += 1
-    p.whole[KNOWN] = max(p.whole[KNOWN], code + 1)
-    if p.setting[STRUCTURE] == _T4:
-        p.whole[SLICE_COUNT] += 1
+    p.whole[ss.KNOWN] = max(p.whole[ss.KNOWN], code + 1)
+    if p.setting[ss.STRUCTURE] == _T4:
+        p.whole[ss.SLICE_COUNT] += 1
         by = U8(64 - round(math.log2(d.recent.shape[1])))
         for r in range(3):
             d.recent[r, (d.multipliers[r] * d.hashes[code]) >> by] += 1
@@ -122,40 +78,40 @@ def _summarize(s: Standing, g: ValueGrid, d: Detector, p: Progress) -> None:
 def _end_zone(g: ValueGrid, d: Detector, p: Progress) -> None:
     """Where the last tuple dealt with ends a zone, begin the next."""
     w = p.whole
-    ending = w[APPLIED] - w[ZONE_BEGAN] >= p.setting[ZONE]
-    if p.setting[STRUCTURE] == _T4:
-        if w[APPLIED] % SLICE != 0:
+    ending = w[ss.APPLIED] - w[ss.ZONE_BEGAN] >= p.setting[ss.ZONE]
+    if p.setting[ss.STRUCTURE] == _T4:
+        if w[ss.APPLIED] % SLICE != 0:
             return
         columns = d.reference.shape[1]
-        looking = p.prices[P_ADD] * 6 * columns
-        if w[SLICE_COUNT] > 0 and p.real[CREDIT] >= looking:
+        looking = p.prices[ss.P_ADD] * 6 * columns
+        if w[ss.SLICE_COUNT] > 0 and p.real[ss.CREDIT] >= looking:
             pay(p, looking)
-            p.real[SPENT_SUMMARY] += looking
+            p.real[ss.SPENT_SUMMARY] += looking
             look(d.reference, d.recent, d.moments)
-            n, m = w[REFERENCE], w[SLICE_COUNT]
-            if n > 0 and confidence_of(d.moments, columns, n, m, p.setting[HOW]) < d.threshold[0]:
-                w[CHANGES] += 1
+            n, m = w[ss.REFERENCE], w[ss.SLICE_COUNT]
+            if n > 0 and confidence_of(d.moments, columns, n, m, p.setting[ss.HOW]) < d.threshold[0]:
+                w[ss.CHANGES] += 1
                 ending = True
-            w[REFERENCE] = n + m
-            w[SLICE_COUNT] = 0
+            w[ss.REFERENCE] = n + m
+            w[ss.SLICE_COUNT] = 0
         if ending:
             d.reference[:] = 0
-            w[REFERENCE] = 0
-    g.zone_end[w[ZONE_NOW]] = w[APPLIED]
+            w[ss.REFERENCE] = 0
+    g.zone_end[w[ss.ZONE_NOW]] = w[ss.APPLIED]
     if ending:
-        w[ZONE_NOW] += 1
-        w[ZONE_BEGAN] = w[APPLIED]
+        w[ss.ZONE_NOW] += 1
+        w[ss.ZONE_BEGAN] = w[ss.APPLIED]
 
 
 @part
 def _evaluate(s: Standing, g: ValueGrid, q: int, p: Progress) -> bool:
     """Put the predicate to the keys that are new to the query, one scan each; False when credit ends before."""
-    price = p.prices[P_SCAN]
-    while g.evaluated[q] < p.whole[KNOWN]:
-        if p.real[CREDIT] < price:
+    price = p.prices[ss.P_SCAN]
+    while g.evaluated[q] < p.whole[ss.KNOWN]:
+        if p.real[ss.CREDIT] < price:
             return False
         pay(p, price)
-        p.whole[EVALUATED] += 1
+        p.whole[ss.EVALUATED] += 1
         code = g.evaluated[q]
         b = g.bucket[code]
         g.known[q, b] += 1
@@ -173,25 +129,25 @@ def _regions(s: Standing, g: ValueGrid, q: int, oldest: int, p: Progress) -> int
     Reading takes at most half of what the dispatch has; what is not read then is left out.
     """
     w = p.whole
-    by_value = p.setting[BY_VALUE]
-    unguided = p.setting[STRUCTURE] == _T1
-    price = 0.0 if unguided else p.prices[P_ESTIMATE]
-    if not unguided and p.setting[PREFERENCE] != WEIGHTED:
-        price += p.prices[P_PUSH]
-    floor = 0.5 * p.real[CREDIT]
+    by_value = p.setting[ss.BY_VALUE]
+    unguided = p.setting[ss.STRUCTURE] == _T1
+    price = 0.0 if unguided else p.prices[ss.P_ESTIMATE]
+    if not unguided and p.setting[ss.PREFERENCE] != ss.WEIGHTED:
+        price += p.prices[ss.P_PUSH]
+    floor = 0.5 * p.real[ss.CREDIT]
     regions = 0
-    for z in range(w[ZONE_NOW], g.resume_zone[q] - 1, -1):
-        if z == w[ZONE_NOW] and w[ZONE_BEGAN] == w[APPLIED]:
+    for z in range(w[ss.ZONE_NOW], g.resume_zone[q] - 1, -1):
+        if z == w[ss.ZONE_NOW] and w[ss.ZONE_BEGAN] == w[ss.APPLIED]:
             continue  # it has just begun
-        if s.ts[(w[APPLIED] if z == w[ZONE_NOW] else g.zone_end[z]) - 1] < oldest:
+        if s.ts[(w[ss.APPLIED] if z == w[ss.ZONE_NOW] else g.zone_end[z]) - 1] < oldest:
             break
         for b in range(g.known.shape[1]):
             if not unguided and g.passing[q, b] == 0:
                 continue
-            if p.real[CREDIT] - price < floor:
+            if p.real[ss.CREDIT] - price < floor:
                 return regions
             pay(p, price)
-            w[READ] += not unguided
+            w[ss.READ] += not unguided
             size = g.tuples[z, b]
             first = g.head[z, b]
             if z == g.resume_zone[q]:
@@ -212,13 +168,13 @@ def _regions(s: Standing, g: ValueGrid, q: int, oldest: int, p: Progress) -> int
 @part
 def _scan(s: Standing, g: ValueGrid, q: int, at: int, tuples: int, oldest: int, p: Progress, out: Selected) -> bool:
     """Step 2d: the predicate on tuples of a cell in arrival order; False when credit ends before."""
-    price = p.prices[P_SCAN]
-    least = price + p.prices[P_EMIT]
+    price = p.prices[ss.P_SCAN]
+    least = price + p.prices[ss.P_EMIT]
     for _ in range(tuples):
-        if p.real[CREDIT] < least:
+        if p.real[ss.CREDIT] < least:
             return False
         pay(p, price)
-        p.whole[SCANNED] += 1
+        p.whole[ss.SCANNED] += 1
         if satisfies(s, q, at) and s.ts[at] >= oldest:
             emit(p, out, q, at)
         at = g.after[at]
@@ -228,20 +184,20 @@ def _scan(s: Standing, g: ValueGrid, q: int, at: int, tuples: int, oldest: int, 
 @allocating_part
 def _visit_sorted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: Progress, out: Selected) -> None:
     """Steps 2c and 2d, desc or asc: the best region first, regions alike newest zone and lowest bucket first."""
-    if p.setting[PREFERENCE] == ASC:
+    if p.setting[ss.PREFERENCE] == ss.ASC:
         order = np.argsort(g.priority[:n], kind="mergesort")
     else:
         order = np.argsort(-g.priority[:n], kind="mergesort")
-    price = p.prices[P_HEAP_POP] * math.ceil(math.log2(n))
+    price = p.prices[ss.P_HEAP_POP] * math.ceil(math.log2(n))
     for i in range(n):
-        if p.real[CREDIT] < price + p.prices[P_SCAN] + p.prices[P_EMIT]:
-            p.whole[UNDONE] += n - i
+        if p.real[ss.CREDIT] < price + p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]:
+            p.whole[ss.UNDONE] += n - i
             return
         pay(p, price)
-        p.whole[VISITED] += 1
+        p.whole[ss.VISITED] += 1
         r = order[i]
         if not _scan(s, g, q, g.first[r], g.size[r], oldest, p, out):
-            p.whole[UNDONE] += n - i
+            p.whole[ss.UNDONE] += n - i
             return
 
 
@@ -251,52 +207,52 @@ def _visit_weighted(s: Standing, g: ValueGrid, q: int, n: int, oldest: int, p: P
 
     So the same share of each is scanned.  What a region does not use, it leaves to those after it.
     """
-    least = p.prices[P_SCAN] + p.prices[P_EMIT]
+    least = p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]
     needed = 0.0
     for r in range(n):
-        needed += g.size[r] * (p.prices[P_SCAN] + g.share[r] * p.prices[P_EMIT])
-    credit = p.real[CREDIT]
+        needed += g.size[r] * (p.prices[ss.P_SCAN] + g.share[r] * p.prices[ss.P_EMIT])
+    credit = p.real[ss.CREDIT]
     rate = min(1.0, credit / needed)
     due = 0.0
     for r in range(n):
-        due += rate * g.size[r] * (p.prices[P_SCAN] + g.share[r] * p.prices[P_EMIT])
+        due += rate * g.size[r] * (p.prices[ss.P_SCAN] + g.share[r] * p.prices[ss.P_EMIT])
         floor = credit - due if rate < 1.0 else 0.0
-        p.whole[VISITED] += 1
+        p.whole[ss.VISITED] += 1
         at = g.first[r]
         left = g.size[r]
-        while left > 0 and p.real[CREDIT] - least >= floor and p.real[CREDIT] >= least:
-            pay(p, p.prices[P_SCAN])
-            p.whole[SCANNED] += 1
+        while left > 0 and p.real[ss.CREDIT] - least >= floor and p.real[ss.CREDIT] >= least:
+            pay(p, p.prices[ss.P_SCAN])
+            p.whole[ss.SCANNED] += 1
             if satisfies(s, q, at) and s.ts[at] >= oldest:
                 emit(p, out, q, at)
             at = g.after[at]
             left -= 1
-        p.whole[UNDONE] += left > 0
+        p.whole[ss.UNDONE] += left > 0
 
 
 @part
 def _round(s: Standing, g: ValueGrid, q: int, p: Progress, out: Selected) -> bool:
     """One dispatch of a query: a round of Figure 8.  False, and t_start stays, when it could not begin."""
-    if p.setting[STRUCTURE] != _T1 and not _evaluate(s, g, q, p):
+    if p.setting[ss.STRUCTURE] != _T1 and not _evaluate(s, g, q, p):
         return False
     buckets = g.tuples.shape[1]
-    marking = p.prices[P_ADD] * buckets
-    if p.real[CREDIT] < marking:
+    marking = p.prices[ss.P_ADD] * buckets
+    if p.real[ss.CREDIT] < marking:
         return False
     pay(p, marking)
     oldest = oldest_valid(s, p)
     n = _regions(s, g, q, oldest, p)
     if n > 0:
-        if p.setting[PREFERENCE] == WEIGHTED:
+        if p.setting[ss.PREFERENCE] == ss.WEIGHTED:
             _visit_weighted(s, g, q, n, oldest, p, out)
         else:
             _visit_sorted(s, g, q, n, oldest, p, out)
-    zone = p.whole[ZONE_NOW]
+    zone = p.whole[ss.ZONE_NOW]
     g.resume_zone[q] = zone
     for b in range(buckets):
         g.resume_count[q, b] = g.tuples[zone, b]
         g.resume_tail[q, b] = g.tail[zone, b]
-    p.whole[ROUNDS] += 1
+    p.whole[ss.ROUNDS] += 1
     return True
 
 
@@ -308,39 +264,39 @@ def select_promising(s: Standing, g: ValueGrid, d: Detector, grant: Array, end: 
     """
     w = p.whole
     queries = s.says.shape[0]
-    least = p.prices[P_SCAN] + p.prices[P_EMIT]
+    least = p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]
     while True:
-        while w[PENDING] > 0:
-            q = w[NEXT]
+        while w[ss.PENDING] > 0:
+            q = w[ss.NEXT]
             zone = g.resume_zone[q]
-            most = w[APPLIED] - (g.zone_end[zone - 1] if zone > 0 else 0)
-            most = 1 + min(most, np.int64(min(p.real[CREDIT] / least, np.float64(most))))
-            if w[WRITTEN] + most > out.query.shape[0]:
+            most = w[ss.APPLIED] - (g.zone_end[zone - 1] if zone > 0 else 0)
+            most = 1 + min(most, np.int64(min(p.real[ss.CREDIT] / least, np.float64(most))))
+            if w[ss.WRITTEN] + most > out.query.shape[0]:
                 return most  # type: ignore[no-any-return]
-            if p.real[CREDIT] < p.real[LEAST] or not _round(s, g, q, p, out):
-                w[PENDING] = 0
+            if p.real[ss.CREDIT] < p.real[ss.LEAST] or not _round(s, g, q, p, out):
+                w[ss.PENDING] = 0
                 break
-            w[NEXT] = (q + 1) % queries
-            w[PENDING] -= 1
-            if w[PENDING] == 0 and p.setting[REPLAYED] and w[APPLIED] == w[ARRIVED]:
-                p.real[CREDIT] = min(p.real[CREDIT], 0.0)
-        if w[APPLIED] < w[ARRIVED]:
+            w[ss.NEXT] = (q + 1) % queries
+            w[ss.PENDING] -= 1
+            if w[ss.PENDING] == 0 and p.setting[ss.REPLAYED] and w[ss.APPLIED] == w[ss.ARRIVED]:
+                p.real[ss.CREDIT] = min(p.real[ss.CREDIT], 0.0)
+        if w[ss.APPLIED] < w[ss.ARRIVED]:
             price = _price_of_taking(p)
-            if s.ts[w[APPLIED]] >= oldest_valid(s, p) and p.real[CREDIT] >= price:
+            if s.ts[w[ss.APPLIED]] >= oldest_valid(s, p) and p.real[ss.CREDIT] >= price:
                 pay(p, price)
-                p.real[SPENT_SUMMARY] += price
+                p.real[ss.SPENT_SUMMARY] += price
                 _summarize(s, g, d, p)
-                w[APPLIED] += 1
-            elif must_go(p) or s.ts[w[APPLIED]] < oldest_valid(s, p):
+                w[ss.APPLIED] += 1
+            elif must_go(p) or s.ts[w[ss.APPLIED]] < oldest_valid(s, p):
                 shed(p)
             else:
                 price = -1.0
             if price >= 0.0:
                 _end_zone(g, d, p)
-                if w[APPLIED] % p.setting[EVERY] == 0 or w[APPLIED] == grant.shape[0]:
-                    w[PENDING] = queries
-                    p.real[LEAST] = 0.5 * p.real[CREDIT] if w[APPLIED] < grant.shape[0] else 0.0
+                if w[ss.APPLIED] % p.setting[ss.EVERY] == 0 or w[ss.APPLIED] == grant.shape[0]:
+                    w[ss.PENDING] = queries
+                    p.real[ss.LEAST] = 0.5 * p.real[ss.CREDIT] if w[ss.APPLIED] < grant.shape[0] else 0.0
                 continue
-        if w[ARRIVED] == end:
+        if w[ss.ARRIVED] == end:
             return 0
         arrive(p, grant, False)

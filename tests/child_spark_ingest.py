@@ -1,4 +1,4 @@
-"""A process that ingests file after file into a lake: `python tests/spark_ingest_child.py FOLDER [FILES]`.
+"""A process that ingests file after file into a lake: `python tests/child_spark_ingest.py FOLDER [FILES]`.
 
 FOLDER/in/N.parquet is batch N of the stream "sales" in FOLDER/lake; without FILES it goes on until it is killed.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spark_sink_child import say
+from child_spark_sink import say
 
 from nile.spark import ingest
 from nile.spark.session import spark_session

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pipeline_oracle import Row, forget, instants, key, rows_of, snapshot
+from oracle_pipeline import Row, forget, instants, key, rows_of, snapshot
 
 from nile.exact.join.wjoin import ALGORITHMS
 from nile.exact.pipeline.algebra import (

@@ -1,4 +1,4 @@
-"""A process that pushes a known stream into a database with a store, for ever: `python tests/engine_child.py PATH`."""
+"""A process that pushes a known stream into a database with a store, for ever: `python tests/child_engine.py PATH`."""
 
 from __future__ import annotations
 

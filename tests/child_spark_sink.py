@@ -1,6 +1,6 @@
 """A process that streams files of a known stream into a store, for ever.
 
-`python tests/spark_sink_child.py FOLDER`: a query with its files (in), progress and store there; an epoch reads a file.
+`python tests/child_spark_sink.py FOLDER`: a query with its files (in), progress and store there; an epoch reads a file.
 With "careless" after it, the sink does not look at epochs.
 """
 

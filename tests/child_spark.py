@@ -1,4 +1,4 @@
-"""A process with a Spark of its own: `python spark_child.py PLACE DIRECTORY [PYTHON]` says as JSON what worked there.
+"""A process with a Spark of its own: `python child_spark.py PLACE DIRECTORY [PYTHON]` says as JSON what worked there.
 
 PLACE: a master, or the address of a Spark Connect server.  PYTHON: what the executors of a master run; then every task
 of Nile's dies once, after its first answer.

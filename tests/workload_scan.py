@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lakes import SECOND, write_lake
+from workload_lake import SECOND, write_lake
 
 import nile
 

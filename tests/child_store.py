@@ -1,4 +1,4 @@
-"""A process that commits a counter and files made from it, for ever: `python tests/store_child.py PATH`."""
+"""A process that commits a counter and files made from it, for ever: `python tests/child_store.py PATH`."""
 
 from __future__ import annotations
 

@@ -15,21 +15,8 @@ import numpy as np
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinInput
 from preferences.clock import grants
+from pyramid.grid import arrays as ga
 from pyramid.grid import grid_kernels
-from pyramid.grid.arrays import (
-    ADDS,
-    COUNT,
-    END,
-    FIRST,
-    KEPT_FROM,
-    LAST,
-    NEXT,
-    START,
-    TURNING,
-    ZONE_COUNT,
-    ZONE_FIRST,
-    ZONE_START,
-)
 from pyramid.grid.granularity import turn
 from pyramid.grid.index import PyramidIndex
 from pyramid.grid.store import TupleStore
@@ -89,12 +76,12 @@ class Grid:
         h = self.hashes[at : at + 1] if taken else np.zeros(1, np.uint64)
         self.store.extend(self.ts[at : at + 1], code, h, 1)
         zone = self.store.side.zone
-        before = int(zone[ADDS])
+        before = int(zone[ga.ADDS])
         grid_kernels.advance(self.store.side, at, at + 1)
         grid_kernels.count(self.store.side, at, at + 1, h, np.zeros(1, np.int32), np.ones(1, np.int64), 1)
-        if zone[TURNING]:
+        if zone[ga.TURNING]:
             turn(self.store.side)
-        return int(zone[ADDS]) - before
+        return int(zone[ga.ADDS]) - before
 
 
 @dataclass
@@ -234,27 +221,29 @@ class Twin:
             index = PyramidIndex(other.store, g + 1)
             cells = index.cells(h)[0]
             root = store.node[index.slot(1)]
-            if root[COUNT] == 0:
+            if root[ga.COUNT] == 0:
                 continue
-            if root[LAST] < since:
+            if root[ga.LAST] < since:
                 break
             _, bound = estimate(index.counters(1), cells)
             reads += 1
             if bound == 0:
                 continue
             read = []
-            if g == 0 and store.zone[ZONE_COUNT] > 0:
+            if g == 0 and store.zone[ga.ZONE_COUNT] > 0:
                 read = [node for node in index.children(1) if index.count(node)]
                 reads += len(read)
                 closed = sum((index.counters(node) for node in read), np.zeros_like(index.counters(1)))
                 value, upper = estimate(index.counters(1) - closed, cells)
                 if upper > 0:
-                    enter(int(store.zone[ZONE_START]), int(store.zone[NEXT]), int(store.zone[ZONE_FIRST]), value)
+                    enter(
+                        int(store.zone[ga.ZONE_START]), int(store.zone[ga.NEXT]), int(store.zone[ga.ZONE_FIRST]), value
+                    )
             below = list(index.children(1))
             while below:
                 node = below.pop()
                 row = store.node[index.slot(node)]
-                if row[COUNT] == 0 or row[LAST] < since:
+                if row[ga.COUNT] == 0 or row[ga.LAST] < since:
                     continue
                 value, bound = estimate(index.counters(node), cells)
                 reads += node not in read
@@ -263,7 +252,7 @@ class Twin:
                 if index.children(node):
                     below += index.children(node)
                 else:
-                    enter(int(row[START]), int(row[END]), int(row[FIRST]), query.fades[g] * value)
+                    enter(int(row[ga.START]), int(row[ga.END]), int(row[ga.FIRST]), query.fades[g] * value)
         return reads
 
     def order(self, query: Query, entry: Entry) -> tuple[float, int, int]:
@@ -311,7 +300,7 @@ class Twin:
         query = self.queries[number]
         own, other = self.grids[entry.side], self.grids[1 - entry.side]
         cell = other.cells.get(other.bucket(own.hashes[entry.ordinal]), [])
-        kept_from = int(other.store.side.zone[KEPT_FROM])
+        kept_from = int(other.store.side.zone[ga.KEPT_FROM])
         if entry.cut:
             if self.credit < self.prices.lookup:
                 return False

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pipeline_cases import Case, batches, told
+from workload_pipeline import Case, batches, told
 
 from nile.exact.pipeline.pipeline import Changes, Figures, Pipeline
 from nile.exact.state.held import all_of

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
-from join_workloads import SECOND, random_stream
+from workload_join import SECOND, random_stream
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
