@@ -1,1 +1,4 @@
-"""What to do next: preference, fade, priority queue, budget and clock.  Imports `pyramid` and `summaries`."""
+"""What to do next: preference, fade, priority queue, admission, sampling, budget and clock.
+
+Imports `pyramid` and `summaries`.
+"""

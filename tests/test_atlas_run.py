@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workload_atlas import GOOD, written
 from browser import browser, fitted, in_browser
 from click.testing import CliRunner
+from workload_atlas import GOOD, written
 
 from experiments.atlas.edge import load_experiment
 from experiments.atlas.page import render

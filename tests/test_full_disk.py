@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from workload_build import SUMMARY, content, difference, in_turn, lake_of, tuples
 from store_killer import ROOT
+from workload_build import SUMMARY, content, difference, in_turn, lake_of, tuples
 
 import nile
 from nile.spark import build, ingest

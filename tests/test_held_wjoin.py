@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from twin_held import undecided
 from test_wjoin import NULL, Work, members_of, runs, work_of
+from twin_held import undecided
 
 from nile.exact.join.window_graph import FORMS
 from nile.exact.join.wjoin import Condition, WindowJoin, WindowJoinPlan

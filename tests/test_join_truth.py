@@ -14,12 +14,12 @@ from workload_join import SECOND, assert_honest, brute_force, joinable, records,
 
 from experiments.benchmarks.accuracy.streams import WINDOW_TUPLES, workload
 from nile.operators.common import plan as plans
-from nile.operators.common import state
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join import join as operator
 from nile.operators.join.join import PromisingJoin
+from preferences import state
 from preferences.budget import Budget
 from preferences.clock import Pace
 from pyramid.grid.spec import SummarySpec

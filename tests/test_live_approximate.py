@@ -16,8 +16,8 @@ from nile.execution.held import content, flat, of, packed
 from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
-from nile.operators.common.key_sample import KeySample
 from nile.operators.drive.live_estimate import LiveSample
+from preferences.key_sample import KeySample
 from summaries.envelope import unpack
 
 SECOND = 10**9

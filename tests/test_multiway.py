@@ -15,19 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workload_join import SECOND, stream
 from twin_multiway import Twin
+from workload_join import SECOND, stream
 from workload_multiway import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
 
 import nile
 from nile.exact.join.clique import ExactClique
 from nile.operators.common import plan as plans
-from nile.operators.common import state
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway import multiway
 from nile.operators.multiway.multiway import MultiwayInput, MultiwayJoin
 from nile.streams.accounting import Accounting
+from preferences import state
 from preferences.clock import Pace
 from preferences.fade import Fade
 from summaries.costs import ENGINE, MEMORY

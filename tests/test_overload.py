@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nile.exact.join.chain import ExactJoin
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
+from preferences import state as st
 from preferences.budget import Budget
 from preferences.clock import Pace
 from pyramid.grid import arrays as ga

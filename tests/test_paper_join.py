@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workload_join import SECOND, Pairs, assert_honest, brute_force, joinable, run, stream
 from twin_paper import Twin
+from workload_join import SECOND, Pairs, assert_honest, brute_force, joinable, run, stream
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable

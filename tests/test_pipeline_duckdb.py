@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from workload_pipeline import ROW, told
 from oracle_pipeline import key
+from workload_pipeline import ROW, told
 
 from nile.exact.pipeline.algebra import (
     Aggregate,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from workload_pipeline import case, changes
 from oracle_pipeline import forget, rows_of, snapshot
+from workload_pipeline import case, changes
 
 from nile.exact.pipeline.algebra import (
     Aggregate,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from workload_pipeline import case, changes, told
 from oracle_pipeline import forget, key, rows_of, snapshot
+from workload_pipeline import case, changes, told
 
 from nile.exact.join.wjoin import ALGORITHMS
 from nile.exact.pipeline.algebra import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from workload_pipeline import case, changes, difference, told
 from oracle_pipeline import Row
+from workload_pipeline import case, changes, difference, told
 
 from nile.exact.pipeline.algebra import Range, Rows, Scan, walk
 from nile.exact.pipeline.pipeline import Changes

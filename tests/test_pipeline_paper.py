@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from workload_pipeline import case, changes, told
 from oracle_pipeline import forget, key, rows_of, snapshot
 from twin_pipeline import Distinct as PrintedDistinct
 from twin_pipeline import Minus as PrintedMinus
+from workload_pipeline import case, changes, told
 
 from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Minus, Plan, Range, Scan, Select
 from nile.exact.pipeline.build import Reader, build

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join import range_probe
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from preferences import state as st
 from preferences.budget import Budget
 from summaries.costs import ENGINE
 from summaries.hashing import Encoded, KeyHasher

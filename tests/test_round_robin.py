@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workload_join import SECOND, brute_force, joinable
-from twin_paper import Twin
 from test_paper_join import HAND, ZONES, A, B, hand_plan, hand_run, hand_streams, spec_of
+from twin_paper import Twin
+from workload_join import SECOND, brute_force, joinable
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinJoin

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from workload_build import (
     OTHER,
     SCHEMA,
@@ -26,7 +27,6 @@ from workload_build import (
     small_files,  # noqa: F401 (a fixture)
     tuples,
 )
-from click.testing import CliRunner
 
 import nile
 from experiments.cli import main

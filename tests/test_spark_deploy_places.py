@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from workload_build import content, difference, in_turn
 from child_spark import SUMMARY, WINDOW, events, scanned
 from spark_stand_in import StandIn
+from workload_build import content, difference, in_turn
 
 import nile.spark.scan.scan as scan_module
 from nile.spark.building.build import build_with

@@ -14,8 +14,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from workload_lake import START, write_lake
 from spark_stand_in import StandIn
+from workload_lake import START, write_lake
 
 import nile
 import nile.spark.scan.scan as scan_module

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from workload_lake import write_lake
 from spark_stand_in import StandIn
+from workload_lake import write_lake
 
 import nile
 import nile.spark.scan.scan as scan_module

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from workload_scan import workload
 from spark_stand_in import StandIn
+from workload_scan import workload
 
 import nile
 import nile.spark.scan.scan as scan_module

@@ -24,9 +24,9 @@ import numpy as np
 
 from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
+from preferences import state as st
 from preferences.budget import Budget
 from pyramid.grid import arrays as ga
 from pyramid.grid.store import PIECE, TupleStore

@@ -17,7 +17,6 @@ from nile.operators.aggregate.estimates import Number, estimate_moment
 from nile.operators.aggregate.evidence import Evidence, no_cells
 from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
-from nile.operators.common.key_sample import KeySample
 from nile.operators.inputs.aggregating import grouped, measure_of
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.loading import Columns
@@ -27,6 +26,7 @@ from nile.report.records import asked_of
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from preferences.clock import Pace
+from preferences.key_sample import KeySample
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 

@@ -11,7 +11,6 @@ import numpy as np
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_pairs
 from nile.answers.tabular import Members, Tabular, refuse_beyond_memory
 from nile.base.durations import format_duration
-from nile.operators.common.key_sample import KeySample
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.drive.metered import MeteredRun
@@ -21,6 +20,7 @@ from nile.report.accuracy.reporting import Reporting, Wanted
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from preferences.clock import exact_costs
+from preferences.key_sample import KeySample
 from pyramid.grid.manager import Memory
 from summaries.estimate import Estimate
 from summaries.lazy import lazy

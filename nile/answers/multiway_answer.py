@@ -11,7 +11,6 @@ import numpy as np
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_outputs
 from nile.answers.tabular import Members, Tabular, refuse_beyond_memory
 from nile.base.durations import format_duration
-from nile.operators.common.key_sample import KeySample
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import combination_sample
 from nile.operators.inputs.multiway import MultiwayJoinable
@@ -19,6 +18,7 @@ from nile.operators.multiway.multiway import Combinations, MultiwayFigures, Mult
 from nile.report.accuracy.reporting import Reporting, Wanted
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
+from preferences.key_sample import KeySample
 from pyramid.grid.manager import Memory
 from summaries.estimate import Estimate
 from summaries.lazy import lazy

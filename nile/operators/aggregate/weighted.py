@@ -18,7 +18,7 @@ import numpy as np
 from nile.aggregates.asked import DISTRIBUTION, Aggregate
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.input import Measure
-from nile.operators.common.key_sample import KeySample
+from preferences.key_sample import KeySample
 from summaries.estimate import Estimate
 from summaries.lazy import lazy
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.operators.common.state import State
 from preferences.heap_kernels import OWN, WAITING, Heaps
+from preferences.state import State
 from summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
+from preferences import state as st
 from pyramid.grid.spec import SummarySpec
 from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from preferences import state as st
 from pyramid.grid import arrays as ga
 from pyramid.grid.spec import SummarySpec
 from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore

@@ -1,6 +1,6 @@
 """Keeping a stream that several standing queries share: its tuples are inserted and summarised once, for all.
 
-The queries then probe the store and leave it alone (`SHARED` in `nile.operators.common.state`).
+The queries then probe the store and leave it alone (`SHARED` in `preferences.state`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import unit
+from preferences import state as js
+from preferences.arrival_kernels import unit
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize

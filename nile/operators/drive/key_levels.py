@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as st
-from nile.operators.common.key_sample import KeySample, outputs_of_one_key
 from nile.operators.join.join import Outputs, PromisingJoin
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin
+from preferences import state as st
+from preferences.key_sample import KeySample, outputs_of_one_key
 
 __all__ = ["combination_sample", "pair_sample"]
 

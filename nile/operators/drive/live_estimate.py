@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.operators.common.key_sample import outputs_of_one_key
+from preferences.key_sample import outputs_of_one_key
 from summaries.estimate import Estimate
 from summaries.intervals import student_quantile
 

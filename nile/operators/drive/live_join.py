@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import Held, State
-from nile.operators.common import state as st
 from nile.operators.common.data import Outputs
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
@@ -30,6 +29,7 @@ from nile.operators.drive.live_parts import checked, grown, no_input, renumber_s
 from nile.operators.drive.live_state import captured, restored
 from nile.operators.drive.metered import load_kernels
 from nile.operators.join.join import PromisingJoin
+from preferences import state as st
 from preferences.budget import BudgetReport
 from preferences.clock import exact_costs
 from preferences.queue import oldest_time

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common.arrival_kernels import since_of
 from preferences import queue_kernels as queue
+from preferences.arrival_kernels import since_of
 from preferences.queue_kernels import Queue
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side

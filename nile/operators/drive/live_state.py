@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.operators.common import state as st
+from preferences import state as st
 from preferences.queue import LIMIT, grown_queue, new_queue
 from pyramid.grid import arrays as ga
 from pyramid.grid.store import TupleStore

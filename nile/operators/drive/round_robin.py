@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.join.runners import JoinProbe
+from preferences import state as st
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 

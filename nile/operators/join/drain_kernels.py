@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import emit_entry, held_at, pay_hit, since_of
-from nile.operators.common.control_kernels import cushion
-from nile.operators.common.level_kernels import is_outputs_turn
-from nile.operators.common.state import Output, State
 from preferences import queue_kernels as queue
+from preferences import state as js
+from preferences.admission_kernels import cushion
+from preferences.arrival_kernels import emit_entry, held_at, pay_hit, since_of
+from preferences.level_kernels import is_outputs_turn
 from preferences.queue_kernels import Queue
+from preferences.state import Output, State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import rank_from, rank_since

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
-from nile.operators.common.control_kernels import cushion
-from nile.operators.common.level_kernels import effective_door, sampling_rate
-from nile.operators.common.state import State
 from preferences import queue_kernels as queue
+from preferences import state as js
+from preferences.admission_kernels import cushion
+from preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
+from preferences.level_kernels import effective_door, sampling_rate
 from preferences.queue_kernels import Queue
+from preferences.state import State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import ordinal_at, rank_since

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, initial_state
 from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.runners import runner_of
+from preferences import state as st
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.grid import arrays as ga

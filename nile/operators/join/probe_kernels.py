@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import (
+from preferences import state as js
+from preferences.arrival_kernels import (
     emit_entry,
     held_at,
     make_entry,
@@ -22,7 +22,7 @@ from nile.operators.common.arrival_kernels import (
     take_arrival,
     window_ranks,
 )
-from nile.operators.common.state import Output, State
+from preferences.state import Output, State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import make_room_in
@@ -214,7 +214,7 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, fronts:
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; runs to arrival `end`; fronts: int64
     [keys, 2], zeros at first: where the window begins in the left and the right list of a key.  Spends at most
     what is granted, because c_j is an insert, a lookup and an emit for each output.
-    Returns why it stopped (`nile.operators.common.state`).
+    Returns why it stopped (`preferences.state`).
     """
     w = st.whole
     plain = st.setting[js.SHARED] == 0 and st.setting[js.OUTLIERS_ONLY] == 0 and st.setting[js.RANGES] == 0

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
-from nile.operators.common.control_kernels import adjust_door
-from nile.operators.common.level_kernels import allow, is_outputs_turn
-from nile.operators.common.slot_kernels import picks_slots, save_up, see, slot_of
-from nile.operators.common.state import Output, State
 from nile.operators.join.drain_kernels import can_drain, drain, is_sparse, sweep
 from nile.operators.join.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from preferences import queue_kernels as queue
+from preferences import state as js
+from preferences.admission_kernels import adjust_door
+from preferences.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
+from preferences.level_kernels import allow, is_outputs_turn
 from preferences.queue_kernels import Queue
+from preferences.slot_kernels import picks_slots, save_up, see, slot_of
+from preferences.state import Output, State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
@@ -167,7 +167,7 @@ def _newest(left: Side, right: Side, side: int, st: State) -> int:
 def promise(
     left: Side, right: Side, order: Array, grant: Array, end: int, limit: int, st: State, q: Queue, out: Output
 ) -> int:
-    """Run the promising join up to arrival `end`; returns why it stopped (`nile.operators.common.state`).
+    """Run the promising join up to arrival `end`; returns why it stopped (`preferences.state`).
 
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; both from arrival `ARRIVALS_GONE` on; limit:
     places the queue may grow to.

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.state import Output, State
+from preferences import state as js
+from preferences.state import Output, State
 from summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]

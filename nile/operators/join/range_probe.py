@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan
+from preferences import state as st
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:

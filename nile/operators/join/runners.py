@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan
+from preferences import state as st
 from preferences.heap import new_heaps, roomier
 from preferences.queue import LIMIT
 from pyramid.grid.store import TupleStore
@@ -34,7 +34,7 @@ class Runner(Protocol):
     """The part of a join operator that differs between methods."""
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
-        """Run to arrival `end` or to where the kernel stopped; returns why (`nile.operators.common.state`)."""
+        """Run to arrival `end` or to where the kernel stopped; returns why (`preferences.state`)."""
 
     def grow(self, state: st.State) -> None:
         """Make room: the kernel stopped because what waits fills its places."""

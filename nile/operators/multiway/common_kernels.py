@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.state import Arrivals, Output, State
+from preferences import state as js
+from preferences.arrival_kernels import pay_hit, pay_insert, since_of
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since

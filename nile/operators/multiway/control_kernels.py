@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import since_of
-from nile.operators.common.level_kernels import effective_door, look, set_level
 from nile.operators.multiway.state import State
+from preferences import state as js
+from preferences.arrival_kernels import since_of
+from preferences.level_kernels import effective_door, look, set_level
 from summaries.kernels import part
 
 Array = np.ndarray[Any, Any]

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of
-from nile.operators.common.level_kernels import effective_door, sampling_rate
 from nile.operators.multiway.common_kernels import enter, look_up, output_price
 from nile.operators.multiway.control_kernels import cushion
 from nile.operators.multiway.state import Arrivals, State
 from preferences import queue_kernels as queue
+from preferences import state as js
+from preferences.arrival_kernels import pay_hit, pay_insert, since_of
+from preferences.level_kernels import effective_door, sampling_rate
 from preferences.queue_kernels import Queue
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common import state as st
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, beginning, samples
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from preferences import state as st
 from preferences.clock import grants
 from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.grid import arrays as ga

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import take_arrival
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.common_kernels import (
     emit_entry,
@@ -20,6 +18,8 @@ from nile.operators.multiway.common_kernels import (
     standing,
 )
 from nile.operators.multiway.state import Arrivals, Output, State
+from preferences import state as js
+from preferences.arrival_kernels import take_arrival
 from pyramid.grid.arrays import Side
 from summaries.kernels import kernel, part
 

@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import pay_hit, pay_insert, since_of, take_arrival, unit
-from nile.operators.common.level_kernels import allow, is_outputs_turn
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.common_kernels import (
     emit_entry,
@@ -34,6 +31,9 @@ from nile.operators.multiway.control_kernels import adjust_door, cushion
 from nile.operators.multiway.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from nile.operators.multiway.state import Arrivals, Output, State
 from preferences import queue_kernels as queue
+from preferences import state as js
+from preferences.arrival_kernels import pay_hit, pay_insert, since_of, take_arrival, unit
+from preferences.level_kernels import allow, is_outputs_turn
 from preferences.queue_kernels import Queue
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side

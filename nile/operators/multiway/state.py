@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.operators.common import state
+from preferences import state
 
 Array = np.ndarray[Any, Any]
 

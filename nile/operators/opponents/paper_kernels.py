@@ -34,17 +34,6 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import (
-    held_at,
-    kept_share,
-    passed,
-    pay_hit,
-    pay_insert,
-    put_in_list,
-    since_of,
-    take_arrival,
-)
 from nile.operators.common.standing_kernels import (
     NOBODY,
     OF_COVERED,
@@ -59,11 +48,22 @@ from nile.operators.common.standing_kernels import (
     state_of,
     take_turn,
 )
-from nile.operators.common.state import Output, State
 from nile.operators.opponents.scan_kernels import scan
 from nile.operators.opponents.visit_kernels import bucket_of, is_sketched, visit
 from preferences import heap_kernels as queue
+from preferences import state as js
+from preferences.arrival_kernels import (
+    held_at,
+    kept_share,
+    passed,
+    pay_hit,
+    pay_insert,
+    put_in_list,
+    since_of,
+    take_arrival,
+)
 from preferences.heap_kernels import Heap, Heaps, heap_of
+from preferences.state import Output, State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
@@ -258,7 +258,7 @@ def join_probe(
     debt: Array,
     out: Output,
 ) -> int:
-    """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`nile.operators.common.state`).
+    """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`preferences.state`).
 
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; zones: the most entries an arrival
     can make in one queue; debt: float64 [2].  out.third: the query of each output, where there is room for it.

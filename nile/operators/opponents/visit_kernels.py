@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import since_of
-from nile.operators.common.state import State
 from preferences import heap_kernels as queue
+from preferences import state as js
+from preferences.arrival_kernels import since_of
 from preferences.heap_kernels import Heap
+from preferences.state import State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import cell_of

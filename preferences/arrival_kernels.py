@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.state import Clocked, Output, State
+from preferences import state as js
+from preferences.state import Clocked, Output, State
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since

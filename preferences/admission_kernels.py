@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.level_kernels import look, set_level
-from nile.operators.common.slot_kernels import is_choice_due, open_slots, picks_slots
-from nile.operators.common.state import State
+from preferences import state as js
+from preferences.level_kernels import look, set_level
 from preferences.queue_kernels import CLASSES
+from preferences.slot_kernels import is_choice_due, open_slots, picks_slots
+from preferences.state import State
 from summaries.kernels import part
 
 Array = np.ndarray[Any, Any]

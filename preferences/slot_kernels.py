@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import pay_insert
-from nile.operators.common.state import State
+from preferences import state as js
+from preferences.arrival_kernels import pay_insert
+from preferences.state import State
 from summaries.hash_kernels import mix
 from summaries.kernels import U8, allocating_part, part
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nile.operators.common import state as js
-from nile.operators.common.arrival_kernels import since_of
-from nile.operators.common.slot_kernels import HORIZON
-from nile.operators.common.state import Clocked
+from preferences import state as js
+from preferences.arrival_kernels import since_of
+from preferences.slot_kernels import HORIZON
+from preferences.state import Clocked
 from summaries.kernels import part
 
 _CLEARING = 4096.0  # arrivals over which a lag is made good
