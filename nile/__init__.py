@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nile.base.version import __version__
 from summaries.errors import (
     BudgetError,
     ConfigError,
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from preferences.clock import Bursts
     from summaries.estimate import Estimate
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Accounting",

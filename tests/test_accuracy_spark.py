@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.report.truth import exact_pairs, exact_pairs_by_spark
+from nile.engine.spark_truth import exact_pairs_by_spark
+from nile.report.truth import exact_pairs
 
 
 def sorted_rows(pairs: Any) -> list[tuple[int, ...]]:

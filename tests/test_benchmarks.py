@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from experiments.benchmarks import harness, names, ranges, run, sketch, surface
-from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
+from experiments.benchmarks.streams import workload
 from experiments.cli import main
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError

@@ -16,6 +16,29 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = ("experiments", "nile", "preferences", "pyramid", "summaries")  # top to bottom
 LOWER = ("preferences", "pyramid", "summaries")
+ROOM_NAMES = """
+summaries
+pyramid.disk pyramid.grid pyramid.lake pyramid.history
+preferences
+nile.base nile.expressions nile.aggregates
+nile.exact.state nile.exact.join nile.exact.pipeline
+nile.streams nile.sql
+nile.operators.common nile.operators.opponents nile.operators.join nile.operators.multiway nile.operators.selection
+nile.operators.aggregate nile.operators.history nile.operators.drive nile.operators.inputs
+nile.report nile.report.pages nile.report.accuracy nile.answers
+nile.execution nile.execution.exact nile.execution.approximate nile.execution.progress nile.execution.live
+nile.execution.statement
+nile.durable
+nile.spark nile.spark.exact nile.spark.ingesting nile.spark.building nile.spark.scan
+nile.engine nile.spark.sink nile.shell
+nile
+experiments.run experiments.figures experiments.benchmarks experiments.benchmarks.accuracy experiments.atlas
+experiments.faults experiments.commands experiments
+"""
+ROOMS = tuple(ROOM_NAMES.split())
+"""The rooms from bottom to top.  A module lies in the room whose name is the longest prefix of its own."""
+LOADERS = ("lazy", "Late", "import_module")
+"""What is called with the name of a module in order to load it."""
 HEAVY = frozenset(
     {
         "pyarrow",
@@ -83,10 +106,19 @@ def names_of(node: ast.AST, package: list[str]) -> list[str]:
     return []
 
 
+def loaded_by_name(node: ast.AST) -> list[str]:
+    """Modules of the project that a call such as `lazy("nile.sql.plan")` loads."""
+    if not isinstance(node, ast.Call):
+        return []
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    told = [each.value for each in node.args[:1] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return [name for name in told if called in LOADERS and name.split(".")[0] in FLOORS]
+
+
 def imports(source: str, module: str, *, is_package: bool = False) -> set[str]:
-    """Every dotted name that `source` imports anywhere, inside functions and TYPE_CHECKING too."""
+    """Every dotted name that `source` imports anywhere: inside functions, under TYPE_CHECKING, lazily by its name."""
     package = module.split(".") if is_package else module.split(".")[:-1]
-    return {name for node in nodes(source) for name in names_of(node, package)}
+    return {name for node in nodes(source) for name in (*names_of(node, package), *loaded_by_name(node))}
 
 
 def loaded_at_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -116,6 +148,21 @@ def above(names: set[str], module: str) -> set[str]:
     """Those of `names` that lie on a higher floor than `module`."""
     floor = FLOORS.index(module.split(".")[0])
     return {name for name in names if name.split(".")[0] in FLOORS[:floor]}
+
+
+def room_of(name: str) -> str:
+    """The room that a module, or what is imported from one, lies in; "" for a folder that only holds rooms."""
+    parts = name.split(".")
+    found = next(room for end in range(len(parts), 0, -1) if (room := ".".join(parts[:end])) in (*ROOMS, *FLOORS))
+    is_folder = len(parts) > 1 and (ROOT / parts[0] / parts[1]).is_dir()
+    return "" if found not in ROOMS or (found == "nile" and is_folder) else found
+
+
+def climbing(names: set[str], module: str) -> set[str]:
+    """Those of `names` that lie in a higher room than `module`.  A folder's own `__init__` may name what is in it."""
+    own = ROOMS.index(room_of(module)) if room_of(module) else len(ROOMS)
+    inside = {name for name in names if name.split(".")[0] in FLOORS and not name.startswith(f"{module}.")}
+    return {name for name in inside if (room := room_of(name)) and ROOMS.index(room) > own}
 
 
 def pickled(source: str) -> set[str]:
@@ -257,6 +304,45 @@ def test_imports_point_down_only(floor: str) -> None:
         module_of(path): found for path in sources(floor) if (found := above(house()[path].imports, module_of(path)))
     }
     assert wrong == {}
+
+
+def test_every_module_lies_in_a_room() -> None:
+    homeless = [path for path in sources(*FLOORS) if not room_of(module_of(path))]
+    assert [path for path in homeless if path.name != "__init__.py"] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "found"),
+    [
+        ("nile.sql.a", "from nile.streams import order", set()),
+        ("nile.streams.a", "from nile.sql import plan", {"nile.sql", "nile.sql.plan"}),
+        ("nile.report.a", "if TYPE_CHECKING:\n    import nile.answers.result", {"nile.answers.result"}),
+        ("nile.base.a", "def f():\n    plan = lazy('nile.sql.plan')", {"nile.sql.plan"}),
+        ("nile.exact.join.a", "kernels = arrow.Late('nile.exact.pipeline.x')", {"nile.exact.pipeline.x"}),
+        ("pyramid.disk.a", "importlib.import_module('pyramid.history.keys')", {"pyramid.history.keys"}),
+        ("nile.shell.a", "from nile import __version__", {"nile", "nile.__version__"}),
+        ("nile.operators.join.a", "from nile.operators import common", set()),
+    ],
+)
+def test_an_import_of_a_higher_room_is_seen_wherever_it_hides(module: str, source: str, found: set[str]) -> None:
+    assert climbing(imports(source, module), module) == found
+
+
+def test_imports_between_rooms_point_down_only() -> None:
+    wrong = {module_of(path): found for path in house() if path.parts[-2] != "tests" and (found := too_high(path))}
+    assert wrong == {}
+
+
+def too_high(path: Path) -> set[str]:
+    return climbing(house()[path].imports, module_of(path))
+
+
+def test_no_folder_holds_more_than_twenty_five_modules_and_each_says_what_it_holds() -> None:
+    folders = {path.parent for path in sources(*FLOORS)}
+    assert {str(f): n for f in folders if (n := len(list(f.glob("*.py")))) > 25} == {}
+    silent = [str(f) for f in folders if not ast.get_docstring(ast.parse((f / "__init__.py").read_text("utf-8")))]
+    assert silent == []
+    assert [path.name for path in (ROOT / "nile").glob("*.py")] == ["__init__.py"]
 
 
 def judges() -> list[Path]:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramid.history.history import History
-from pyramid.history.history_kernels import level_codes
 from pyramid.history.keys import HotIndex, KeyIndex, buckets_for
 from pyramid.lake.key_sketch import _MULTIPLIERS, LEVELS, IndexSketch, cells_for
+from pyramid.lake.key_sketch_kernels import level_codes
 from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn
 from summaries.hashing import hash_keys
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from workload_join import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
-from experiments.benchmarks.accuracy.streams import WINDOW_TUPLES, workload
+from experiments.benchmarks.streams import WINDOW_TUPLES, workload
 from nile.operators.common import plan as plans
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
-from experiments.benchmarks.accuracy.streams import exponent_for
+from experiments.benchmarks.streams import exponent_for
 from nile.streams.source import open_source
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError

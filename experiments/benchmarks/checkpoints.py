@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.durable.keeper import Keeper
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def checkpoints(state: int = STATE, interval: float = INTERVAL_S, rounds: int = 
             db.checkpoint()
             took.append(time.perf_counter() - begun)
         keeper = db._live._keeper
-        assert keeper is not None
+        assert isinstance(keeper, Keeper)
         held = sum(file.length for file in keeper.directory.files().values() if file.role.startswith("state"))
         without: list[float] = []
         using: list[float] = []

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Contestant, Result, benchmark, race
+from experiments.benchmarks.streams import workload
 from nile.operators.common.plan import GUIDES, JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences.budget import Budget

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.accuracy.streams import workload
 from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from experiments.benchmarks.streams import workload
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
 from preferences import state as st

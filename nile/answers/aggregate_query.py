@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.aggregates.asked import Aggregate, read_aggregates
 from nile.answers.aggregate_answer import AggregateAnswer
@@ -14,14 +14,12 @@ from nile.expressions.conditions import Condition, Value, parse_value
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import instant, read_conditions
 from nile.operators.inputs.aggregating import Asked, prepare
+from nile.operators.inputs.home import Home
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from preferences.error_target import ErrorTarget
 from summaries.costs import cost_table
 from summaries.errors import BudgetError, ConfigError, ExpressionError
-
-if TYPE_CHECKING:
-    from nile.engine.database import Database
 
 __all__ = ["AggregateQuery", "aggregate_query"]
 
@@ -35,7 +33,7 @@ class AggregateQuery:
     Made by `Database.aggregate`; each method returns a changed copy.  between: moments in ns, ends included.
     """
 
-    database: Database = field(repr=False)
+    database: Home = field(repr=False)
     stream: str
     aggregates: tuple[Aggregate, ...]
     queries: tuple[tuple[str, tuple[Condition, ...]], ...]
@@ -163,7 +161,7 @@ class AggregateQuery:
 
 
 def aggregate_query(
-    database: Database,
+    database: Home,
     stream: str,
     aggregates: Mapping[str, str],
     *,

@@ -6,22 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.answers.join_aggregate import JoinAggregateQuery, join_aggregates
 from nile.answers.join_answer import Answer
 from nile.base.durations import format_duration, parse_duration
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, load_together, retimed
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace
 from preferences.fade import Fade
 from summaries.costs import cost_table
 from summaries.errors import BudgetError, ConfigError
-
-if TYPE_CHECKING:
-    from nile.engine.database import Database
 
 __all__ = ["JoinQuery"]
 
@@ -38,7 +36,7 @@ class JoinQuery:
     Made by `Database.join`; each method returns a changed copy.  Without a preference the answer is exact.
     """
 
-    database: Database = field(repr=False)
+    database: Home = field(repr=False)
     left: str
     right: str
     on: tuple[str, str]

@@ -12,6 +12,7 @@ from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.durations import format_duration
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan
+from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_together, retimed
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition, read_pair_condition
@@ -22,7 +23,6 @@ from summaries.errors import BudgetError, ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nile.engine.database import Database
 
 __all__ = ["MultiwayQuery", "several_streams", "split_alias"]
 
@@ -135,7 +135,7 @@ def split_alias(stream: str) -> tuple[str, str | None]:
 
 
 def several_streams(
-    database: Database,
+    database: Home,
     streams: Sequence[tuple[str, str | None]],
     keys: tuple[str, ...],
     where: str | None,

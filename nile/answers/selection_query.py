@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.answers.selection_answer import AGGREGATES, SelectionAnswer
 from nile.base.durations import parse_duration
 from nile.expressions.conditions import Condition
+from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
@@ -17,9 +18,6 @@ from preferences.budget import Budget
 from preferences.clock import Bursts, Pace, retime
 from summaries.costs import cost_table
 from summaries.errors import ConfigError, CostWarning
-
-if TYPE_CHECKING:
-    from nile.engine.database import Database
 
 __all__ = ["SelectionQuery"]
 
@@ -36,7 +34,7 @@ class SelectionQuery:
     Made by `Database.select`; each method returns a changed copy.
     """
 
-    database: Database = field(repr=False)
+    database: Home = field(repr=False)
     stream: str
     on: str
     predicates: tuple[tuple[str, Condition], ...]

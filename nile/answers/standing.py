@@ -7,22 +7,20 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.answers.join_answer import Answer
 from nile.answers.join_query import JoinQuery
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
 from nile.operators.drive.standing import StandingJoin, StandingRun, StreamInput
+from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError
 from summaries.hashing import Encoded, KeyTable
-
-if TYPE_CHECKING:
-    from nile.engine.database import Database
 
 __all__ = ["StandingAnswer", "StandingQueries", "standing_queries"]
 
@@ -35,7 +33,7 @@ class StandingQueries:
     share of what is left of the budget when the streams have been kept.
     """
 
-    database: Database = field(repr=False)
+    database: Home = field(repr=False)
     queries: tuple[JoinQuery, ...]
     weights: tuple[float, ...]
 
@@ -234,9 +232,7 @@ def _engine(
     return _Engine(by_weight, by_weight.joins, by_weight.advance(by_weight.arrivals))
 
 
-def standing_queries(
-    database: Database, queries: Sequence[JoinQuery], weights: Sequence[float] | None
-) -> StandingQueries:
+def standing_queries(database: Home, queries: Sequence[JoinQuery], weights: Sequence[float] | None) -> StandingQueries:
     """What `Database.standing` makes: checked, nothing read."""
     if not queries:
         raise ConfigError("standing queries: needed at least one; got none; pass the joins that are to run together")

@@ -23,6 +23,7 @@ from nile.execution.statement.statements import run_statement
 from nile.operators.inputs.joining import Loaded, load_stream
 from nile.operators.inputs.loading import Columns, load_columns
 from nile.operators.inputs.selecting import read_predicates
+from nile.report.truth import ELSEWHERE
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Describe, Explain, Select, Show
 from nile.streams.accounting import Accounting
@@ -31,13 +32,21 @@ from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
 from summaries.errors import ConfigError, UnknownStream
 from summaries.hashing import PUBLIC, KeyHasher, KeyTable
+from summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nile.durable.keeper import Keeper
+    from nile.engine import spark_truth
+    from nile.spark.scan import scan
+else:
+    scan = lazy("nile.spark.scan.scan")
+    spark_truth = lazy("nile.engine.spark_truth")
 
 __all__ = ["Database"]
+
+ELSEWHERE["spark"] = lambda joined: spark_truth.exact_pairs_by_spark(joined)
 
 
 class Database:
@@ -51,7 +60,7 @@ class Database:
     """
 
     def __init__(self, keeper: Keeper | None = None, hasher: KeyHasher = PUBLIC) -> None:
-        self._names = Registry(hasher)
+        self._names = Registry(hasher, lambda names, query, options: scan.scanned(names, query, options))
         self._live = Live(self._names, keeper)
 
     def __enter__(self) -> Database:

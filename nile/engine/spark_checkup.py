@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nile
+from nile.base.version import __version__
 from nile.engine.doctor import Check
 from nile.spark.failure import spark_failures
 from nile.spark.masters import task_slots
@@ -62,7 +62,7 @@ class Probe:
         row = {
             **versions(),
             "executor": f"{socket.gethostname()} (process {os.getppid()})",
-            "code": str(Path(nile.__file__).parent),
+            "code": str(Path(__file__).parents[1]),
             "first": times[1] - times[0],
             "again": times[2] - times[1],
             "memory": peak_bytes(),
@@ -74,7 +74,7 @@ class Probe:
 
 def versions() -> dict[str, str]:
     """What must be alike here and on executors, by name."""
-    said = (platform.python_version(), numba.__version__, np.__version__, pa.__version__, nile.__version__)
+    said = (platform.python_version(), numba.__version__, np.__version__, pa.__version__, __version__)
     return dict(zip(_COMPARED, said, strict=True))
 
 

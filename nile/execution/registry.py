@@ -8,16 +8,19 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from nile.answers.result import Result
 from nile.base.durations import parse_duration
 from nile.base.times import check_time_type
 from nile.execution.definitions import SourceDefinition
+from nile.execution.options import Options
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.tree import Logic, Node, columns_of
 from nile.operators.aggregate.scope import conjuncts, contradiction
 from nile.sql.catalog import Entry
+from nile.sql.plan import Query
 from nile.sql.statements import CreateSummary
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["Registered", "Registry"]
+__all__ = ["Registered", "Registry", "Scan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,23 @@ class Registered:
         return Entry(name, pa.schema(plain), self.time)
 
 
-class Registry:
-    """Names and what they stand for; the binder's catalog and the executor's home.  hasher: of all keys in it."""
+class Scan(Protocol):
+    """Runs a query over registered names, by the tasks of Spark."""
 
-    def __init__(self, hasher: KeyHasher = PUBLIC) -> None:
+    def __call__(self, names: Registry, query: Query, options: Options) -> Result:
+        """Nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
+
+
+class Registry:
+    """Names and what they stand for; the binder's catalog and the executor's home.
+
+    hasher: of all keys in it.  scan: what runs a query over these names on Spark, in a room above this one; None:
+    nothing does.
+    """
+
+    def __init__(self, hasher: KeyHasher = PUBLIC, scan: Scan | None = None) -> None:
         self.hasher = hasher
+        self._scan = scan
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
@@ -81,12 +96,18 @@ class Registry:
 
     def snapshot(self) -> Registry:
         """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
-        made = Registry(self.hasher)
+        made = Registry(self.hasher, self._scan)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
         made._built.update(self._built)
         return made
+
+    def scanned(self, query: Query, options: Options) -> Result:
+        """A query as a scan of the lake by Spark; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
+        if self._scan is None:
+            raise ConfigError("engine 'spark': needed a database that nile.connect() opened; got bare names; open one")
+        return self._scan(self, query, options)
 
     def clear(self) -> None:
         """Forget everything."""

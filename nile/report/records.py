@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from nile.report.metrics import ExactPairs, Obtained, score
 
 if TYPE_CHECKING:
-    from nile.answers.join_answer import Answer
     from nile.operators.common.plan import JoinPlan
+    from nile.report.answered import AnsweredJoin
 
 __all__ = ["asked_of", "finite", "join_record"]
 
 _SECOND = 1e9
 
 
-def join_record(answer: Answer, exact: ExactPairs) -> dict[str, Any]:
+def join_record(answer: AnsweredJoin, exact: ExactPairs) -> dict[str, Any]:
     """The record of an answer of pairs or of ranges, scored against the exact pairs.  Runs it to its end.
 
     A figure that does not exist is None.

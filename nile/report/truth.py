@@ -1,9 +1,9 @@
-"""The exact answer of a join of two loaded streams, as scoring wants it: computed here, or by Spark."""
+"""The exact answer of a join of two loaded streams, as scoring wants it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,21 +18,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
-
-    from nile.spark import session as spark_session
-    from nile.spark.exact import join as spark_exact
 else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
     pq = lazy("pyarrow.parquet")
-    spark_exact = lazy("nile.spark.exact.join")
-    spark_session = lazy("nile.spark.session")
 
-__all__ = ["completing", "exact_pairs", "exact_pairs_by_spark", "plain", "write_prepared"]
+__all__ = ["ELSEWHERE", "completing", "exact_pairs", "plain", "refuse_beyond_memory", "write_prepared"]
 
 Array = np.ndarray[Any, Any]
 _PAIR_BYTES = 200
 """What a pair takes while answers are scored: its columns, its bins, and the look-up index."""
+
+ELSEWHERE: dict[str, Callable[[Joinable], ExactPairs]] = {}
+"""Other engines that compute `exact_pairs`, by name; rooms above this one put themselves here."""
 
 
 def exact_pairs(joined: Joinable) -> ExactPairs:
@@ -40,7 +38,7 @@ def exact_pairs(joined: Joinable) -> ExactPairs:
 
     Key ranks are in the order of the keys' values.  Raises MemoryRefused beyond half of the machine's memory.
     """
-    _refuse_beyond_memory(joined.pairs)
+    refuse_beyond_memory(joined.pairs)
     parts = list(joined.exact.pairs())
     none = np.zeros(0, np.int64)
     left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
@@ -61,21 +59,6 @@ def completing(joined: Joinable, left: Array, right: Array) -> Array:
     arrival = [np.flatnonzero(joined.order == side) for side in (0, 1)]
     later: Array = np.maximum(arrival[0][left], arrival[1][right])
     return later
-
-
-def exact_pairs_by_spark(joined: Joinable) -> ExactPairs:
-    """The same by Apache Spark, from the streams as they were loaded, written to a folder that is removed again.
-
-    Raises MemoryRefused, JavaMissing, SparkFailed, ConfigError.
-    """
-    _refuse_beyond_memory(joined.pairs)
-    with TemporaryDirectory(prefix="nile-report-") as name:
-        folders = (Path(name) / "left", Path(name) / "right")
-        for stream, folder in zip(joined.streams, folders, strict=True):
-            write_prepared(stream, folder)
-        session = spark_session.spark_session()
-        answer = spark_exact.exact_join(session, folders[0], folders[1], joined.window, Path(name) / "exact")
-        return ExactPairs.read(answer.path)
 
 
 def write_prepared(stream: Loaded, folder: Path) -> None:
@@ -110,7 +93,8 @@ def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values if kind == values.type else values.cast(kind)
 
 
-def _refuse_beyond_memory(pairs: int) -> None:
+def refuse_beyond_memory(pairs: int) -> None:
+    """Raises MemoryRefused where all pairs of an exact answer would take half of the machine's memory."""
     needed, held = pairs * _PAIR_BYTES, memory_bytes()
     if 2 * needed > held:
         raise MemoryRefused(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from nile import __version__
+from nile.base.version import __version__
 from nile.engine.connect import connect
 from nile.engine.database import Database
 from nile.shell.commands import COMMANDS

@@ -10,9 +10,9 @@ from summaries.countsketch import CountSketch
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.history import history_kernels
+    from pyramid.lake import key_sketch_kernels as kernels
 else:
-    history_kernels = lazy("pyramid.history.history_kernels")
+    kernels = lazy("pyramid.lake.key_sketch_kernels")
 
 __all__ = ["LEVELS", "MOST_CELLS", "ROWS", "Counting", "IndexSketch", "cells_for"]
 
@@ -58,12 +58,12 @@ class Counting:
 
     def add(self, hashes: Array, counts: Array) -> None:
         """Count tuples: keys uint64 [k], each counts (int64 [k]) times."""
-        history_kernels.sketch_add(self._counters, _MULTIPLIERS, _shift(self._counters), hashes, counts)
+        kernels.sketch_add(self._counters, _MULTIPLIERS, _shift(self._counters), hashes, counts)
 
     def sketch(self) -> IndexSketch:
         """The sketch of what was counted.  Each counter is rounded up to a level, by an eighth at most."""
         codes = np.empty(self._counters.shape, np.uint8)
-        history_kernels.level_codes(self._counters.ravel(), codes.reshape(-1))
+        kernels.level_codes(self._counters.ravel(), codes.reshape(-1))
         return IndexSketch(codes)
 
 
@@ -97,7 +97,7 @@ class IndexSketch:
         upper: at most so many, for certain; estimate: about so many, 0 to `upper`, the median over rows.
         """
         estimate, upper = np.empty(hashes.shape[0], np.int64), np.empty(hashes.shape[0], np.int64)
-        history_kernels.sketch_bounds(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, estimate, upper)
+        kernels.sketch_bounds(self.codes, LEVELS, _MULTIPLIERS, _shift(self.codes), hashes, estimate, upper)
         return estimate, upper
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import nile
-from experiments.benchmarks.accuracy.streams import WINDOW_TUPLES, Workload, workload
 from experiments.benchmarks.harness import Measure
+from experiments.benchmarks.streams import WINDOW_TUPLES, Workload, workload
 from experiments.run.retail import retail_file
 from nile.answers.join_answer import Answer
 from nile.answers.join_query import JoinQuery

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nile.execution.values import all_of
 from nile.expressions.conditions import Condition
 from nile.expressions.tree import Column, Node, columns_of
+from nile.operators.inputs.joining import Loaded, load_stream
 from nile.operators.inputs.loading import Columns, load_columns
 from nile.sql.plan import Filter, Group, Join, Limit, Plan, Project, Sort, Stream
 from nile.streams.manager import StreamManager
@@ -153,3 +154,7 @@ class Scope:
     def load_columns(self, name: str, columns: tuple[str, ...], *, key: str | None = None) -> Columns:
         """Several columns of one of them, in order."""
         return load_columns(self.manager(name, key or self.time_column(name), columns), columns)
+
+    def load(self, name: str, key: str) -> Loaded:
+        """One of them read to its end."""
+        return load_stream(self.manager(name, key))

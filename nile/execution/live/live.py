@@ -12,6 +12,7 @@ from nile.execution.approximate.run import is_approximate
 from nile.execution.choice import choose
 from nile.execution.definitions import QueryDefinition, StreamDefinition, checked_offset
 from nile.execution.live.approximate import ApproximateSubscription
+from nile.execution.live.keeping import Keeping
 from nile.execution.live.standing_queries import StandingQueries
 from nile.execution.live.standing_query import StandingQuery
 from nile.execution.live.subscription import Subscription
@@ -32,7 +33,6 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nile.durable.keeper import Keeper
     from nile.sql.statements import CreateSummary
     from pyramid.grid.manager import SummaryManager
     from pyramid.history.history import History
@@ -48,7 +48,7 @@ class Live:
     definitions, offsets: of each stream, as it was made and how far its source has been read; standing: its queries.
     """
 
-    def __init__(self, names: Registry, keeper: Keeper | None = None) -> None:
+    def __init__(self, names: Registry, keeper: Keeping | None = None) -> None:
         self._names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
@@ -369,7 +369,7 @@ class Live:
             if faults:
                 raise faults[0]
 
-    def _detach(self, keeper: Keeper) -> list[Exception]:
+    def _detach(self, keeper: Keeping) -> list[Exception]:
         faults: list[Exception] = []
         try:
             if self._streams or self._names.entries:

@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nile.execution.registry import Registered
-    from nile.spark.scan import scan
 else:
     pa = lazy("pyarrow")
-    scan = lazy("nile.spark.scan.scan")
 
 __all__ = ["Engine", "run_query", "run_statement"]
 
@@ -65,6 +63,9 @@ class Engine(Home, Approximating, Counts, Kept, Protocol):
 
     def snapshot(self) -> Engine:
         """The names as they are now."""
+
+    def scanned(self, query: Query, options: Options) -> Result:
+        """A query as a scan of the lake by Spark.  Raises NotYet, ConfigError, BudgetError."""
 
     def register(self, name: str, source: Any, *, time: Any, where: Any, lateness: Any) -> Any:
         """Make a stream or a stored relation known."""
@@ -113,7 +114,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
     """
     engine = engine.snapshot()
     if options.engine == "spark":
-        return scan.scanned(engine, query, options)
+        return engine.scanned(query, options)
     if is_approximate(query, options):
         options.check_approximate()
         prepared = approximate(engine, query, options)

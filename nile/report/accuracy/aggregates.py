@@ -17,7 +17,7 @@ from nile.report.records import finite
 from summaries.errors import CostWarning
 
 if TYPE_CHECKING:
-    from nile.answers.aggregate_table import AggregateTable
+    from nile.report.answered import AnsweredAggregates
 
 __all__ = ["aggregate_accuracy"]
 
@@ -26,12 +26,12 @@ Place = tuple[str, tuple[Any, ...], str]
 
 
 def aggregate_accuracy(
-    answer: AggregateTable,
+    answer: AnsweredAggregates,
     wanted: Wanted,
     query: str,
     *,
-    exact: AggregateTable,
-    again: Callable[[float, int], AggregateTable],
+    exact: AnsweredAggregates,
+    again: Callable[[float, int], AnsweredAggregates],
     asked_of: dict[str, Any],
     own: float | None,
 ) -> AccuracyReport:
@@ -74,12 +74,12 @@ def aggregate_accuracy(
     )
 
 
-def _numbers(answer: AggregateTable) -> list[tuple[Place, Any]]:
+def _numbers(answer: AnsweredAggregates) -> list[tuple[Place, Any]]:
     return [((query, group, name), number) for query, group, name, number in answer.numbers()]
 
 
 def _compared(
-    answer: AggregateTable, truth: dict[Place, float], budget: float, seed: int
+    answer: AnsweredAggregates, truth: dict[Place, float], budget: float, seed: int
 ) -> tuple[GroupErrors, list[Interval]]:
     """Every exact number beside its estimate, and the intervals that were told."""
     numbers = dict(_numbers(answer))
@@ -101,7 +101,7 @@ def _compared(
     return GroupErrors.of(errors), intervals
 
 
-def _record(answer: AggregateTable, told: GroupErrors, asked: dict[str, Any], numbers: int) -> dict[str, Any]:
+def _record(answer: AnsweredAggregates, told: GroupErrors, asked: dict[str, Any], numbers: int) -> dict[str, Any]:
     budget = answer.budget
     return finite(
         {

@@ -21,7 +21,7 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from nile.answers.multiway_answer import MultiwayAnswer
+    from nile.report.answered import AnsweredCombinations
 else:
     pc = lazy("pyarrow.compute")
 
@@ -36,7 +36,7 @@ class _Exact:
     rank: place of each key code among the sorted keys that the answer has, -1 for others.
     """
 
-    def __init__(self, answer: MultiwayAnswer) -> None:
+    def __init__(self, answer: AnsweredCombinations) -> None:
         joined, plan = answer.joined, answer.plan
         self.passing = joined.passing
         self.rare = joined.exact.standing <= plan.outlier_cap
@@ -65,7 +65,7 @@ class _Exact:
         return Histogram.weighed(exact, bins[self.rank[key]], weight)
 
 
-def combination_accuracy(answer: MultiwayAnswer, wanted: Wanted, query: str) -> AccuracyReport:
+def combination_accuracy(answer: AnsweredCombinations, wanted: Wanted, query: str) -> AccuracyReport:
     """Run, score and look closely.  An answer that is exact gives way to the budget nearest to LOOKED_AT.
 
     Raises BudgetError, ConfigError, MemoryRefused.
@@ -95,7 +95,7 @@ def combination_accuracy(answer: MultiwayAnswer, wanted: Wanted, query: str) -> 
 
 
 def _runs(
-    answer: MultiwayAnswer, exact: _Exact, asked: Asked, step: Step
+    answer: AnsweredCombinations, exact: _Exact, asked: Asked, step: Step
 ) -> tuple[list[dict[str, Any]], list[Interval]]:
     plan = answer.plan
     truth = float(exact.outliers if plan.preference == "asc" else exact.total)
@@ -111,7 +111,7 @@ def _runs(
     return asked.sweep(plan.method, plan.seed, step, run, seeded=PREFERRING), intervals
 
 
-def _record(answer: MultiwayAnswer, exact: _Exact) -> tuple[dict[str, Any], Histogram]:
+def _record(answer: AnsweredCombinations, exact: _Exact) -> tuple[dict[str, Any], Histogram]:
     """The record of a run as `nile.report.records` has them, as far as combinations have its figures."""
     last, weight = answer.completions()
     found = int(last.shape[0])

@@ -21,7 +21,7 @@ from nile.report.histograms import BINS
 from nile.report.metrics import ExactPairs, Obtained, histograms
 from nile.report.pages.bars import Compared
 from nile.report.records import join_record
-from nile.report.truth import exact_pairs, exact_pairs_by_spark
+from nile.report.truth import ELSEWHERE, exact_pairs
 from nile.report.wording import duration
 from pyramid.grid.spec import SummarySpec
 from summaries.lazy import lazy
@@ -29,8 +29,8 @@ from summaries.lazy import lazy
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nile.answers.join_answer import Answer
     from nile.operators.common.plan import JoinPlan
+    from nile.report.answered import AnsweredJoin
 else:
     pa = lazy("pyarrow")
 
@@ -51,14 +51,14 @@ def _asked(plan: JoinPlan, wanted: Wanted) -> Asked:
     return Asked.of(wanted, opponents=opponents, usual=usual, engines=ENGINES)
 
 
-def join_accuracy(answer: Answer, wanted: Wanted, query: str) -> AccuracyReport:
+def join_accuracy(answer: AnsweredJoin, wanted: Wanted, query: str) -> AccuracyReport:
     """Run, score and look closely.  An answer that is exact gives way to the budget nearest to LOOKED_AT.
 
     Raises MemoryRefused, and of engine "spark" JavaMissing and SparkFailed.
     """
     plan, joined = answer.plan, answer.joined
     asked = _asked(plan, wanted)
-    exact = exact_pairs_by_spark(joined) if asked.engine == "spark" else exact_pairs(joined)
+    exact = ELSEWHERE.get(asked.engine, exact_pairs)(joined)
     closely = answer.again(budget=asked.looked_at) if plan.is_exact else answer
     if closely.plan.budget.fraction is not None:
         asked = asked.with_budget(closely.plan.budget.fraction)
@@ -89,7 +89,9 @@ def join_accuracy(answer: Answer, wanted: Wanted, query: str) -> AccuracyReport:
     )
 
 
-def _runs(answer: Answer, exact: ExactPairs, asked: Asked, step: Step) -> tuple[list[dict[str, Any]], list[Interval]]:
+def _runs(
+    answer: AnsweredJoin, exact: ExactPairs, asked: Asked, step: Step
+) -> tuple[list[dict[str, Any]], list[Interval]]:
     """A record of every method, budget and seed; the intervals are those of the query's own method."""
     plan = answer.plan
     intervals: list[Interval] = []
@@ -105,7 +107,7 @@ def _runs(answer: Answer, exact: ExactPairs, asked: Asked, step: Step) -> tuple[
     return asked.sweep(plan.method, plan.seed, step, run, seeded=_SEEDED), intervals
 
 
-def _run(answer: Answer, method: str, budget: float, seed: int) -> Answer:
+def _run(answer: AnsweredJoin, method: str, budget: float, seed: int) -> AnsweredJoin:
     """The answer itself where it is what is asked, else another over the same streams; an opponent prefers nothing."""
     plan = answer.plan
     if (method, budget, seed) == (plan.method, plan.budget.fraction, plan.seed):
@@ -114,7 +116,7 @@ def _run(answer: Answer, method: str, budget: float, seed: int) -> Answer:
     return answer.again(budget, seed=seed, method=method, preference=preference)
 
 
-def _asc(answer: Answer) -> Answer:
+def _asc(answer: AnsweredJoin) -> AnsweredJoin:
     """The same budget spent on rare keys, over a summary that can tell them from heavy ones."""
     rows = max(answer.plan.spec.rows, SummarySpec(granularity=1).rows)
     return answer.again(preference="asc", spec=replace(answer.plan.spec, rows=rows))
@@ -123,7 +125,7 @@ def _asc(answer: Answer) -> Answer:
 # --- histograms -------------------------------------------------------------------------------------------
 
 
-def _histograms(answer: Answer, exact: ExactPairs, obtained: Obtained) -> tuple[Compared, ...]:
+def _histograms(answer: AnsweredJoin, exact: ExactPairs, obtained: Obtained) -> tuple[Compared, ...]:
     if not len(exact):
         return ()
     window = answer.plan.window
@@ -138,7 +140,7 @@ def _histograms(answer: Answer, exact: ExactPairs, obtained: Obtained) -> tuple[
     )
 
 
-def _key_bins(answer: Answer, exact: ExactPairs) -> tuple[str, ...]:
+def _key_bins(answer: AnsweredJoin, exact: ExactPairs) -> tuple[str, ...]:
     first = np.unique(exact.key_rank, return_index=True)[1]
     keys = answer.joined.left.key.take(pa.array(exact.left[first]))
     return bin_texts(keys, np.arange(exact.keys) * BINS // max(exact.keys, 1))
@@ -155,7 +157,7 @@ def _skew(exact: ExactPairs) -> float | None:
 # --- the summary ------------------------------------------------------------------------------------------
 
 
-def _cells(answer: Answer, spec: SummarySpec) -> list[CellErrors]:
+def _cells(answer: AnsweredJoin, spec: SummarySpec) -> list[CellErrors]:
     data, joined = answer.input, answer.joined
     sides = zip(joined.streams, (data.left, data.right), strict=True)
     names = [stream.name for stream in joined.streams]
@@ -168,7 +170,7 @@ def _cells(answer: Answer, spec: SummarySpec) -> list[CellErrors]:
     return [one for one in made if one is not None]
 
 
-def _wider(answer: Answer, cells: list[CellErrors]) -> Iterator[tuple[int, float]]:
+def _wider(answer: AnsweredJoin, cells: list[CellErrors]) -> Iterator[tuple[int, float]]:
     """Summaries with more columns, measured until one is wide enough."""
     if not any((one.share or 0.0) > TOO_WRONG for one in cells):
         return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from nile.answers.selection_answer import SelectionAnswer
+    from nile.report.answered import AnsweredSelections
 else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
@@ -39,7 +39,7 @@ class _Exact:
     rows: of each selection, ordinals.  code, ts: of each tuple of the stream.
     """
 
-    def __init__(self, answer: SelectionAnswer) -> None:
+    def __init__(self, answer: AnsweredSelections) -> None:
         self.rows = answer.truth()
         self.ts = answer.loaded.ts
         coded = _coded(answer.loaded.key)
@@ -91,7 +91,7 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 _LAST = (1 << 63) - 1
 
 
-def selection_accuracy(answer: SelectionAnswer, wanted: Wanted, query: str) -> AccuracyReport:
+def selection_accuracy(answer: AnsweredSelections, wanted: Wanted, query: str) -> AccuracyReport:
     """Run, count and look closely.  An answer that is exact gives way to the budget nearest to LOOKED_AT.
 
     Selections draw nothing at random, so one seed is run.  Raises BudgetError, ConfigError.
@@ -123,7 +123,7 @@ def selection_accuracy(answer: SelectionAnswer, wanted: Wanted, query: str) -> A
     )
 
 
-def _runs(answer: SelectionAnswer, exact: _Exact, asked: Asked, step: Step) -> list[dict[str, Any]]:
+def _runs(answer: AnsweredSelections, exact: _Exact, asked: Asked, step: Step) -> list[dict[str, Any]]:
     plan = answer.plan
 
     def run(method: str, budget: float, _: int) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _runs(answer: SelectionAnswer, exact: _Exact, asked: Asked, step: Step) -> l
     return replace(asked, seeds=1).sweep(plan.method, plan.seed, step, run, seeded=())
 
 
-def _record(answer: SelectionAnswer, exact: _Exact) -> tuple[dict[str, Any], tuple[Histogram, Histogram]]:
+def _record(answer: AnsweredSelections, exact: _Exact) -> tuple[dict[str, Any], tuple[Histogram, Histogram]]:
     """The record of a run: `found` is its recall under the name that charts of selections have."""
     plan = answer.plan
     rows = [answer.ordinals(name) for name in answer.names]

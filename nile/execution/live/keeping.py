@@ -1,0 +1,48 @@
+"""What the live streams of a database ask of the store that outlives the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyramid.history.history import History
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Keeping", "Writable"]
+
+
+class Writable(Protocol):
+    """The folder of a store."""
+
+    def check_writable(self) -> None:
+        """Raises StoreReadOnly."""
+
+
+class Keeping(Protocol):
+    """Called under the lock of the live streams.  live, names: those of the database, all of whose state is kept."""
+
+    @property
+    def directory(self) -> Writable:
+        """Where the store lies."""
+
+    def history(self, name: str, schema: pa.Schema) -> History:
+        """A new history that moves to the store's files when memory is short."""
+
+    def make_room(self, live: Any, names: Any) -> None:
+        """Before rows are taken: move what memory cannot hold, and write a checkpoint if one is due.
+
+        Raises StoreWriteError, StoreReadOnly; nothing has changed then.
+        """
+
+    def remember(self, live: Any, names: Any) -> None:
+        """A checkpoint, if the store is written at all."""
+
+    def checkpoint(self, live: Any, names: Any) -> int:
+        """Make everything as it is now the newest generation; its epoch.  Raises StoreWriteError."""
+
+    def restore(self, live: Any, names: Any) -> None:
+        """Make again all that the newest generation holds.  Raises StoreCorrupt."""
+
+    def close(self) -> None:
+        """Let the store go."""
