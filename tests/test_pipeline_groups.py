@@ -29,13 +29,16 @@ def plainly(out: list[Changes]) -> list[tuple[int, int, Any]]:
     ]
 
 
-def last_of(function: str, values: Any, kind: Any, window: Any) -> list[Any]:
-    """The aggregate after each tuple of a stream of one tuple a nanosecond."""
+def last_of(function: str, values: Any, kind: Any, window: Any, batch: int = 1 << 20) -> list[Any]:
+    """The aggregate after each tuple of a stream of one tuple per nanosecond, `batch` of which come at once."""
     schema = pa.schema([("v", kind)])
     plan = Group(Scan("s", schema, window, 0), (), (Aggregate("a", function, "v"),))  # type: ignore[arg-type]
     pipeline = Pipeline(plan)
     ts = np.arange(len(values))
-    out = pipeline.push("s", ts, pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema))
+    rows = pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema)
+    out: list[Changes] = []
+    for begin in range(0, len(ts), batch):
+        out += pipeline.push("s", ts[begin : begin + batch], rows.slice(begin, batch))
     out += pipeline.finish()
     by_time = {ts: row for ts, sign, row in plainly(out) if sign > 0}
     found, now = [], None
@@ -236,3 +239,11 @@ def test_text_that_never_comes_again_is_forgotten() -> None:
     assert {row[0] for row in zip(*(c.to_pylist() for c in pipeline.snapshot().columns), strict=True)} >= {
         "value 29990"
     }
+
+
+def test_text_that_comes_back_beside_a_new_one_is_found_again() -> None:
+    """Past 4,096 values those that no group holds are forgotten, but not those of the batch at hand."""
+    texts = [f"value {i % 9000:05d}" for i in range(20_000)]
+    wanted = [max(texts[max(0, at - 10) : at + 1]) for at in range(len(texts))]
+    assert last_of("max", texts, pa.string(), Range(10), batch=7_000) == wanted
+    assert last_of("max", texts, pa.string(), Range(10)) == wanted

@@ -85,12 +85,15 @@ class Ordered(State):
         distinct = encoded.dictionary.to_pylist()
         fresh = [value for value in distinct if value not in self._ranks]
         if fresh:
-            self._rank(fresh)
+            self._rank(fresh, [self._ranks[value] for value in distinct if value in self._ranks])
         table = np.array([self._ranks[value] for value in distinct] + [0], np.int64)
         return table[encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)]
 
-    def _rank(self, fresh: list[Any]) -> None:
-        """Number all values anew, in order; values no node holds are dropped where they are many."""
+    def _rank(self, fresh: list[Any], back: list[int]) -> None:
+        """Number all values anew, in order; where they are many, those are dropped that no node holds.
+
+        back: ranks of values in the batch at hand that are known: no node need hold them yet.
+        """
         assert self._ranked is not None
         old = self._ranked
         if len(old) > 4096 and len(old) > 2 * int(self._meta[_LIVE]):
@@ -98,6 +101,7 @@ class Ordered(State):
             live = self._sizes[: self._meta[0], 0] > 0
             held[self._keys[: self._meta[0]][live]] = True
             held[self._now[:, 1:][self._now[:, 0] > 0].ravel()] = True
+            held[back] = True
         else:
             held = np.ones(len(old), bool)
         kept = [value for value, stays in zip(old, held, strict=True) if stays]
