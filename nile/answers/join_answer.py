@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_pairs
-from nile.answers.tabular import Members, Tabular, refuse_beyond_memory
+from nile.answers.tabular import Members, Tabular, is_large, refuse_beyond_memory
 from nile.base.durations import format_duration
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.joining import Joinable
+from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.report.accuracy.reporting import Reporting, Wanted
 from nile.streams.accounting import Accounting
@@ -68,8 +69,12 @@ class Answer(Tabular, Reporting):
         self._key = key
         self._speed = speed
         self._metered: MeteredRun | None = None
+        self._join: PromisingJoin | ChainJoin
         if standing is not None:
             self._join, self._running = standing
+        elif is_chain_join(plan):
+            self._join = ChainJoin(plan, joined)
+            self._running = self._join.run()
         else:
             data = joined.input(plan.costs, ranges=plan.output == "ranges")
             self._join = PromisingJoin(plan, data, batch_rows=batch_rows)
@@ -104,10 +109,19 @@ class Answer(Tabular, Reporting):
             yield self._batch(part)
 
     def to_arrow(self) -> pa.Table:
-        """All outputs.  Raises MemoryRefused when an exact answer of pairs would take half of the machine's memory."""
-        if self.plan.is_exact and self.plan.output == "pairs" and self.plan.preference != "asc":
-            refuse_beyond_memory(self._joined.pairs * _PAIR_BYTES, self._joined.pairs)
-        return pa.Table.from_batches(list(self.batches()), schema=self.schema)
+        """All outputs.  Raises MemoryRefused when an exact answer of pairs would take half of the machine's memory.
+
+        Pairs are counted once some are there that take a piece of it: until then counting costs more than it can save.
+        """
+        counted = not is_chain_join(self.plan)
+        batches, rows = [], 0
+        for batch in self.batches():
+            batches.append(batch)
+            rows += batch.num_rows
+            if not counted and is_large(rows * _PAIR_BYTES):
+                refuse_beyond_memory(self._joined.pairs * _PAIR_BYTES, self._joined.pairs)
+                counted = True
+        return pa.Table.from_batches(batches, schema=self.schema)
 
     def expand(self) -> pa.Table:
         """The pairs behind range records (an answer of pairs is given as it is)."""
@@ -133,7 +147,8 @@ class Answer(Tabular, Reporting):
     def members(self) -> Members:
         """The tuples behind the pairs, range records expanded.  Runs the query to its end."""
         found = self.pairs()
-        key = self._join.data.left.codes[found.left].astype(np.int64)
+        codes = self._joined.exact.left_code if is_chain_join(self.plan) else self._join.data.left.codes
+        key = codes[found.left].astype(np.int64)
         return Members((self._joined.left, self._joined.right), (found.left, found.right), key, found.weight)
 
     def found_members(self) -> Iterator[tuple[tuple[Array, Array], Array]]:
@@ -151,6 +166,9 @@ class Answer(Tabular, Reporting):
 
     def key_sample(self) -> KeySample:
         """The sample of keys that the pairs of a weighted answer are, in the order of `members()`."""
+        if isinstance(self._join, ChainJoin):
+            every = self.members()
+            return KeySample(every.weight, np.ones(every.key.shape[0]), every.key)
         return pair_sample(self._join, [self._join.expand(part) for part in self.outputs()])
 
     def again(self, budget: Budget | float | None = None, **changes: Any) -> Answer:
@@ -196,19 +214,16 @@ class Answer(Tabular, Reporting):
             return self._pair_schema()
         whole = pa.int64()
         return pa.schema(
-            [("side", pa.string()), ("ordinal", whole), (self._key, self._key_type()), ("ts", pa.timestamp("ns")),
+            [("side", pa.string()), ("ordinal", whole), (self._key, self._joined.key_type), ("ts", pa.timestamp("ns")),
              ("first", whole), ("last", whole), ("pairs", whole), ("weight", pa.float64())]
         )  # fmt: skip
 
     def _pair_schema(self) -> pa.Schema:
         whole, time = pa.int64(), pa.timestamp("ns")
         return pa.schema(
-            [("left_ordinal", whole), ("right_ordinal", whole), (self._key, self._key_type()),
+            [("left_ordinal", whole), ("right_ordinal", whole), (self._key, self._joined.key_type),
              ("left_ts", time), ("right_ts", time), ("weight", pa.float64())]
         )  # fmt: skip
-
-    def _key_type(self) -> pa.DataType:
-        return self._joined.keys.values().type if self._joined.keys.known else self._joined.left.key.type
 
     def _batch(self, part: Outputs) -> pa.RecordBatch:
         if part.side is None or part.low is None or part.high is None:
@@ -229,12 +244,11 @@ class Answer(Tabular, Reporting):
         )  # fmt: skip
 
     def _pairs(self, part: Outputs) -> pa.RecordBatch:
-        data = self._join.data
-        keys = self._joined.keys.decode(data.left.codes[part.left].astype(np.int64))
-        time = pa.timestamp("ns")
+        left, right, time = self._joined.left, self._joined.right, pa.timestamp("ns")
+        at = pa.array(part.left)
         return pa.RecordBatch.from_arrays(
-            [pa.array(part.left), pa.array(part.right), keys, pa.array(data.left_ts[part.left]).view(time),
-             pa.array(data.right_ts[part.right]).view(time), pa.array(part.weight)],
+            [at, pa.array(part.right), self._joined.left_keys.take(at), pa.array(left.ts[part.left]).view(time),
+             pa.array(right.ts[part.right]).view(time), pa.array(part.weight)],
             schema=self._pair_schema(),
         )  # fmt: skip
 
@@ -254,6 +268,7 @@ class Answer(Tabular, Reporting):
         if self.plan.is_exact and self.plan.preference != "asc":
             return Estimate.exact(found)
         if self.plan.method == "nile" and self.plan.preference == "weighted":
+            assert isinstance(self._join, PromisingJoin)
             return pair_sample(self._join, self._found).count(pairs, 0.95)
         return Estimate(found, found, math.inf, 1.0, True)
 
@@ -305,7 +320,7 @@ class Answer(Tabular, Reporting):
         self._finish()
         told = {}
         for side, stream, shed in zip(
-            ("left", "right"), (self._joined.left, self._joined.right), self._join.figures.shed, strict=True
+            ("left", "right"), (self._joined.left, self._joined.right), self._join.shed, strict=True
         ):
             told[side] = stream.accounting + Accounting()
             told[side].shed_applied(shed)

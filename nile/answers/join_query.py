@@ -11,10 +11,12 @@ from typing import Any
 from nile.answers.join_aggregate import JoinAggregateQuery, join_aggregates
 from nile.answers.join_answer import Answer
 from nile.base.durations import format_duration, parse_duration
+from nile.exact.join.wjoin import TOLD
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, load_together, retimed
+from nile.operators.join.chain_join import is_chain_join
 from preferences.budget import Budget
 from preferences.clock import Bursts, Pace
 from preferences.fade import Fade
@@ -172,7 +174,7 @@ class JoinQuery:
         plan = self.plan(budget)
         window = "the whole stream" if self.window is None else format_duration(self.window)
         how = (
-            "exactly: every tuple probes"
+            f"exactly: {TOLD['chain'] if is_chain_join(plan) else 'every tuple probes'}"
             if plan.is_exact
             else f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
         )

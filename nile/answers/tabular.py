@@ -22,10 +22,11 @@ else:
     pa = lazy("pyarrow")
     pl = lazy("polars")
 
-__all__ = ["Members", "Tabular", "refuse_beyond_memory"]
+__all__ = ["Members", "Tabular", "is_large", "refuse_beyond_memory"]
 
 Array = np.ndarray[Any, Any]
 _HALF_OF_MACHINE = 2
+_PIECES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Tabular(ABC):
         """The Arrow stream interface: DuckDB, Polars, pandas and others read an answer as it is found."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
+
+
+def is_large(needed: int) -> bool:
+    """Whether so many bytes are a piece of this machine's memory that is worth counting for what is still to come."""
+    return needed * _PIECES > memory_bytes()
 
 
 def refuse_beyond_memory(needed: int, pairs: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from nile.exact.join.wjoin import TOLD
 from nile.execution.options import Options
 from nile.sql.plan import (
     Filter,
@@ -133,9 +134,7 @@ def _algorithm(nodes: list[Plan], options: Options) -> tuple[str, str]:
     if options.algorithm is not None:
         return options.algorithm, f"window join {options.algorithm}: as asked"
     joins = [node for node in nodes if isinstance(node, Join)]
-    if all(node.equal for node in joins):
-        return "", "window join chain: equal keys are hashed, and each tuple probes as it arrives (forward evaluation)"
-    return "", "window join few-nested: no equal keys to hash, each tuple probes as it arrives (forward evaluation)"
+    return "", TOLD["chain" if all(node.equal for node in joins) else "few-nested"]
 
 
 def _scheduling(windows: set[StreamWindow], options: Options) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from nile.exact.join.window_graph import WindowGraph
 from nile.exact.state.held import MOST, Held, State
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
 
-__all__ = ["ALGORITHMS", "STRATEGIES", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
+__all__ = ["ALGORITHMS", "STRATEGIES", "TOLD", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
 
 Array = np.ndarray[Any, Any]
 _LEAST = int(np.iinfo(np.int64).min)
@@ -31,6 +31,11 @@ ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripp
 STRATEGIES = ("gca", "lca", "mbe", "exact")
 OUTPUTS = ("combinations", "count")
 EQUAL = Condition()
+TOLD = {
+    "chain": "window join chain: equal keys are hashed, and each tuple probes as it arrives (forward evaluation)",
+    "few-nested": "window join few-nested: no equal keys to hash, each tuple probes as it arrives (forward evaluation)",
+}
+"""The algorithms that are taken without being named, as EXPLAIN tells of them."""
 _KEYED = ("chain", "bew-hash", "few-hash", "xjoin")
 _CONSERVATIVE = ("few-nested", "few-hash", "ripple", "xjoin")
 

@@ -19,7 +19,7 @@ from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.exact.rows import join_codes
 from nile.execution.values import all_of, filtered
-from nile.expressions.tree import Node
+from nile.expressions.tree import Node, columns_of
 from nile.sql.plan import Constraint, Join
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
@@ -48,9 +48,12 @@ class Side:
 
 
 def joined(
-    node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None
-) -> Iterator[pa.RecordBatch]:
+    node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None,
+    wanted: frozenset[str] | None = None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The combinations, 65,536 candidates at a time, columns of the inputs one after the other.
+
+    wanted: the columns that are looked at above, beside those of the join's own condition; None: all.
 
     Every window is one between times: of a combination without constraints that its earlier tuples are still
     valid when the last one comes; a constraint bounds its own two.  algorithm, strategy: of the W-join family
@@ -61,7 +64,7 @@ def joined(
     graph = _graph(node, sides)
     on, rest = one_key(node) if node.equal else (None, [])
     if graph is not None and (on is not None or not node.equal):
-        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent)
+        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted)
         return
     if algorithm or strategy:
         raise ConfigError(
@@ -74,11 +77,11 @@ def joined(
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None)  # type: ignore[arg-type]
         for found in chain.pairs():
-            yield _materialised(sides, found, node.condition)
+            yield _materialised(sides, found, node.condition, wanted)
         return
     index = _combinations(node, sides)
     for begin in range(0, index[0].shape[0], _CHUNK):
-        yield _materialised(sides, [one[begin : begin + _CHUNK] for one in index], node.condition)
+        yield _materialised(sides, [one[begin : begin + _CHUNK] for one in index], node.condition, wanted)
 
 
 def node_inputs(node: Join) -> str:
@@ -102,7 +105,7 @@ def _graph(node: Join, sides: Sequence[Side]) -> WindowGraph | None:
 
 def _window_joined(
     node: Join, sides: Sequence[Side], graph: WindowGraph, on: tuple[str, ...] | None, rest: list[tuple[str, str]],
-    algorithm: str, strategy: str, spent: dict[str, int] | None,
+    algorithm: str, strategy: str, spent: dict[str, int] | None, wanted: frozenset[str] | None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     condition = all_of(*equalities(node, rest), node.condition)
     by_key = on is not None
@@ -113,7 +116,7 @@ def _window_joined(
         held = max(held, join.memory)
         for begin in range(0, block.shape[0], _CHUNK):
             part = block[begin : begin + _CHUNK]
-            yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition)
+            yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition, wanted)
     if spent is not None:
         spent.update({**join.costs, "memory": max(held, join.memory)})
 
@@ -138,12 +141,18 @@ def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Arra
     return _column(sides[0], one), _column(sides[1], other)
 
 
-def _materialised(sides: Sequence[Side], index: Sequence[Array], condition: Node | None) -> pa.RecordBatch:
-    arrays, names = [], []
+def _materialised(
+    sides: Sequence[Side], index: Sequence[Array], condition: Node | None, wanted: frozenset[str] | None
+) -> pa.RecordBatch:
+    names = [name for side in sides for name in side.batch.schema.names]
+    if wanted is not None:
+        # A batch without columns has no length, so one at least is taken.
+        looked_at = wanted.union(() if condition is None else columns_of(condition))
+        names = [name for name in names if name in looked_at] or names[:1]
+    arrays = []
     for side, rows in zip(sides, index, strict=True):
         at = pa.array(rows)
-        arrays += [column.take(at) for column in side.batch.columns]
-        names += side.batch.schema.names
+        arrays += [_column(side, name).take(at) for name in side.batch.schema.names if name in names]
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
     return batch if condition is None else filtered(condition, batch)
 

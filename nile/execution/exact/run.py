@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
 from nile.execution.reading import Home, Leaf, Reading
 from nile.execution.values import filtered, maker, schema_of
+from nile.expressions.tree import columns_of
 from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
 from nile.streams.accounting import Accounting
 from summaries.lazy import lazy
@@ -159,7 +160,10 @@ class ExactRun:
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
         spent: dict[str, int] = {}
         choice = self.choice
-        for found in joined(plan, sides, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent):
+        wanted = _looked_at([node for node, _ in above])
+        for found in joined(
+            plan, sides, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent, wanted=wanted
+        ):
             batch = found
             self._count(path, batch.num_rows)
             for node, make, at in makes:
@@ -192,6 +196,16 @@ class ExactRun:
             yield changed(found, self.schema)
         else:
             yield pa.RecordBatch.from_arrays(found.rows.columns, schema=self._plain)
+
+
+def _looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:
+    """The columns of what is below that selections and projections, outermost first, look at; None: all."""
+    names: set[str] = set()
+    for node in above[::-1]:
+        if isinstance(node, Project):
+            return frozenset(names.union(*(columns_of(item.node) for item in node.items)))
+        names.update(columns_of(node.condition))
+    return None
 
 
 def _pieces(leaf: Leaf) -> Iterator[tuple[Array, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,11 +93,11 @@ def load_together(
 
 
 class Joinable:
-    """Two loaded streams with everything a join of them needs, worked out once for all its runs.
+    """Two loaded streams with everything a join of them needs, worked out once for all its runs, when it is asked for.
 
-    window: ns or None.  The exact pass (`matches`, `standing`) is the chain join of `nile.exact`, which
-    encodes keys for itself.  encoded: both sides' keys and their table, where several joins share a stream and
-    it is encoded once.  Raises KeyTypeError when the keys cannot be compared.
+    window: ns or None.  `exact` is the chain join of `nile.exact`, which encodes keys for itself; `keys` and `input`
+    are for operators that summarise.  encoded: both sides' keys and their table, where several joins share a stream
+    and it is encoded once.  Raises KeyTypeError when the keys cannot be compared.
     """
 
     def __init__(
@@ -110,16 +111,52 @@ class Joinable:
         self.left = left
         self.right = right
         self.window = window
-        if encoded is None:
-            self.keys = KeyTable(left.hasher)
-            self._left = self.keys.encode(left.key, where=f"stream '{left.name}'")
-            self._right = self.keys.encode(right.key, where=f"stream '{right.name}'")
-        else:
-            self.keys, self._left, self._right = encoded
-        codes_left, codes_right, distinct = encode(left.key, right.key)
-        self.exact = ExactJoin(left.ts, right.ts, codes_left, codes_right, distinct, window)
-        self.order = self.exact.order()
-        self.matches, self.standing = self.exact.matches()
+        if encoded is not None:
+            self._encoded = encoded
+        self.key_type = _comparable(left, right)
+
+    @cached_property
+    def _encoded(self) -> tuple[KeyTable, Encoded, Encoded]:
+        keys = KeyTable(self.left.hasher)
+        sides = [keys.encode(one.key, where=f"stream '{one.name}'") for one in (self.left, self.right)]
+        return keys, sides[0], sides[1]
+
+    @property
+    def keys(self) -> KeyTable:
+        """The distinct keys of both streams, hashed."""
+        return self._encoded[0]
+
+    @cached_property
+    def exact(self) -> ExactJoin:
+        """The exact join: keys encoded without a hash of ours."""
+        codes_left, codes_right, distinct = encode(self.left.key, self.right.key)
+        return ExactJoin(self.left.ts, self.right.ts, codes_left, codes_right, distinct, self.window)
+
+    @cached_property
+    def order(self) -> Array:
+        """The stream of each arrival in total order: int8 [n]."""
+        return self.exact.order()
+
+    @cached_property
+    def _passed(self) -> tuple[Array, Array]:
+        return self.exact.matches()
+
+    @property
+    def matches(self) -> Array:
+        """Pairs that each arrival completes: int64 [n]."""
+        return self._passed[0]
+
+    @property
+    def standing(self) -> Array:
+        """Tuples of each arrival's key in both windows, itself included: int64 [n]."""
+        return self._passed[1]
+
+    @cached_property
+    def left_keys(self) -> pa.Array:
+        """The keys of the left stream, of the type that both have in common: [n]."""
+        key = self.left.key
+        whole = pa.concat_arrays(key.chunks) if key.num_chunks else pa.nulls(0, key.type)
+        return whole if whole.type == self.key_type else whole.cast(self.key_type)
 
     @property
     def streams(self) -> tuple[Loaded, ...]:
@@ -136,12 +173,21 @@ class Joinable:
         return JoinInput(
             left_ts=self.left.ts,
             right_ts=self.right.ts,
-            left=self._left,
-            right=self._right,
+            left=self._encoded[1],
+            right=self._encoded[2],
             order=self.order,
             costs=exact_costs(self.matches, costs, ranges=ranges),
             keys=self.keys.known,
         )
+
+
+def _comparable(left: Loaded, right: Loaded) -> pa.DataType:
+    """The type of both streams' keys.  Raises KeyTypeError."""
+    none = KeyTable(left.hasher)
+    for one in (left, right):
+        none.encode(one.key.slice(0, 0), where=f"stream '{one.name}'")
+    encode(left.key.slice(0, 0), right.key.slice(0, 0))
+    return left.key.type if none.kind is None else none.kind
 
 
 def retimed(streams: Sequence[Loaded], pace: Pace, seed: int) -> tuple[Loaded, ...]:

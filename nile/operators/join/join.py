@@ -283,7 +283,7 @@ class PromisingJoin:
             arrivals=int(whole[st.ARRIVED]),
             nulls=int(whole[st.NULLS]),
             admitted=int(whole[st.ADMITTED]),
-            shed=self._shed(),
+            shed=self.shed,
             outputs=int(whole[st.OUTPUTS]),
             regions=int(whole[st.REGIONS]),
             pruned=int(whole[st.PRUNED]),
@@ -306,7 +306,8 @@ class PromisingJoin:
         """What the exact answer spends on all the input, in hundredths."""
         return float(self._costs.sum())
 
-    def _shed(self) -> tuple[int, int]:
+    @property
+    def shed(self) -> tuple[int, int]:
         """Tuples turned away, of left and right: at the door, for want of credit, or still waiting at the end."""
         whole = self.state.whole
         gone = int(whole[st.ARRIVALS_GONE])

@@ -1,0 +1,138 @@
+"""The exact pairs of two streams: the engine that SQL's exact joins run on, with the figures of a join's run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from nile.exact.join.chain import ExactJoin
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import WindowJoin, WindowJoinPlan
+from nile.operators.common.data import JoinInput, Outputs
+from nile.operators.common.figures import JoinFigures
+from nile.operators.common.plan import JoinPlan
+from nile.operators.common.start import UNIT
+from pyramid.grid.manager import Memory
+from summaries.costs import CostTable
+
+__all__ = ["ChainJoin", "is_chain_join"]
+
+Array = np.ndarray[Any, Any]
+_CHUNK = 65_536
+_CERTAIN = np.ones(_CHUNK)
+_CERTAIN.flags.writeable = False
+
+
+class Joined(Protocol):
+    """Two streams, as `nile.operators.inputs.joining` has read them; each part is worked out when it is asked for."""
+
+    @property
+    def exact(self) -> ExactJoin:
+        """Their exact join."""
+
+    @property
+    def matches(self) -> Array:
+        """Pairs that each arrival completes: int64 [n]."""
+
+    def input(self, costs: CostTable, *, ranges: bool) -> JoinInput:
+        """Both streams as an operator takes them."""
+
+
+def is_chain_join(plan: JoinPlan) -> bool:
+    """Whether a plan asks for every pair as a pair, so that nothing is preferred, priced or summarised."""
+    return plan.is_exact and plan.output == "pairs" and plan.preference != "asc"
+
+
+class ChainJoin:
+    """One run of an exact JoinPlan (`is_chain_join`), by `nile.exact.join`.
+
+    Pairs come in the order in which they complete; those of one arrival from its newest partner back.  Neither a
+    summary, nor a directory of keys, nor a price is made before a pair is found.  Memory: the content of the window
+    at its fullest, about 90 bytes a tuple; without a window 8 bytes a tuple and 16 a key.
+    """
+
+    def __init__(self, plan: JoinPlan, joined: Joined) -> None:
+        self.plan = plan
+        self._joined = joined
+        self._running: WindowJoin | None = None
+        self._outputs = 0
+
+    def run(self) -> Iterator[Outputs]:
+        """All pairs, in batches of up to 65,536; columns are parts of longer ones, weights one array that all share."""
+        for left, right in self._blocks():
+            self._outputs += left.shape[0]
+            for begin in range(0, left.shape[0], _CHUNK):
+                part = left[begin : begin + _CHUNK]
+                yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=_CERTAIN[: part.shape[0]])
+
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        exact = self._joined.exact
+        if exact.window is None:
+            yield from exact.pairs()
+            return
+        self._running = WindowJoinPlan(WindowGraph.uniform(2, exact.window)).start()
+        for block in self._running.run((exact.left_ts, exact.right_ts), (exact.left_code, exact.right_code)):
+            yield block[:, 0], block[:, 1]
+
+    def expand(self, outputs: Outputs) -> Outputs:
+        """The pairs as they are."""
+        return outputs
+
+    @cached_property
+    def data(self) -> JoinInput:
+        """Both streams, encoded, merged and priced, as operators under a budget take them.  O(tuples)."""
+        return self._joined.input(self.plan.costs, ranges=False)
+
+    @property
+    def shed(self) -> tuple[int, int]:
+        """No tuple is turned away."""
+        return 0, 0
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the operator's state at its fullest."""
+        exact = self._joined.exact
+        if exact.window is None:
+            held = 8 * (exact.left_ts.shape[0] + exact.right_ts.shape[0] + 2 * exact.keys)
+        else:
+            held = 0 if self._running is None else self._running.most_memory
+        return Memory(sketches=0, directory=0, tuples=held)
+
+    @property
+    def figures(self) -> JoinFigures:
+        """What has been done, at the plan's prices.  O(tuples): what each arrival completes is counted for it."""
+        exact, matches = self._joined.exact, self._joined.matches
+        insert, lookup, emit = (
+            float(np.rint(UNIT * price))
+            for price in (self.plan.costs.insert, self.plan.costs.lookup, self.plan.costs.emit)
+        )
+        arrivals = matches.shape[0]
+        nulls = int(np.count_nonzero(exact.left_code < 0) + np.count_nonzero(exact.right_code < 0))
+        inserting = insert * (arrivals - nulls)
+        hitting = lookup * (arrivals - nulls) + emit * self._outputs
+        cost = float(np.rint(UNIT * self.data.costs).sum())
+        return JoinFigures(
+            arrivals=arrivals,
+            nulls=nulls,
+            admitted=arrivals - nulls,
+            shed=self.shed,
+            outputs=self._outputs,
+            regions=int(np.count_nonzero(matches)),
+            pruned=0,
+            zones=0,
+            changes=0,
+            expired=0,
+            evicted=0,
+            granted=self.plan.fraction * cost / UNIT,
+            spent=(inserting + hitting) / UNIT,
+            spent_insert=inserting / UNIT,
+            spent_hit=hitting / UNIT,
+            exact_cost=cost / UNIT,
+            coverage=1.0,
+            forgotten=0,
+            door=1.0,
+            sampling_rate=1.0,
+        )
