@@ -104,9 +104,9 @@ def _to_integer(value: pa.Array, source: Kind, bits: int) -> pa.Array:
         # 2.0**63 itself is cut to the largest integer, as Java and so Spark do.
         inside = pc.less_equal(pc.abs(value), 2.0**63)  # false for NaN
         numbers = pc.if_else(inside, value, 0.0)
-        cut = np.trunc(numbers.fill_null(0.0).to_numpy(zero_copy_only=False))
+        nearest = np.rint(numbers.fill_null(0.0).to_numpy(zero_copy_only=False))  # a tie goes to the even one
         with np.errstate(invalid="ignore"):
-            ticks = np.where(cut >= 2.0**63, _INT64.max, cut.astype(np.int64))
+            ticks = np.where(nearest >= 2.0**63, _INT64.max, nearest.astype(np.int64))
         whole = pa.array(ticks, mask=~pc.fill_null(inside, False).to_numpy(zero_copy_only=False))
     else:
         whole = value.cast(pa.int64())

@@ -4,7 +4,7 @@ Pinned where engines differ (DuckDB's and Spark's common ground, tested against 
   - NaN equals NaN and is greater than every number, infinity included; -0.0 equals 0.0.
   - Whole numbers are 64 bits; an overflow is null. Division is of doubles; dividing by zero, and % by zero,
     is null. The sign of % is the dividend's.
-  - A cast that is impossible is null; a double is cut towards zero.
+  - A cast that is impossible is null; a double is rounded to the nearest whole number, ties to even.
   - round() goes half away from zero; the square root of what is below zero is null; greatest() and least() look
     past nulls; || with a null is null.
   - Text compares by bytes. LIKE has no escape character unless ESCAPE names one; ILIKE compares lower case.

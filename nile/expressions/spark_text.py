@@ -202,6 +202,8 @@ def _cast(node: Cast) -> str:
         if node.kind == "date":
             item = f"try_cast({item} AS TIMESTAMP)"
     if node.kind == "integer":
+        if node.item.kind == "number":
+            item = f"rint({item})"
         whole = f"try_cast({item} AS {_INTEGERS[node.bits]})"
         return whole if node.bits == 64 else f"CAST({whole} AS BIGINT)"
     return f"try_cast({item} AS {_TYPES[node.kind]})"
