@@ -1,4 +1,5 @@
 """Aggregates: which there are, what they take and give, and how one is asked for as text.
 
-Imports `nile.base` and `nile.expressions`.
+`catalogue` imports nothing of Nile, so that the judges read it too; `asked` imports `nile.base` and
+`nile.expressions`.
 """

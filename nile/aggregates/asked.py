@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from nile.aggregates.catalogue import ALIASES, CATALOGUE, general, kept_in
 from nile.expressions.conditions import Value, parse_value
 from nile.expressions.reading import Resolve
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError
@@ -19,38 +20,25 @@ from summaries.errors import ConfigError, ExpressionError, KeyTypeError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DISTRIBUTION", "FUNCTIONS", "MOMENT", "SETS", "Aggregate", "read_aggregates"]
+__all__ = ["DISTRIBUTION", "MOMENT", "SETS", "Aggregate", "read_aggregates"]
 
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*", re.DOTALL)
 _DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
 
-MOMENT = ("count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+MOMENT = kept_in("count", "total", "squares", "low", "high")
 """Answered from counters of whole cells."""
-DISTRIBUTION = ("quantile_cont", "quantile_disc", "count_distinct", "top_k")
+DISTRIBUTION = tuple(name for name in CATALOGUE if name not in MOMENT)
 """Need tuples, or sketches of them."""
-SETS = ("count_distinct", "top_k")
+SETS = tuple(name for name, kind in CATALOGUE.items() if kind.is_set)
 """Of these, those that sketches of distinct values answer."""
-FUNCTIONS = (*MOMENT, *DISTRIBUTION)
 
-_ALIASES = {
-    "mean": "avg",
-    "variance": "var_samp",
-    "var": "var_samp",
-    "stddev": "stddev_samp",
-    "std": "stddev_samp",
-    "approx_count_distinct": "count_distinct",
-    "n_unique": "count_distinct",
-    "approx_quantile": "quantile_cont",
-    "quantile": "quantile_disc",
-    "approx_top_k": "top_k",
-}
-_KNOWN = (*FUNCTIONS, *_ALIASES, "median")
+_KNOWN = (*CATALOGUE, *ALIASES)
 _NUMBERS = ("integer", "number")
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate.  name: of its column in the answer; text: as written; function: one of FUNCTIONS.
+    """One aggregate.  name: of its column in the answer; text: as written; function: its name in the catalogue.
 
     value: what it is of, None for count(*).  argument: the quantile in [0, 1], or k of top_k, else None.
     """
@@ -72,7 +60,7 @@ class Aggregate:
             return
         place = f"{where}, '{self.name}'"
         kind = self.value.kind(schema, where=place)
-        if self.function in ("count", "count_distinct", "top_k"):
+        if CATALOGUE[self.function].takes == "any":
             if kind == "other":
                 raise KeyTypeError(
                     f"{place}: {self.function} needs numbers, text, times or booleans; got {self.value.text!r} of "
@@ -105,30 +93,28 @@ def _read(name: str, text: str, where: str, resolve: Resolve | None) -> Aggregat
     if call is None:
         raise ExpressionError(f"{place}: needed an aggregate such as avg(price); got {text[:80]!r}; call a function")
     spelt, inner = call[1].lower(), call[2].strip()
-    function = _ALIASES.get(spelt, spelt)
+    function = ALIASES.get(spelt, spelt)
     arguments = _split(inner)
     distinct = _DISTINCT.fullmatch(arguments[0]) if arguments else None
     if distinct is not None:
         if function != "count":
             raise ExpressionError(f"{place}: DISTINCT goes with count; got {text[:80]!r}; drop it")
         function, arguments[0] = "count_distinct", distinct[1].strip()
-    if spelt == "median":
-        function, argument = "quantile_cont", 0.5
-        _expect(place, text, arguments, 1, "median(price)")
-        return Aggregate(name, text, function, parse_value(arguments[0], where=place, resolve=resolve), argument)
-    if function not in FUNCTIONS:
+    kind = CATALOGUE.get(function)
+    if kind is None:
         near = get_close_matches(spelt, _KNOWN, n=1)
         hint = f"did you mean {near[0]}()?" if near else "name one of these"
         raise ExpressionError(f"{place}: needed one of {', '.join(sorted(_KNOWN))}; got {spelt}(); {hint}")
     if function == "count" and arguments in ([], ["*"]):
         return Aggregate(name, text, "count", None)
-    if function in ("quantile_cont", "quantile_disc", "top_k"):
-        example = "top_k(item_id, 5)" if function == "top_k" else "quantile_cont(price, 0.9)"
-        _expect(place, text, arguments, 2, example)
+    argument = kind.share
+    if kind.argument is None:
+        _expect(place, text, arguments, 1, f"{spelt}(price)")
+    else:
+        _expect(place, text, arguments, 2, "top_k(item_id, 5)" if kind.argument == "k" else f"{spelt}(price, 0.9)")
         argument = _argument(place, function, arguments[1])
-        return Aggregate(name, text, function, parse_value(arguments[0], where=place, resolve=resolve), argument)
-    _expect(place, text, arguments, 1, f"{spelt}(price)")
-    return Aggregate(name, text, function, parse_value(arguments[0], where=place, resolve=resolve))
+    value = parse_value(arguments[0], where=place, resolve=resolve)
+    return Aggregate(name, text, general(function)[0], value, argument)
 
 
 def _expect(place: str, text: str, arguments: list[str], count: int, example: str) -> None:

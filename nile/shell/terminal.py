@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.base.version import __version__
 from nile.engine.connect import connect
 from nile.engine.database import Database
@@ -73,12 +74,7 @@ _KEYWORDS = [
     "NOT",
     "BETWEEN",
     "LIKE",
-    "count",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "median",
+    *(kind.sql for kind in CATALOGUE.values() if kind.sql is not None),
 ]
 _HISTORY_LINES = 10_000
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
 from nile.expressions.tree import Column, Constant, Kind, Node, columns_of, rebuild
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression
-from nile.sql.plan import AggregateFunction, AggregateItem, Field, Item, Plan
+from nile.sql.plan import AggregateItem, Field, Item, Plan
 from nile.sql.scope import Scope, find, unique
 from summaries.lazy import lazy
 
@@ -21,8 +22,6 @@ else:
     pa = lazy("pyarrow")
 
 __all__ = ["ExpressionBinder", "Grouping", "typed"]
-
-_OF_NUMBERS = ("sum", "avg", "median", "variance", "stddev", "quantile")
 
 
 class Grouping:
@@ -89,12 +88,13 @@ class Grouping:
         if not self._keys and not self.aggregates:
             self.aggregates.append(AggregateItem(Field("count(*)", pa.int64()), "count", None))
 
-    def _type(self, function: AggregateFunction, argument: Node | None) -> pa.DataType:
-        if function == "count" or argument is None:
+    def _type(self, function: str, argument: Node | None) -> pa.DataType:
+        gives = CATALOGUE[function].gives
+        if argument is None or gives == "whole":
             return pa.int64()
-        if function in ("min", "max"):
+        if gives == "same":
             return self.type_of(argument)
-        return pa.int64() if function == "sum" and argument.kind == "integer" else pa.float64()
+        return pa.int64() if gives == "sum" and argument.kind == "integer" else pa.float64()
 
 
 class ExpressionBinder(Binder):
@@ -177,12 +177,13 @@ class ExpressionBinder(Binder):
         argument = None if written.argument is None else fold(self.bind(written.argument))
         if argument is not None:
             kind: Kind = argument.kind
-            needs = written.function in _OF_NUMBERS
+            known = CATALOGUE[written.function]
+            needs = known.takes == "number"
             if kind == "null":
                 argument = Constant(None, "number" if needs else "integer")
             elif (needs and kind not in ("integer", "number")) or kind in ("other", "interval"):
                 needed = "a number" if needs else "numbers, text, times or booleans"
-                raise Fault(f"needed {needed} for {written.function}(); got {kind}; CAST it", written.start)
+                raise Fault(f"needed {needed} for {known.sql}(); got {kind}; CAST it", written.start)
         return self._grouping.aggregate(written, argument)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.base.durations import format_duration
 from nile.expressions.places import Fault
 from nile.expressions.tokens import tokens_of
@@ -30,7 +31,6 @@ from nile.expressions.tree import (
 )
 from nile.sql.clauses import CLAUSE_WORDS
 from nile.sql.cursor import is_reserved
-from nile.sql.plan import AggregateFunction
 
 __all__ = ["aggregate_text", "expression_text", "identifier", "text_literal"]
 
@@ -55,15 +55,11 @@ def expression_text(node: Node, shown: Shown) -> str:
     return _text(node, shown)[0]
 
 
-def aggregate_text(
-    function: AggregateFunction, argument: Node | None, distinct: bool, fraction: float | None, shown: Shown
-) -> str:
+def aggregate_text(function: str, argument: Node | None, distinct: bool, fraction: float | None, shown: Shown) -> str:
     """An aggregate as SQL."""
     inner = "*" if argument is None else expression_text(argument, shown)
     inner = f"DISTINCT {inner}" if distinct else inner
-    if function == "quantile":
-        return f"quantile_cont({inner}, {fraction})"
-    return f"{function}({inner})"
+    return f"{CATALOGUE[function].sql}({inner})" if fraction is None else f"{function}({inner}, {fraction})"
 
 
 def _text(node: Node, shown: Shown) -> tuple[str, int]:

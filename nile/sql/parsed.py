@@ -8,7 +8,6 @@ from typing import Literal
 
 from nile.expressions.tree import Node
 from nile.sql.clauses import OwnWindow
-from nile.sql.plan import AggregateFunction
 
 __all__ = [
     "Aggregate",
@@ -40,7 +39,7 @@ class Reference:
 class Aggregate:
     """An aggregate as written; its argument's columns are references of the expression around it."""
 
-    function: AggregateFunction
+    function: str
     argument: Node | None
     distinct: bool
     fraction: float | None

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "AggregateFunction",
     "AggregateItem",
     "Constraint",
     "Distinct",
@@ -57,8 +56,6 @@ class Rows:
 
 StreamWindow = int | Rows | None
 """Of a stream: nanoseconds (closed: valid on [ts, ts + w]), the last rows, or all that is kept."""
-
-AggregateFunction = Literal["count", "sum", "avg", "min", "max", "median", "variance", "stddev", "quantile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +192,13 @@ class SetOperation:
 
 @dataclass(frozen=True, slots=True)
 class AggregateItem:
-    """An aggregate: argument None is count(*); distinct counts, sums and averages different values.
+    """An aggregate.  function: its name in `nile.aggregates.catalogue`; argument None is count(*).
 
-    fraction: of a quantile, which is DuckDB's quantile_cont; median is that of 0.5.  variance and stddev are those
-    of a sample.
+    distinct: of different values; fraction: of a quantile.
     """
 
     field: Field
-    function: AggregateFunction
+    function: str
     argument: Node | None
     distinct: bool = False
     fraction: float | None = None

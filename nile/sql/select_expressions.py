@@ -6,28 +6,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.taking import Taker, start_of
 from nile.expressions.tokens import MAX_DEPTH
 from nile.expressions.tree import Case, Column, Constant, Node
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression, Reference
-from nile.sql.plan import AggregateFunction
 
 __all__ = ["ExpressionReader", "plain_only"]
 
-_AGGREGATES: Mapping[str, AggregateFunction] = {
+_AGGREGATES = {
     "Count": "count",
     "Sum": "sum",
     "Avg": "avg",
     "Min": "min",
     "Max": "max",
     "Median": "median",
-    "Variance": "variance",
-    "Stddev": "stddev",
-    "StddevSamp": "stddev",
-    "PercentileCont": "quantile",
+    "Variance": "var_samp",
+    "VariancePop": "var_pop",
+    "Stddev": "stddev_samp",
+    "StddevSamp": "stddev_samp",
+    "StddevPop": "stddev_pop",
+    "PercentileCont": "quantile_cont",
+    "PercentileDisc": "quantile_disc",
+    "Quantile": "quantile_disc",
 }
+"""What sqlglot calls them, and the catalogue."""
 _LATER = {
     "Window": "a window function (OVER)",
     "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction)",
@@ -35,10 +40,6 @@ _LATER = {
     "Select": "a query inside an expression",
     "Exists": "EXISTS",
     "Any": "ANY",
-    "VariancePop": "var_pop",
-    "StddevPop": "stddev_pop",
-    "PercentileDisc": "quantile_disc; write quantile_cont",
-    "Quantile": "quantile; write quantile_cont",
     "ApproxQuantile": "approx_quantile; write quantile_cont",
     "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
 }
@@ -128,14 +129,17 @@ class ExpressionReader:
 
     def _argument(self, node: Any, taker: Taker, depth: int) -> tuple[Node | None, bool, float | None]:
         name = type(node).__name__
-        allowed = {"Count": ("this", "big_int"), "PercentileCont": ("this", "expression")}.get(name, ("this",))
-        inner = taker.only(node, *allowed)
+        function = _AGGREGATES[name]
+        second = "quantile" if name == "Quantile" else "expression"
+        has_share = CATALOGUE[function].argument == "share"
+        allowed = ("big_int",) if name == "Count" else (second,) if has_share else ()
+        inner = taker.only(node, "this", *allowed)
         fraction = None
-        if name == "PercentileCont":
-            given = taker.take(node.expression, depth) if node.args.get("expression") is not None else None
+        if has_share:
+            given = taker.take(node.args[second], depth) if node.args.get(second) is not None else None
             value = given.value if isinstance(given, Constant) and given.kind in ("integer", "number") else None
             if value is None or not 0 <= float(value) <= 1:
-                raise Fault("needed a fraction from 0 to 1, such as quantile_cont(price, 0.9)", start_of(node))
+                raise Fault(f"needed a fraction from 0 to 1, such as {function}(price, 0.9)", start_of(node))
             fraction = float(value)
         if name == "Count" and (inner is None or type(inner).__name__ == "Star"):
             if inner is not None:

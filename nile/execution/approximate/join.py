@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.aggregates.asked import Aggregate
+from nile.aggregates.catalogue import general
 from nile.answers.join_aggregate import JoinAggregateQuery
 from nile.answers.join_query import JoinQuery
 from nile.answers.multiway_query import MultiwayQuery
@@ -44,7 +45,6 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 _WEIGHT = "_weight"
 _CHUNK = 65_536
-_FUNCTIONS = {"variance": "var_samp", "stddev": "stddev_samp", "quantile": "quantile_disc"}
 
 
 class PreferredJoin:
@@ -193,7 +193,7 @@ def _fitted(column: Any, wanted: Any) -> Any:
 
 def aggregate_of(item: AggregateItem) -> Aggregate:
     """An aggregate of a plan as the operators take it.  Raises NotYet for DISTINCT of anything but a count."""
-    function, argument = str(item.function), item.fraction
+    function, argument = item.function, item.fraction
     if item.distinct:
         if function != "count":
             raise NotYet(
@@ -201,12 +201,12 @@ def aggregate_of(item: AggregateItem) -> Aggregate:
                 "out, or ask the exact answer"
             )
         function = "count_distinct"
-    if function == "median":
-        function, argument = "quantile_cont", 0.5
+    function, share = general(function)
+    argument = argument if share is None else share
     value = None
     if item.argument is not None:
         value = Value(repr(item.argument), columns_of(item.argument), item.argument)
-    return Aggregate(item.name, item.name, _FUNCTIONS.get(function, function), value, argument)
+    return Aggregate(item.name, item.name, function, value, argument)
 
 
 def configured(made: Any, window: int | None, query: Query, options: Options) -> Any:

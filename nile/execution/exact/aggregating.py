@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.execution.exact.rows import groups, row_codes
 from nile.sql.plan import AggregateItem
 from summaries.errors import SumOverflow
@@ -28,8 +29,7 @@ def aggregated(item: AggregateItem, values: pa.Array | None, codes: Array, count
     """One aggregate of `count` groups.  values: its argument [n], None for count(*); codes: the group of each row.
 
     Nulls do not count; NaN is the largest number; of no value a count is 0 and everything else null.  Sums of whole
-    numbers are exact, and so are the means made of them.  variance and stddev are those of a sample; quantile takes
-    the value at that place of the sorted ones, median the mean of the two in the middle.  O(n log n).
+    numbers are exact, and so are the means made of them.  O(n log n).
     Raises SumOverflow for a sum of whole numbers beyond 64 bits.
     """
     if values is None:
@@ -41,10 +41,13 @@ def aggregated(item: AggregateItem, values: pa.Array | None, codes: Array, count
         _, first = row_codes([pa.array(codes), values], len(values))
         values, codes = values.take(pa.array(first)), codes[first]
     sizes = np.bincount(codes, minlength=count)
+    kind = CATALOGUE[item.function]
     match item.function:
         case "count":
             return _typed(sizes, None, item)
-        case "min" | "max" | "quantile" | "median":
+        case "min" | "max":
+            return _ordered(item, values, codes, sizes)
+        case _ if kind.is_quantile:
             return _ordered(item, values, codes, sizes)
         case "sum" | "avg" if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
             return _whole(item, values, codes, count, sizes)
@@ -80,7 +83,8 @@ def _whole(item: AggregateItem, values: pa.Array, codes: Array, count: int, size
 
 
 def _moments(item: AggregateItem, values: pa.Array, codes: Array, count: int, sizes: Array) -> pa.Array:
-    """sum and avg of doubles (correctly rounded), variance and stddev."""
+    """sum and avg of doubles (correctly rounded), variances and their roots."""
+    kind = CATALOGUE[item.function]
     numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     order, begins = groups(codes, count)
     ordered = numbers[order]
@@ -95,12 +99,11 @@ def _moments(item: AggregateItem, values: pa.Array, codes: Array, count: int, si
             out[group] = total
         elif item.function == "avg":
             out[group] = total / n
-        elif n > 1:
+        elif n >= kind.least:
             mean = total / n
-            spread = _sum((part - mean) ** 2) / (n - 1)
-            out[group] = math.sqrt(spread) if item.function == "stddev" else spread
-    least = 2 if item.function in ("variance", "stddev") else 1
-    return _typed(out, sizes < least, item)
+            spread = _sum((part - mean) ** 2) / (n + 1 - kind.least)
+            out[group] = math.sqrt(spread) if kind.is_root else spread
+    return _typed(out, sizes < kind.least, item)
 
 
 def _sum(values: Array) -> float:
@@ -114,38 +117,36 @@ def _sum(values: Array) -> float:
 
 
 def _ordered(item: AggregateItem, values: pa.Array, codes: Array, sizes: Array) -> pa.Array:
-    """min, max, median and quantile: values sorted inside their groups, NaN last."""
+    """min, max and quantiles: values sorted inside their groups, NaN last."""
     pairs = pa.record_batch([pa.array(codes), values], names=["group", "value"])
     keys = [("group", "ascending"), ("value", "ascending")]
     order = pc.sort_indices(pairs, sort_keys=keys).to_numpy(zero_copy_only=False)
     begins = np.concatenate([[0], np.cumsum(sizes)])[:-1]
     null = sizes == 0
-    last = np.maximum(sizes - 1, 0)
-    if item.function == "median":
-        return _median(item, values, order, begins, last, null)
-    if item.function == "min":
-        place = begins
-    elif item.function == "max":
-        place = begins + last
+    if item.function in ("min", "max"):
+        place = np.zeros(sizes.shape[0]) if item.function == "min" else np.maximum(sizes - 1.0, 0.0)
     else:
-        fraction = 0.5 if item.fraction is None else item.fraction
-        at = np.ceil(sizes * fraction).astype(np.int64) - 1
-        place = begins + np.clip(at, 0, last)
-    taken = _taken(values, order, place, null)
+        kind = CATALOGUE[item.function]
+        share = item.fraction if kind.share is None else kind.share
+        assert share is not None
+        continuous = kind.gives == "number"
+        place = np.array([place_of(max(n, 1), share, continuous=continuous) for n in sizes.tolist()])
+        if continuous:
+            return _between(item, values, order, begins, place, null)
+    taken = _taken(values, order, begins + place.astype(np.int64), null)
     return taken if taken.type == item.field.type else pc.cast(taken, item.field.type, safe=False)
 
 
-def _median(item: AggregateItem, values: pa.Array, order: Array, begins: Array, last: Array, null: Array) -> pa.Array:
-    low = _taken(values, order, begins + last // 2, null)
-    high = _taken(values, order, begins + (last + 1) // 2, null)
-    if pa.types.is_temporal(values.type):
-        ticks = [pc.cast(side, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) for side in (low, high)]
-        middle = pa.array(ticks[0] + (ticks[1] - ticks[0]) // 2, mask=null)
-        return pc.cast(middle, item.field.type)
+def _between(item: AggregateItem, values: pa.Array, order: Array, begins: Array, place: Array, null: Array) -> pa.Array:
+    """The values on both sides of each place in proportion, halves without overflow."""
+    below = np.floor(place).astype(np.int64)
+    ends = [_taken(values, order, begins + at, null) for at in (below, np.ceil(place).astype(np.int64))]
+    low, high = (pc.cast(end, pa.float64(), safe=False).to_numpy(zero_copy_only=False) for end in ends)
+    over = place - below
     with np.errstate(all="ignore"):
-        first, second = (pc.cast(side, pa.float64()).to_numpy(zero_copy_only=False) for side in (low, high))
-        middle = np.where(first == second, first, first / 2 + second / 2)
-    return _typed(middle, null, item)
+        mixed = np.where(over == 0.5, low / 2 + high / 2, low + (high - low) * over)
+        mixed = np.where(np.isinf(high - low), low * (1 - over) + high * over, mixed)
+    return _typed(np.where((low == high) | (over == 0), low, mixed), null, item)
 
 
 def _taken(values: pa.Array, order: Array, place: Array, null: Array) -> pa.Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.aggregates.catalogue import kept_in
 from nile.execution.approximate.scope import Shape
 from nile.execution.exact.aggregating import aggregated
 from nile.execution.exact.relational import Relational
@@ -34,7 +35,7 @@ else:
 __all__ = ["ProgressiveAggregate"]
 
 Array = np.ndarray[Any, Any]
-_FUNCTIONS = ("count", "sum", "avg", "min", "max")
+_FUNCTIONS = kept_in("count", "total", "low", "high")
 
 
 class ProgressiveAggregate:

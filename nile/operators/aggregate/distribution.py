@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.aggregates.asked import Aggregate
+from nile.aggregates.catalogue import place_of
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.evidence import Evidence
 from summaries.estimate import Estimate
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 else:
     pa = lazy("pyarrow")
 
-__all__ = ["estimate_distribution", "sorted_quantile"]
+__all__ = ["estimate_distribution", "sorted_quantile", "weighted_quantile"]
 
 Array = np.ndarray[Any, Any]
 
@@ -60,37 +61,53 @@ def estimate_distribution(
                 shown = told if continuous or measure.whole is None else int(told)
                 numbers.append(Number(shown, Estimate.exact(float(told))))
             else:
-                numbers.append(_quantile(measure.values[at[part]], stratum[part], share, evidence, confidence))
+                taken = measure.values[at[part]]
+                numbers.append(_quantile(taken, stratum[part], share, continuous, evidence, confidence))
     return numbers
 
 
 def sorted_quantile(values: Array, share: float, *, continuous: bool) -> float:
     """The quantile of all values, ascending (NaN last), as SQL has it: PERCENTILE_CONT or PERCENTILE_DISC."""
-    n = values.shape[0]
+    place = place_of(values.shape[0], share, continuous=continuous)
     if not continuous:
-        return (
-            float(values[max(1, n - math.floor(n - share * n)) - 1])
-            if values.dtype.kind == "f"
-            else int(values[max(1, n - math.floor(n - share * n)) - 1])
-        )
-    place = share * (n - 1)
+        told = values[int(place)]
+        return float(told) if values.dtype.kind == "f" else int(told)
     below, above = math.floor(place), math.ceil(place)
     low, high = float(values[below]), float(values[above])
     return low if below == above or low == high else low + (high - low) * (place - below)
 
 
-def _quantile(values: Array, stratum: Array, share: float, evidence: Evidence, confidence: float) -> Number:
+def weighted_quantile(values: Array, weight: Array, share: float, *, continuous: bool) -> float:
+    """The quantile of values, ascending, that stand for `weight` each; of equal weights it is `sorted_quantile`.
+
+    A value begins where the weights below it end; `continuous` lies between the two that begin around
+    share * (where the last begins), in proportion.
+    """
+    reached = np.cumsum(weight)
+    if not continuous:
+        place = int(np.searchsorted(reached, share * float(reached[-1]) * (1.0 - 1e-12)))
+        return float(values[min(place, values.shape[0] - 1)])
+    begins = reached - weight
+    target = share * float(begins[-1])
+    below = max(int(np.searchsorted(begins, target, "right")) - 1, 0)
+    above = min(below + 1, values.shape[0] - 1)
+    low, high = float(values[below]), float(values[above])
+    over = (target - begins[below]) / weight[below]
+    return low if low == high or over <= 0.0 else low + (high - low) * float(over)
+
+
+def _quantile(
+    values: Array, stratum: Array, share: float, continuous: bool, evidence: Evidence, confidence: float
+) -> Number:
     order = np.argsort(values, kind="stable")
     values, stratum = values[order], stratum[order]
     weight = (evidence.size / np.maximum(evidence.drawn, 1))[stratum]
-    reached = np.cumsum(weight)
-    total = float(reached[-1])
+    total = float(weight.sum())
 
     def at(p: float) -> float:
-        place = int(np.searchsorted(reached, p * total * (1.0 - 1e-12)))
-        return float(values[min(place, values.shape[0] - 1)])
+        return weighted_quantile(values, weight, p, continuous=False)
 
-    value = at(share)
+    value = weighted_quantile(values, weight, share, continuous=continuous)
     kept = evidence.drawn < evidence.size
     drawn, size = evidence.drawn[kept], evidence.size[kept]
     below = (values <= value).astype(np.float64) - share

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.asked import Aggregate
+from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.evidence import Evidence
 from summaries.estimate import Estimate
 from summaries.intervals import Totals, nothing_seen
@@ -65,7 +66,7 @@ def estimate_moment(aggregate: Aggregate, m: int, evidence: Evidence, confidence
         elif not math.isfinite(value[g]):
             numbers.append(Number(float(value[g]), Estimate.guess(float(value[g]))))
         else:
-            positive = aggregate.function not in ("sum", "avg")
+            positive = CATALOGUE[aggregate.function].is_spread
             numbers.append(_number(float(value[g]), float(reach[g]), confidence, bool(certified[g]), positive=positive))
     return numbers
 
@@ -80,7 +81,8 @@ def _number(value: float, reach: float, confidence: float, certified: bool, *, p
 def _known(function: str, base: Moments, g: int) -> Number:
     """An aggregate of moments that cover everything."""
     n = int(base.count[g])
-    if n == 0 or (n == 1 and function in ("var_samp", "stddev_samp")):
+    kind = CATALOGUE[function]
+    if n < kind.least:
         return Number(None, None)
     total: int | float = float(base.total[g]) if base.whole is None else int(base.whole[g])
     value: int | float
@@ -89,8 +91,8 @@ def _known(function: str, base: Moments, g: int) -> Number:
     elif function == "avg":
         value = total / n
     else:
-        value = float(base.squares[g]) / (n - 1 if function.endswith("samp") else n)
-        value = math.sqrt(value) if function.startswith("stddev") else value
+        value = float(base.squares[g]) / (n + 1 - kind.least)
+        value = math.sqrt(value) if kind.is_root else value
     return Number(value, Estimate.exact(float(value)))
 
 
@@ -157,11 +159,12 @@ def _spread(function: str, base: Moments, m: int, evidence: Evidence) -> tuple[A
     off = one * (amount - mean[sample.group]) ** 2
     known = np.where(base.count > 0, base.total / np.maximum(base.count, 1) - mean, 0.0)
     squares = base.squares + base.count * known**2 + sample.totals(off, math.inf).value
-    freedom = count - 1.0 if function.endswith("samp") else count
+    kind = CATALOGUE[function]
+    freedom = count + 1.0 - kind.least
     value = squares / freedom
     residual = (off - one * value[sample.group]) / freedom[sample.group]
     largest = np.maximum(_largest(m, evidence, mean) ** 2, value) / freedom
-    if function.startswith("stddev"):
+    if kind.is_root:
         value = np.sqrt(value)
         residual = residual / (2.0 * value[sample.group])
         largest = largest / (2.0 * value)

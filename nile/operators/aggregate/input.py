@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.aggregates.asked import Aggregate
+from nile.aggregates.asked import MOMENT, Aggregate
+from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.scope import Scope
 from pyramid.grid.spec import SLICE
 from summaries.costs import CostTable
@@ -31,14 +32,7 @@ Array = np.ndarray[Any, Any]
 SAMPLE = 4 * SLICE
 """The first tuples, which learned borders and the marks of large values come from."""
 _LARGE_SHARE = 0.02
-_KEPT = {
-    "count": ("count",),
-    "sum": ("count", "total"),
-    "avg": ("count", "total"),
-    "min": ("count", "low"),
-    "max": ("count", "high"),
-    **dict.fromkeys(("var_samp", "var_pop", "stddev_samp", "stddev_pop"), ("count", "total", "squares")),
-}
+_KEPT = {name: {"count", *CATALOGUE[name].parts} for name in MOMENT}  # a cell without values is told from one of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +105,10 @@ def accumulate_cost(aggregates: Sequence[Aggregate], costs: CostTable, *, groupe
     for aggregate in aggregates:
         text = "" if aggregate.value is None else aggregate.value.text
         moments.update((text, kept) for kept in _KEPT.get(aggregate.function, ()))
-        if aggregate.function in ("quantile_cont", "quantile_disc"):
+        kind = CATALOGUE[aggregate.function]
+        if kind.is_quantile:
             price += costs.insert
-        elif aggregate.function in ("count_distinct", "top_k"):
+        elif kind.is_set:
             price += costs.lookup + costs.update
     return price + costs.update * len(moments)
 

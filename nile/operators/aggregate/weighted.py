@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.aggregates.asked import DISTRIBUTION, Aggregate
+from nile.aggregates.catalogue import CATALOGUE
+from nile.operators.aggregate.distribution import weighted_quantile
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.input import Measure
 from preferences.key_sample import KeySample
@@ -89,11 +91,11 @@ def weighted_numbers(
             value = mean
             residual = (x - one * mean[outputs.group]) / count[outputs.group]
             if aggregate.function != "avg":
-                freedom = count - 1.0 if aggregate.function.endswith("samp") else count
+                freedom = count + 1.0 - CATALOGUE[aggregate.function].least
                 off = one * (x - mean[outputs.group]) ** 2
                 value = outputs.total(off) / freedom
                 residual = (off - one * value[outputs.group]) / freedom[outputs.group]
-                if aggregate.function.startswith("stddev"):
+                if CATALOGUE[aggregate.function].is_root:
                     value = np.sqrt(value)
                     residual = residual / (2.0 * value[outputs.group])
         error = outputs.reach(residual, confidence)
@@ -156,7 +158,6 @@ def _distribution(
             None,
         )
     order = np.argsort(measure.values[chosen], kind="stable")
-    reached = np.cumsum(weight[order])
-    at = int(np.searchsorted(reached, float(aggregate.argument or 0.0) * float(reached[-1]) * (1.0 - 1e-12)))
-    value = float(measure.values[chosen][order][min(at, order.shape[0] - 1)])
+    share, continuous = float(aggregate.argument or 0.0), CATALOGUE[aggregate.function].gives == "number"
+    value = weighted_quantile(measure.values[chosen][order], weight[order], share, continuous=continuous)
     return Number(value, Estimate.guess(value))

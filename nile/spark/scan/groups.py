@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.aggregates.catalogue import CATALOGUE, kept_in
 from nile.execution.values import column_of
 from nile.sql.plan import AggregateItem, Group
 from summaries.estimate import Estimate
@@ -28,8 +29,9 @@ __all__ = ["FUNCTIONS", "Totals", "added", "partial"]
 
 Array = np.ndarray[Any, Any]
 
-FUNCTIONS = ("count", "sum", "avg", "min", "max")
-_KEPT = {"count": ("n",), "sum": ("n", "s"), "avg": ("n", "s"), "min": ("m",), "max": ("m",)}
+_KEPT = {"count": ("count", "n"), "total": ("sum", "s"), "low": ("min", "m"), "high": ("max", "m")}
+"""How Arrow makes a part of aggregate k, and what the column begins with."""
+FUNCTIONS = kept_in(*_KEPT)
 
 
 def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
@@ -46,8 +48,7 @@ def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
         if each.argument is None:
             continue
         columns[f"of{k}"] = column_of(each.argument, batch)
-        how = {"n": "count", "s": "sum", "m": each.function}
-        asked += [(f"of{k}", how[name], f"{name}{k}") for name in _KEPT[each.function]]
+        asked += [(f"of{k}", _KEPT[part][0], f"{_KEPT[part][1]}{k}") for part in CATALOGUE[each.function].parts]
     return _grouped(pa.table(columns), keys, asked)
 
 

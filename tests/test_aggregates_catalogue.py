@@ -1,0 +1,91 @@
+"""Laws over the catalogue of aggregates, with DuckDB as the judge: an aggregate is tested by being listed."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.aggregates.catalogue import ALIASES, CATALOGUE, Kind
+from nile.sql.select_expressions import _AGGREGATES
+
+IN_SQL = [kind for kind in CATALOGUE.values() if kind.sql is not None]
+SHARES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
+
+
+def calls(kind: Kind, column: str, *, distinct: bool = False) -> list[str]:
+    """The aggregate of a column as SQL, one text for each share it is asked at."""
+    inner = f"DISTINCT {column}" if distinct else column
+    return [f"{kind.sql}({inner}, {share})" for share in SHARES] if kind.argument else [f"{kind.sql}({inner})"]
+
+
+def near(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(a == b)
+
+
+def agree(mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
+    return len(mine) == len(theirs) and all(
+        len(a) == len(b) and all(map(near, a, b)) for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+def table(rng: random.Random, rows: int) -> pa.Table:
+    """ts rising; g, k with nulls; n whole; v with nulls, -0.0 and ties; t text."""
+    return pa.table(
+        {
+            "ts": pa.array(range(rows), pa.int64()),
+            "g": pa.array([rng.choice(["a", "b", "c", None]) for _ in range(rows)], pa.string()),
+            "n": pa.array([rng.choice([None, *range(-4, 9)]) for _ in range(rows)], pa.int64()),
+            "v": pa.array([rng.choice([None, -0.0, 0.0, 0.25, 1.5, -2.75, 1e6]) for _ in range(rows)], pa.float64()),
+            "t": pa.array([rng.choice([None, "", "tea", "cup", "é"]) for _ in range(rows)], pa.string()),
+        }
+    )
+
+
+def test_quantiles_of_sql_lie_where_duckdb_and_db_aggregate_have_them() -> None:
+    db = nile.connect()
+    db.register("s", {"ts": [0.0, 1.0, 2.0, 3.0], "x": [1, 2, 3, 10]}, time="ts")
+    for call, wanted in (
+        ("quantile_cont(x, 0.5)", 2.5),
+        ("quantile_cont(x, 0.9)", 7.9),
+        ("median(x)", 2.5),
+        ("quantile_disc(x, 0.5)", 2),
+        ("quantile_disc(x, 0.9)", 10),
+        ("quantile(x, 0.5)", 2),
+    ):
+        told = db.sql(f"SELECT {call} AS q FROM s").fetchall()[0][0]
+        judged = duckdb.sql(f"SELECT {call} FROM (VALUES (1), (2), (3), (10)) s(x)").fetchall()[0][0]
+        asked = db.aggregate("s", {"q": call}).run().to_arrow().to_pylist()[0]["q"]
+        assert told == pytest.approx(judged) == pytest.approx(wanted)
+        assert told == pytest.approx(asked)
+        assert type(told) is type(judged)
+
+
+def test_every_name_means_one_aggregate_and_sql_reads_each_that_it_has() -> None:
+    assert not set(ALIASES) & set(CATALOGUE)
+    assert {kind.name for kind in IN_SQL} == set(_AGGREGATES.values())
+
+
+@pytest.mark.parametrize("kind", IN_SQL, ids=lambda kind: kind.name)
+def test_one_shot_sql_equals_duckdb(kind: Kind) -> None:
+    rng = random.Random(kind.name)
+    for rows in (0, 1, 2, 60):
+        data = table(rng, rows)
+        db, judge = nile.connect(), duckdb.connect()
+        db.register("s", data, time="ts")
+        judge.register("s", data)
+        columns = ["n", "v", "n + 1"] if kind.takes == "number" else ["n", "v", "t"]
+        for column in columns:
+            for call in [*calls(kind, column), *calls(kind, column, distinct=True)]:
+                for where in ("", " WHERE n > 0", " WHERE n > 100"):
+                    text = f"SELECT {call} AS a FROM s{where}"
+                    assert agree(db.sql(text).fetchall(), judge.execute(text).fetchall()), (text, rows)
+                    text = f"SELECT g, {call} AS a FROM s{where} GROUP BY g ORDER BY g NULLS LAST"
+                    assert agree(db.sql(text).fetchall(), judge.execute(text).fetchall()), (text, rows)
