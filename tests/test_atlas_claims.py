@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.atlas.claims import NEEDS, PREDICATES, Curve, judged
-from experiments.atlas.form import Claim
+from experiments.atlas.claims import NEEDS, PREDICATES, Claim, Curve, judged
 
 
 def claim(predicate: str, **given: Any) -> Claim:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from experiments.run.fields import one_of
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import CONFIDENCES, SummarySpec
 from summaries.lazy import lazy

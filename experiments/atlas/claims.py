@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
-from experiments.atlas.form import Claim
+from pydantic import Field
 
-__all__ = ["NEEDS", "PREDICATES", "Curve", "Trial", "compared", "judged"]
+from experiments.run.fields import Table, Text, Texts, Value, Values, one_of, one_of_names
+
+__all__ = ["NEEDS", "PREDICATES", "Claim", "Curve", "Trial", "compared", "judged"]
 
 Curve = Mapping[Any, float | None]
 """x -> figure, None where the figure does not exist; without the x where the method cannot run."""
@@ -154,6 +156,35 @@ NEEDS = {
     "crosses": ("against",),
 }
 """Fields of a claim that a predicate cannot do without."""
+
+AUTHORS = ("paper", "nile")
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Claim(Table):
+    """A statement that can be checked: one of PREDICATES about one metric.
+
+    by: whose it is.  says: the same in words.  subjects: methods it is about, each judged for itself;
+    against: the opponents that each is compared with.  at: where on the axis, empty for everywhere.
+    only: panels it is claimed for, by option; empty for all.  metric: empty for the experiment's first.
+    margin: relative, how much further than the bound it must be (negative: may fall short).
+    low, high: bounds of `within` and `ratio`.  where_any: passed over where the subject has no figure, broken only
+    if it has none at all.
+    """
+
+    by: Annotated[str, one_of(AUTHORS)] = Field(description=one_of_names(AUTHORS))
+    says: Text = Field(description="the claim in words")
+    predicate: Annotated[str, one_of(tuple(PREDICATES))] = Field(description=one_of_names(tuple(PREDICATES)))
+    metric: str = Field("", description="one of the experiment's metrics")
+    subjects: Annotated[Texts, Field(min_length=1)] = Field(description="a list of methods")
+    against: Texts = Field((), description="a list of methods")
+    at: Values = Field((), description="some of the axis' values")
+    only: dict[str, Value] = Field({}, description="a table of panel options")
+    margin: Annotated[Number, Field(gt=-1)] = Field(0.0, description="a number above -1, such as 0.05 for 5 %")
+    low: Number | None = Field(None, description="a finite number")
+    high: Number | None = Field(None, description="a finite number")
+    where_any: bool = Field(False, description="true or false")
+
 
 _ALONG = ("grows", "falls", "crosses")
 _MORE = ("above", "order", "ratio", "crosses")

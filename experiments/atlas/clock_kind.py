@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.benchmarks.history import FORMULATIONS, Peer, Store, asked
 from experiments.benchmarks.history_data import make
 from experiments.benchmarks.streams import exponent_for
+from experiments.run.fields import one_of
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import STRUCTURES, SummarySpec
 from summaries.lazy import lazy

@@ -17,9 +17,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 import nile
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.benchmarks.accuracy.joins import run
 from experiments.benchmarks.streams import streams
+from experiments.run.fields import one_of
 from nile.operators.common.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
 from nile.operators.inputs.joining import Joinable, Loaded, retimed
 from nile.report.metrics import ExactPairs, Obtained, score

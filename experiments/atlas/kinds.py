@@ -10,23 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from experiments.run.fields import Table
 
-from experiments.run.config_edge import nearest, shown
-from summaries.errors import ConfigError
-
-__all__ = ["Data", "Kind", "Metric", "Options", "kind_of", "kinds", "one_of", "register"]
-
-
-def one_of(names: tuple[str, ...]) -> AfterValidator:
-    """A check for a field: one of these names, else the nearest is told."""
-
-    def check(value: str) -> str:
-        if value not in names:
-            raise ConfigError(f"needed one of {', '.join(names)}; got {shown(value)}{nearest(value, names)}")
-        return value
-
-    return AfterValidator(check)
+__all__ = ["Data", "Kind", "Metric", "Options", "kind_of", "kinds", "register"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +51,11 @@ class Data:
         return json.dumps([self.digest, self.left, self.right, self.key, self.time, self.value, self.split])
 
 
-class Options(BaseModel):
+class Options(Table):
     """What decides a point but for its seed: a subclass a kind, every field with a default and a description.
 
     Two fields have a meaning for all kinds that have them: `data`, "synthetic" or "real", and `costs`, a cost table.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.atlas.pipeline_queries import QUERIES, Sales, made, query, read
+from experiments.run.fields import one_of
 from nile.exact.pipeline.algebra import Plan, Scan, inputs_of, walk
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.figures.selections import mean_cost, point, ranges_over
+from experiments.run.fields import one_of
 from nile.answers.selection_query import SelectionQuery
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.plan import OUTPUTS, SELECTION_METHODS

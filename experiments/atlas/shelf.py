@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.atlas.edge import load_experiment
 from experiments.atlas.form import Experiment
-from experiments.run.config_edge import nearest
+from experiments.run.fields import nearest
 from summaries.errors import ConfigError
 
 __all__ = ["CATALOGUE", "chosen", "names"]

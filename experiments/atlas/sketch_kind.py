@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.benchmarks.streams import exponent_for
+from experiments.run.fields import one_of
 from nile.streams.source import open_source
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError

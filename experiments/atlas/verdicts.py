@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from experiments.atlas.claims import Trial, judged
-from experiments.atlas.form import Claim, Experiment, Panel
+from experiments.atlas.claims import Claim, Trial, judged
+from experiments.atlas.form import Experiment, Panel
 from experiments.atlas.points import Point, Record
 
 __all__ = ["FAILS", "HOLDS", "ONLY", "PanelResult", "Spread", "Verdict", "results_of"]

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, one_of, register
+from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.atlas.window_streams import PATTERNS, Arrivals, made, split
+from experiments.run.fields import one_of
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, WindowJoin, WindowJoinPlan
 from summaries.errors import ConfigError

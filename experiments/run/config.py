@@ -1,27 +1,31 @@
-"""What one experiment is: two streams, a window, and the grid of runs over them.
+"""What one experiment is: two streams, a window, and the grid of runs over them, as a TOML file says it.
 
-The file is TOML; `experiments.run.config_edge` checks it and builds the frozen dataclasses below, which are all
-that the runner sees.  Defaults live here and nowhere else.
+The frozen models below are what the file is checked against and what the runner sees.  Defaults live here and nowhere
+else; the description of a field says what it needs, for messages.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from experiments.run.config_edge import Finding, checked
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+from experiments.run.fields import Finding, Table, Text, findings, one_of, one_of_names, shown, told
 from experiments.run.toml_file import read_toml
-from experiments.run.toml_lines import line_of
-from preferences.budget import Budget
+from nile.base.durations import parse_duration
+from nile.operators.common.plan import METHODS, SCANNING
+from preferences.budget import BUDGET_UNITS, Budget
 from preferences.clock import Bursts, Pace
-from pyramid.grid.spec import SummarySpec
+from pyramid.grid.spec import CONFIDENCES, STRUCTURES, SummarySpec
 from summaries.errors import BudgetError, ConfigError, MemoryRefused, SourceMissing
 
 __all__ = [
     "EXAMPLE",
+    "SYNTHETIC",
+    "BurstsConfig",
     "RunConfig",
     "StreamConfig",
     "SummaryConfig",
@@ -33,28 +37,89 @@ __all__ = [
 DEFAULT_GRANULARITY = 3_600_000_000_000
 """Length of G1 in ns when there is neither a window nor a granularity: one hour."""
 
+SYNTHETIC = "synthetic"
+"""The source that is drawn, not read."""
 
-@dataclass(frozen=True, slots=True)
-class SyntheticData:
+PREFERENCES = ("desc", "weighted", "asc")
+GUIDES = ("countsketch", "directory")
+OUTPUTS = ("pairs", "ranges")
+COSTS = ("engine", "memory")
+REPLAYS = ("none", "exponential", "data")
+SKETCHES = ("countsketch",)
+
+
+# --- kinds of values --------------------------------------------------------------------------------------
+
+
+def _many(value: object) -> object:
+    """A list as a tuple, one value alone as a tuple of it."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise ConfigError(f"needed each value once; got {value!r} twice")
+    return values
+
+
+def _duration(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ConfigError(f'needed a duration, such as 3600 or "1 hour"; got {shown(value)}')
+    try:
+        return parse_duration(value, where="duration")
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("duration: ")) from None
+
+
+def _window(value: object) -> object:
+    return None if value in (None, "none") else _duration(value)
+
+
+def _power(value: int) -> int:
+    if value & (value - 1):
+        raise ConfigError(f"needed a power of two; got {value}; try {1 << value.bit_length()}")
+    return value
+
+
+_ONCE = (BeforeValidator(_many), AfterValidator(_distinct), Field(min_length=1))
+
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Duration = Annotated[int, BeforeValidator(_duration)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Structure = Annotated[str, one_of(STRUCTURES)]
+
+
+# --- the tables of the file -------------------------------------------------------------------------------
+
+
+class SyntheticData(Table):
     """The seeded synthetic retail stream that both sides may be drawn from."""
 
-    seed: int = 0
-    tuples: int = 120_000
-    items: int = 2_000
+    seed: Natural = Field(0, description="a whole number >= 0")
+    tuples: Count = Field(120_000, description="a whole number >= 1")
+    items: Count = Field(2_000, description="a whole number >= 1")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamConfig:
-    """One side of the join.  source: a file or synthetic data.  time, key: columns.  where: SQL."""
+class StreamConfig(Table):
+    """One side of the join.  source: the path of a file, or SYNTHETIC.  time, key: columns.  where: SQL."""
 
-    source: Path | SyntheticData
-    time: str
-    key: str
-    where: str | None = None
+    source: Text = Field(description='a path to a .parquet or .csv file, or "synthetic"')
+    time: Text = Field(description='the name of the time column, such as time = "ts"')
+    key: Text = Field(description='the name of the join column, such as key = "item_id"')
+    where: Text | None = Field(None, description='a condition in SQL, such as "vstore = 0"')
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryConfig:
+class BurstsConfig(Table):
+    """`preferences.clock.Bursts` as a person writes it."""
+
+    factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(10.0, description="a number above 1")
+    share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a share in (0, 1)")
+    tuples: Count = Field(1_000, description="a whole number >= 1")
+
+
+class SummaryConfig(Table):
     """How each stream is summarised: `pyramid.SummarySpec` as a person writes it.  Durations in ns.
 
     granularity: length of G1, None for a quarter of the window (one hour without a window).  max_length: of
@@ -62,17 +127,23 @@ class SummaryConfig:
     sketch.
     """
 
-    granularity: int | None = None
-    rate: int = 4
-    depth: int = 2
-    structure: str = "T4"
-    buckets: int = 16
-    sketch: str = "countsketch"
-    confidence: str = "two-window"
-    threshold: float = 0.02
-    max_length: int | None = None
-    sketch_rows: int = 3
-    sketch_columns: int = 32
+    granularity: Duration | None = Field(None, description="a duration")
+    rate: Annotated[int, Field(ge=2, le=4096)] = Field(4, description="a whole number from 2 to 4096")
+    depth: Annotated[int, Field(ge=1, le=32)] = Field(2, description="a whole number from 1 to 32")
+    structure: Structure = Field("T4", description=one_of_names(STRUCTURES))
+    buckets: Annotated[int, Field(ge=1, le=4096), AfterValidator(_power)] = Field(
+        16, description="a power of two from 1 to 4096"
+    )
+    sketch: Annotated[str, one_of(SKETCHES)] = Field("countsketch", description=one_of_names(SKETCHES))
+    confidence: Annotated[str, one_of(CONFIDENCES)] = Field("two-window", description=one_of_names(CONFIDENCES))
+    threshold: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        0.02, description="a confidence in [0, 1)"
+    )
+    max_length: Duration | None = Field(None, description="a duration")
+    sketch_rows: Annotated[int, Field(ge=1, le=15)] = Field(3, description="a whole number from 1 to 15")
+    sketch_columns: Annotated[int, Field(ge=1, le=2**20), AfterValidator(_power)] = Field(
+        32, description="a power of two from 1 to 1048576"
+    )
 
     def spec(self, window: int | None, *, forgetting: bool = False, seed: int = 0) -> SummarySpec:
         """What the pyramid is asked to build under this window.  Raises ConfigError, MemoryRefused."""
@@ -93,8 +164,7 @@ class SummaryConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RunConfig:
+class RunConfig(Table):
     """A grid of runs: every method x guide x preference x budget x seed x cost table, on one pair of streams.
 
     window in ns, None for the whole stream.  budgets: amounts of budget_unit, one of Budget's.  replay_mean in
@@ -103,32 +173,44 @@ class RunConfig:
     summary's own.
     """
 
-    left: StreamConfig
-    right: StreamConfig
-    window: int | None = None
-    budgets: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0)
-    budget_unit: str = "fraction"
-    preferences: tuple[str, ...] = ("desc", "weighted", "asc")
-    methods: tuple[str, ...] = ("nile", "hash-drop")
-    seeds: tuple[int, ...] = (0,)
-    guides: tuple[str, ...] = ("countsketch", "directory")
-    fade: float = 1.0
-    output: str = "pairs"
-    costs: tuple[str, ...] = ("engine",)
-    replay: str = "none"
-    replay_mean: int = 100_000_000
-    bursts: Bursts | None = None
-    speed: float = 1.0
-    structures: tuple[str, ...] = ()
-    outlier_cap: int = 4
-    forgetting: bool = False
-    batch_rows: int = 65_536
-    summary: SummaryConfig = field(default_factory=SummaryConfig)
+    left: StreamConfig = Field(description="a table [left] with source, time, key and, if wanted, where")
+    right: StreamConfig = Field(description="a table [right] with source, time, key and, if wanted, where")
+    window: Annotated[int | None, BeforeValidator(_window)] = Field(None, description="a duration")
+    budgets: Annotated[tuple[Positive, ...], *_ONCE] = Field(
+        (0.05, 0.1, 0.2, 0.5, 1.0), description="finite fractions > 0, such as [0.1, 0.5]"
+    )
+    budget_unit: Annotated[str, one_of(BUDGET_UNITS)] = Field("fraction", description=one_of_names(BUDGET_UNITS))
+    preferences: Annotated[tuple[Annotated[str, one_of(PREFERENCES)], ...], *_ONCE] = Field(
+        PREFERENCES, description=one_of_names(PREFERENCES)
+    )
+    methods: Annotated[tuple[Annotated[str, one_of(METHODS)], ...], *_ONCE] = Field(
+        ("nile", "hash-drop"), description=one_of_names(METHODS)
+    )
+    seeds: Annotated[tuple[Natural, ...], *_ONCE] = Field((0,), description="whole numbers >= 0")
+    guides: Annotated[tuple[Annotated[str, one_of(GUIDES)], ...], *_ONCE] = Field(
+        GUIDES, description=one_of_names(GUIDES)
+    )
+    fade: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(1.0, description="one number in (0, 1]")
+    output: Annotated[str, one_of(OUTPUTS)] = Field("pairs", description=one_of_names(OUTPUTS))
+    costs: Annotated[tuple[Annotated[str, one_of(COSTS)], ...], *_ONCE] = Field(
+        ("engine",), description=one_of_names(COSTS)
+    )
+    replay: Annotated[str, one_of(REPLAYS)] = Field("none", description=one_of_names(REPLAYS))
+    replay_mean: Duration = Field(100_000_000, description="a duration")
+    speed: Positive = Field(1.0, description="a number > 0")
+    structures: Annotated[tuple[Structure, ...], *_ONCE] = Field((), description=one_of_names(STRUCTURES))
+    outlier_cap: Count = Field(4, description="a whole number >= 1")
+    forgetting: bool = Field(False, description="true or false")
+    batch_rows: Count = Field(65_536, description="a whole number >= 1")
+    bursts: BurstsConfig | None = Field(None, description="a table [bursts]")
+    synthetic: SyntheticData = Field(SyntheticData(), description="a table [synthetic]")
+    summary: SummaryConfig = Field(SummaryConfig(), description="a table [summary]")
 
     @property
     def pace(self) -> Pace:
         """How the input is played back.  Raises ConfigError for bursts without exponential gaps."""
-        return Pace(self.replay, self.replay_mean, self.bursts)
+        bursts = None if self.bursts is None else Bursts(**self.bursts.model_dump())
+        return Pace(self.replay, self.replay_mean, bursts)
 
     def budget(self, amount: float) -> Budget:
         """One of `budgets` as a Budget.  Raises BudgetError for an amount outside its unit's range."""
@@ -149,67 +231,68 @@ def load_config(path: Path | str) -> RunConfig:
 def build_config(
     table: Mapping[str, Any], *, where: str, folder: Path | None = None, text: str | None = None
 ) -> RunConfig:
-    """A config from values already read, checked as a file's are.
+    """A config from values already read, checked as a file's are.  A value of None counts as not set.
 
     where: what to call the table in messages.  folder: what relative sources are relative to (default: the
     working directory).  text: the TOML it came from, for line numbers.  Raises as `load_config`.
     """
-    values, findings = checked(table)
-    if findings:
-        told = sorted((_line(finding, text) or 0, _told(finding, where, text)) for finding in findings)
-        raise ConfigError("\n".join(message for _, message in told))
-    synthetic = SyntheticData(**values.pop("synthetic", {}))
-    sides: dict[str, StreamConfig] = {}
+    given = _set(table)
     for side in ("left", "right"):
-        stream = values.pop(side)
-        source = synthetic if stream["source"] == "synthetic" else _file(stream["source"], folder)
-        if isinstance(source, Path) and not os.path.exists(source):  # False, not an error, for any odd name
-            needed = f"needed an existing file; got {str(source)!r}"
-            advice = "relative paths start at the folder of the config" if text else "name an existing file"
-            raise SourceMissing(_told(Finding((side, "source"), f"{needed}; {advice}"), where, text))
-        sides[side] = StreamConfig(**{**stream, "source": source})
-    summary = SummaryConfig(**values.pop("summary", {}))
-    if "bursts" in values:
-        values["bursts"] = Bursts(**values["bursts"])
-    run = RunConfig(left=sides["left"], right=sides["right"], summary=summary, **values)
-    _check_budgets(run, where, text)
+        source = given[side].get("source") if isinstance(given.get(side), dict) else None
+        if isinstance(source, str) and source not in ("", SYNTHETIC):
+            given[side]["source"] = str((folder or Path()) / os.path.expanduser(source))
     try:
-        run.summary.spec(run.window, forgetting=run.forgetting)
-    except (ConfigError, MemoryRefused) as error:
-        raise type(error)(_told(Finding(("summary",), str(error)), where, text)) from None
+        run = RunConfig.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(told(findings(error, RunConfig, given), where, text)) from None
+    for mistake, path in _together(run, "relative paths start at the folder of the config" if text else None):
+        raise type(mistake)(told([Finding(path, str(mistake))], where, text))
     return run
 
 
-def _check_budgets(run: RunConfig, where: str, text: str | None) -> None:
-    """What only budgets, their unit and the pace together can get wrong."""
+def _together(run: RunConfig, relative: str | None) -> Iterator[tuple[Exception, tuple[str, ...]]]:
+    """What only several keys together, or the machine, can get wrong, and the key to name.  relative: advice."""
+    if "synthetic" in run.model_fields_set and SYNTHETIC not in (run.left.source, run.right.source):
+        needed = 'needed a side with source = "synthetic", got none; set one, or take this table out'
+        yield ConfigError(needed), ("synthetic",)
+    scanning = [name for name in run.methods if name in SCANNING]
+    if scanning and run.output == "ranges":
+        needed = f"needed methods that keep position lists, for ranges; got {scanning[0]!r}"
+        yield ConfigError(f"{needed}; take it out, or ask for pairs"), ("methods",)
+    for side, stream in (("left", run.left), ("right", run.right)):
+        if stream.source != SYNTHETIC and not os.path.exists(stream.source):  # False, not an error, for any odd name
+            needed = f"needed an existing file; got {stream.source!r}"
+            yield SourceMissing(f"{needed}; {relative or 'name an existing file'}"), (side, "source")
     try:
-        run.pace  # noqa: B018
-        for amount in run.budgets:
-            run.budget(amount)
-        if run.budget_unit == "share" and not run.pace.is_replay:
-            raise BudgetError('needed replay = "data" or "exponential" for shares of a core; got "none"; set one')
-        if run.budget_unit != "fraction" and "shed-uniform" in run.methods:
-            raise BudgetError(
-                "needed budgets that are fractions for method 'shed-uniform', which works out beforehand how many "
-                f"tuples to shed; got {run.budget_unit}; take one of them out"
-            )
+        _check_budgets(run)
     except (ConfigError, BudgetError) as error:
         key = "bursts" if str(error).startswith("bursts") else "budgets"
-        message = str(error).removeprefix(f"{key}: ").removeprefix("budget: ")
-        raise type(error)(_told(Finding((key,), message), where, text)) from None
+        yield type(error)(str(error).removeprefix(f"{key}: ").removeprefix("budget: ")), (key,)
+    try:
+        run.summary.spec(run.window, forgetting=run.forgetting)
+    except (ConfigError, MemoryRefused) as error:
+        yield error, ("summary",)
 
 
-def _told(finding: Finding, where: str, text: str | None) -> str:
-    line = _line(finding, text)
-    return f"{where}:{line}: {finding}" if line else f"{where}: {finding}"
+def _check_budgets(run: RunConfig) -> None:
+    """What only budgets, their unit and the pace together can get wrong."""
+    run.pace  # noqa: B018
+    for amount in run.budgets:
+        run.budget(amount)
+    if run.budget_unit == "share" and not run.pace.is_replay:
+        raise BudgetError('needed replay = "data" or "exponential" for shares of a core; got "none"; set one')
+    if run.budget_unit != "fraction" and "shed-uniform" in run.methods:
+        raise BudgetError(
+            "needed budgets that are fractions for method 'shed-uniform', which works out beforehand how many "
+            f"tuples to shed; got {run.budget_unit}; take one of them out"
+        )
 
 
-def _line(finding: Finding, text: str | None) -> int | None:
-    return None if text is None else line_of(text, [str(name) for name in finding.path])
-
-
-def _file(name: str, folder: Path | None) -> Path:
-    return (folder or Path()) / os.path.expanduser(name)
+def _set(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table without what is None, in its sub-tables too."""
+    return {
+        name: _set(value) if isinstance(value, Mapping) else value for name, value in table.items() if value is not None
+    }
 
 
 EXAMPLE = """\

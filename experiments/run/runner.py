@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from experiments.run.config import RunConfig, StreamConfig, SyntheticData
+from experiments.run.config import SYNTHETIC, RunConfig, StreamConfig
 from experiments.run.progress import Progress
 from experiments.run.workload import Workload, Workshop
 from nile import __version__
@@ -229,11 +229,11 @@ def _cpu_budget(config: RunConfig, plan: JoinPlan, answer: Answer) -> float | No
 def dataset_of(config: RunConfig) -> dict[str, str]:
     """What was joined, by name: no path, so that a report is the same wherever the data lies."""
     return {
-        "name": _source_name(config.left),
+        "name": _source_name(config, config.left),
         "left": config.left.where or "all of it",
         "right": config.right.where or "all of it",
         "key": config.left.key if config.left.key == config.right.key else f"{config.left.key} = {config.right.key}",
-        **({} if config.left.source == config.right.source else {"right source": _source_name(config.right)}),
+        **({} if config.left.source == config.right.source else {"right source": _source_name(config, config.right)}),
     }
 
 
@@ -252,8 +252,8 @@ def environment_of(versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _source_name(stream: StreamConfig) -> str:
-    source = stream.source
-    if isinstance(source, SyntheticData):
-        return f"synthetic retail, seed {source.seed}, {source.tuples:,} tuples, {source.items:,} items"
-    return source.name
+def _source_name(config: RunConfig, stream: StreamConfig) -> str:
+    if stream.source != SYNTHETIC:
+        return Path(stream.source).name
+    drawn = config.synthetic
+    return f"synthetic retail, seed {drawn.seed}, {drawn.tuples:,} tuples, {drawn.items:,} items"

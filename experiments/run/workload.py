@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.run.config import RunConfig, StreamConfig, SyntheticData
+from experiments.run.config import SYNTHETIC, RunConfig, StreamConfig, SyntheticData
 from experiments.run.progress import Progress
 from nile.expressions.conditions import parse_condition
 from nile.operators.inputs.joining import Joinable, Loaded, load_stream, retimed
@@ -84,9 +84,7 @@ class Workshop:
         return self._workloads[at]
 
     def _source(self, stream: StreamConfig) -> Path:
-        if isinstance(stream.source, Path):
-            return stream.source
-        return self._synthetic(stream.source)
+        return self._synthetic(self.config.synthetic) if stream.source == SYNTHETIC else Path(stream.source)
 
     def _synthetic(self, data: SyntheticData) -> Path:
         path = self.folder / f"synthetic-{data.seed}.parquet"
