@@ -15,6 +15,7 @@ from experiments.benchmarks import (
     share,
     sketch,
     surface,
+    ways,
 )
 from experiments.benchmarks.accuracy import accuracy
 from experiments.benchmarks.harness import Result, names, run
@@ -38,4 +39,5 @@ __all__ = [
     "share",
     "sketch",
     "surface",
+    "ways",
 ]

@@ -276,7 +276,7 @@ class Answer(Tabular, Reporting):
     def coverage(self) -> float:
         """The mean share of the window, in time, that probes could still reach (1 unless data was forgotten)."""
         self._finish()
-        return self._join.figures.coverage
+        return self._join.coverage
 
     @property
     def budget(self) -> BudgetReport:

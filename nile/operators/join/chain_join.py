@@ -92,6 +92,11 @@ class ChainJoin:
         return 0, 0
 
     @property
+    def coverage(self) -> float:
+        """Nothing is forgotten."""
+        return 1.0
+
+    @property
     def memory(self) -> Memory:
         """Bytes of the operator's state at its fullest."""
         exact = self._joined.exact
@@ -131,7 +136,7 @@ class ChainJoin:
             spent_insert=inserting / UNIT,
             spent_hit=hitting / UNIT,
             exact_cost=cost / UNIT,
-            coverage=1.0,
+            coverage=self.coverage,
             forgotten=0,
             door=1.0,
             sampling_rate=1.0,

@@ -296,7 +296,7 @@ class PromisingJoin:
             spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
             spent_hit=float(real[st.SPENT_HIT]) / UNIT,
             exact_cost=self._exact_cost() / UNIT,
-            coverage=self._coverage(),
+            coverage=self.coverage,
             forgotten=sum(int(store.side.zone[ga.FORGOTTEN]) for store in self.stores),
             door=float(real[st.DOOR]),
             sampling_rate=float(real[st.RATE]),
@@ -318,7 +318,8 @@ class PromisingJoin:
             int(whole[st.SHED_BY_SIDE + 1]) + right,
         )
 
-    def _coverage(self) -> float:
+    @property
+    def coverage(self) -> float:
         """The mean share of the window, in time, that a probe could still reach."""
         probes = self.state.whole[st.ADMITTED]
         return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0

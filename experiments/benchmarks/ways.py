@@ -1,0 +1,62 @@
+"""One exact join asked three ways, db.join, db.sql and db.query, which run one operator and take the same CPU time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from nile.engine.database import Database
+from summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
+__all__ = ["ways"]
+
+TITLE = "one exact join asked through db.join, db.sql and db.query"
+BAR = 0.95
+SHAPES = (("Zipf 1.23", 300_000, 20_000, 1.23, 0.5), ("Zipf 0.8", 1_000_000, 100_000, 0.8, 3.0))
+"""Name, tuples a stream (1 ms apart), keys, exponent, window in seconds."""
+
+
+@benchmark("ways", TITLE)
+def ways() -> Result:
+    """Both shapes, seven rounds of each; the whole answer as an Arrow table."""
+    found = [_race(*shape) for shape in SHAPES]
+    return Result(
+        name="ways",
+        title=TITLE,
+        unit="tuples",
+        work=sum(one.work for one in found),
+        timings=tuple(each for one in found for each in one.timings),
+        measures=tuple(each for one in found for each in one.measures),
+        notes=("SQL and the builder select a column of places for the ordinals that db.join gives by itself",),
+    )
+
+
+def _race(shape: str, tuples: int, keys: int, exponent: float, window: float) -> Result:
+    db = Database()
+    for seed, name in enumerate(("a", "b")):
+        db.register(name, _stream(tuples, keys, exponent, seed), time="ts")
+    chosen = ("a.n AS left_ordinal", "b.n AS right_ordinal", "a.k", "a.ts AS left_ts", "b.ts AS right_ts")
+    text = f"SELECT {', '.join(chosen)} FROM a, b WHERE a.k = b.k WINDOW {window}"
+    built = db.query("a").join("b", on="k").window(window).select(*chosen)
+    asked = (
+        Contestant(f"db.join, {shape}", lambda: db.join("a", "b", on="k", window=window).run().to_arrow()),
+        Contestant(f"db.sql, {shape}", lambda: db.sql(text).to_arrow()),
+        Contestant(f"db.query, {shape}", lambda: built.run().to_arrow()),
+    )
+    return race(
+        "ways", TITLE, asked, work=2 * tuples, unit="tuples", bars=[Bar(other.name, BAR) for other in asked[1:]]
+    )
+
+
+def _stream(tuples: int, keys: int, exponent: float, seed: int) -> pa.Table:
+    shares = np.arange(1, keys + 1) ** -exponent
+    drawn = np.random.default_rng(seed).choice(keys, tuples, p=shares / shares.sum())
+    places = np.arange(tuples)
+    return pa.table({"ts": pa.array(places * 1_000_000).view(pa.timestamp("ns")), "k": drawn, "n": places})
