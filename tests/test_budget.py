@@ -12,9 +12,10 @@ import pytest
 from workload_join import SECOND, Pairs, assert_honest, brute_force, joinable
 
 import nile
+from nile.operators.common.data import Outputs
 from nile.operators.common.plan import METHODS, PREFERRING, JoinPlan
 from nile.operators.drive.metered import MeteredRun, load_kernels
-from nile.operators.join.join import PromisingJoin
+from nile.operators.join.join import PromisingJoin, example_join
 from preferences.budget import BUDGET_UNITS, Budget
 from preferences.clock import Pace
 from summaries.errors import BudgetError, ConfigError
@@ -64,7 +65,7 @@ def test_only_budgets_by_cpu_time_are_not_reproducible() -> None:
 # --- metered runs -----------------------------------------------------------------------------------------
 
 
-def metered(plan: JoinPlan, joined: Any, units_a_ns: float = 1.0) -> tuple[Pairs, PromisingJoin, MeteredRun]:
+def metered(plan: JoinPlan, joined: Any, units_a_ns: float = 1.0) -> tuple[Pairs, PromisingJoin, MeteredRun[Outputs]]:
     """A run on a machine whose CPU time only the join's spending moves."""
     join = PromisingJoin(plan, joined.input(plan.costs, ranges=False))
     run = MeteredRun(join, cpu=lambda: round(join.spent / units_a_ns))
@@ -133,7 +134,9 @@ def test_when_the_seconds_are_used_the_rest_is_shed_and_accounted_for(method: st
 def test_loading_kernels_takes_tuples_in_and_ends_zones(method: str) -> None:
     """Under seconds, which every method but `shed-uniform` can be asked for, `nile` keeps its sketches too."""
     budget = Budget(0.5) if method == "shed-uniform" else Budget(seconds=1.0)
-    figures = load_kernels(JoinPlan(window=None, budget=budget, method=method)).figures
+    example = example_join(JoinPlan(window=None, budget=budget, method=method))
+    load_kernels(example)
+    figures = example.figures
     assert figures.arrivals == 4_096
     assert figures.admitted + sum(figures.shed) == 4_096
     assert figures.admitted > 0

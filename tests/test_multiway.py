@@ -432,8 +432,8 @@ def test_what_is_wrong_with_a_join_of_streams_is_said_with_what_to_do() -> None:
         db.join("a", on="k")
     with pytest.raises(ConfigError, match="as many as a combination has tuples"):
         db.join("a", "b", "c", on="k").prefer("asc", outlier_cap=2).run(0.5)
-    with pytest.raises(BudgetError, match="needed a fraction"):
-        db.join("a", "b", "c", on="k").prefer("desc").run(nile.Budget(outputs=3))
+    with pytest.raises(BudgetError, match="played back in time"):
+        db.join("a", "b", "c", on="k").prefer("desc").run(nile.Budget(share=0.3))
     with pytest.raises(ConfigError, match="nile, hash-drop"):
         db.join("a", "b", "c", on="k").using(method="paper").run(0.5)
 

@@ -13,7 +13,7 @@ from nile.answers.tabular import Members, Tabular, is_large, refuse_beyond_memor
 from nile.base.durations import format_duration
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
-from nile.operators.drive.metered import MeteredRun
+from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinFigures, JoinInput, Outputs, PromisingJoin
@@ -68,7 +68,7 @@ class Answer(Tabular, Reporting):
         self._joined = joined
         self._key = key
         self._speed = speed
-        self._metered: MeteredRun | None = None
+        self._metered: MeteredRun[Outputs] | None = None
         self._join: PromisingJoin | ChainJoin
         if standing is not None:
             self._join, self._running = standing
@@ -282,10 +282,7 @@ class Answer(Tabular, Reporting):
     def budget(self) -> BudgetReport:
         """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
         self._finish()
-        fraction = self._join.figures.budget_spent
-        asked = self.plan.budget
-        spent = fraction if self._metered is None else self._metered.spent
-        return BudgetReport(asked.amount, spent, asked.unit, fraction, asked.is_reproducible)
+        return report_of(self.plan.budget, self._metered, self._join.figures.budget_spent)
 
     @property
     def cpu_seconds(self) -> float | None:

@@ -13,6 +13,7 @@ from nile.answers.tabular import Members, Tabular, refuse_beyond_memory
 from nile.base.durations import format_duration
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import combination_sample
+from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.multiway import Combinations, MultiwayFigures, MultiwayJoin, buys_everything
 from nile.report.accuracy.reporting import Reporting, Wanted
@@ -56,6 +57,7 @@ class MultiwayAnswer(Tabular, Reporting):
         names: tuple[str, ...],
         key: str,
         batch_rows: int = 65_536,
+        speed: float = 1.0,
     ) -> None:
         self.plan = plan
         self.names = ("left", "right") if len(names) == 2 else names
@@ -63,7 +65,9 @@ class MultiwayAnswer(Tabular, Reporting):
         self._key = key
         given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=buys_everything(plan))
         self._join = MultiwayJoin(plan, given, batch_rows=batch_rows)
-        self._running = self._join.run()
+        self._speed = speed
+        self._metered = None if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
+        self._running = self._join.run() if self._metered is None else self._metered.run()
         self._found: list[Combinations] = []
         self._done = False
 
@@ -143,7 +147,8 @@ class MultiwayAnswer(Tabular, Reporting):
 
     def again(self, budget: Budget | float | None = None, **changes: Any) -> MultiwayAnswer:
         """The same query over the streams as they were read, under another budget (None: its own) or a changed plan."""
-        return MultiwayAnswer(self._joined, self.plan.changed(budget, **changes), names=self.names, key=self._key)
+        plan = self.plan.changed(budget, **changes)
+        return MultiwayAnswer(self._joined, plan, names=self.names, key=self._key, speed=self._speed)
 
     def measured(self, wanted: Wanted) -> AccuracyReport:
         """The body of `report`."""
@@ -274,10 +279,15 @@ class MultiwayAnswer(Tabular, Reporting):
 
     @property
     def budget(self) -> BudgetReport:
-        """Asked and spent, as shares of the exact answer's cost.  Runs the query to its end."""
+        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
         self._finish()
-        spent = self._join.figures.budget_spent
-        return BudgetReport(asked=self.plan.fraction, spent=spent, unit="fraction", fraction=spent)
+        return report_of(self.plan.budget, self._metered, self._join.figures.budget_spent)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """CPU seconds of a run under the wall clock; None for one that does not look at it.  Runs to the end."""
+        self._finish()
+        return None if self._metered is None else self._metered.cpu_seconds
 
     @property
     def accounting(self) -> dict[str, Accounting]:

@@ -18,7 +18,7 @@ from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition, read_pair_condition
 from nile.operators.multiway.multiway import METHODS
 from preferences.budget import Budget
-from summaries.errors import BudgetError, ConfigError
+from summaries.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +49,9 @@ class MultiwayQuery(JoinQuery):
         """Read the streams, each once, and prepare the answer; rows are found as they are asked for.
 
         budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a
-        condition over several streams a fraction is one of the exact answer's cost, which takes a pass that looks
-        at every candidate.  carry: for each stream, further columns that the answer keeps for its aggregates.
+        condition over several streams what is spent is told as a share of the exact answer's cost, which takes a
+        pass that looks at every candidate and is charged to nobody.  carry: for each stream, further columns that
+        the answer keeps for its aggregates.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError,
         MemoryRefused.
         """
@@ -62,7 +63,7 @@ class MultiwayQuery(JoinQuery):
         ]
         loaded = load_together(self.database.manager, self.streams, self.keys, needed)
         joined = MultiwayJoinable(retimed(loaded, self.pace, self.seed), self.window, condition)
-        return MultiwayAnswer(joined, plan, names=self.names, key=self.keys[0])
+        return MultiwayAnswer(joined, plan, names=self.names, key=self.keys[0], speed=self.speed)
 
     @property
     def places(self) -> tuple[tuple[str, str], ...]:
@@ -76,11 +77,6 @@ class MultiwayQuery(JoinQuery):
             raise ConfigError(
                 f"method: needed one of {', '.join(METHODS)} for several streams or a condition on the pair; "
                 f"got {plan.method!r}; name one of these, or join two streams without a condition"
-            )
-        if plan.budget.unit != "fraction":
-            raise BudgetError(
-                f"budget: needed a fraction for several streams or a condition on the pair; got {plan.budget}; "
-                "say Budget(fraction=0.1), or join two streams without a condition"
             )
         if plan.preference == "asc" and plan.outlier_cap < len(self.streams):
             raise ConfigError(
@@ -114,7 +110,9 @@ class MultiwayQuery(JoinQuery):
             when += ["on each candidate"] if self.condition.over_several else []
             lines.append(f"  where {self.condition.text}: {' and '.join(when)}")
         if plan.pace.is_replay:
-            lines.append(f"  {plan.pace}")
+            lines.append(f"  {plan.pace}" + (f", {self.speed:g} times as fast" if plan.budget.share else ""))
+        if not plan.budget.is_reproducible:
+            lines.append("  by the wall clock: another run finds other combinations")
         guided = not plan.is_exact and plan.method == "nile"
         if guided and self.guide == AUTO:
             lines.append(f"  {choose_guide(plan.spec, plan.costs, plan.preference, streams=len(self.streams))}")

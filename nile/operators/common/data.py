@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -53,3 +53,12 @@ class Outputs:
     low: Array | None = None
     high: Array | None = None
     query: Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.weight.shape[0])
+
+    def first(self, count: int) -> Outputs:
+        """The first outputs of the batch."""
+        whole = {field.name: getattr(self, field.name) for field in fields(self)}
+        cut: dict[str, Any] = {name: None if column is None else column[:count] for name, column in whole.items()}
+        return Outputs(**cut)

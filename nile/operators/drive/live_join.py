@@ -27,8 +27,8 @@ from nile.operators.drive.live_budget import QUANTUM, meter_of
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_parts import checked, grown, no_input, renumber_store, rows_at
 from nile.operators.drive.live_state import captured, restored
-from nile.operators.drive.metered import load_kernels
-from nile.operators.join.join import PromisingJoin
+from nile.operators.drive.metered import load_kernels, report_of
+from nile.operators.join.join import PromisingJoin, example_join
 from preferences import state as st
 from preferences.budget import BudgetReport
 from preferences.clock import exact_costs
@@ -77,7 +77,7 @@ class LiveJoin(PromisingJoin):
         self.sample = LiveSample(plan.window)
         self.meter = meter_of(plan)
         if self.meter is not None:
-            load_kernels(plan)  # so that loading is not charged
+            load_kernels(example_join(plan))  # so that loading is not charged
         self._told = [0, 0]
         self.matches = 0
         """Pairs that the exact answer has, so far."""
@@ -228,7 +228,7 @@ class LiveJoin(PromisingJoin):
         codes: Array = held.code[ordinals - int(held.meta[ga.BASE])]
         return codes
 
-    def times(self, side: int, ordinals: Array) -> Array:
+    def times_of(self, side: int, ordinals: Array) -> Array:
         """When tuples of a stream that are held came: int64 [n] ns."""
         held = self.stores[side].side
         ts: Array = held.ts[ordinals - int(held.meta[ga.BASE])]
@@ -273,9 +273,7 @@ class LiveJoin(PromisingJoin):
     @property
     def budget(self) -> BudgetReport:
         """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
-        asked, fraction = self.plan.budget, self.figures.budget_spent
-        spent = fraction if self.meter is None else self.meter.spent
-        return BudgetReport(asked.amount, spent, asked.unit, fraction, asked.is_reproducible)
+        return report_of(self.plan.budget, self.meter, self.figures.budget_spent)
 
     @property
     def estimate(self) -> Estimate:

@@ -292,7 +292,7 @@ def _are_reached(join: LiveJoin, side: int, ordinals: Array, times: Array) -> bo
     base = int(join.stores[side].side.meta[ga.BASE])
     if ((ordinals < base) | (ordinals >= join.state.whole[st.SEQUENCE + side])).any():
         return False
-    return bool((join.codes_of(side, ordinals) >= 0).all() and np.array_equal(join.times(side, ordinals), times))
+    return bool((join.codes_of(side, ordinals) >= 0).all() and np.array_equal(join.times_of(side, ordinals), times))
 
 
 def _are_listed(join: LiveJoin, side: int, ordinals: Array, high: Array) -> bool:

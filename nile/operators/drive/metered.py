@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from typing import Any, Generic, Protocol
 
-import numpy as np
-
-from nile.operators.common.plan import JoinPlan
+from nile.operators.common.contract import Operator, Out
 from nile.operators.drive.wall_clock import run_live
-from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from preferences.budget import Budget, BudgetReport
 from preferences.wall import WallBudget, WallClock
-from summaries.hashing import Encoded, KeyHasher
 
-__all__ = ["MeteredRun", "load_kernels"]
+__all__ = ["MeteredRun", "load_kernels", "report_of"]
 
 _LEAST_QUANTUM, _MOST_QUANTA = 256, 128
 _SECOND = 1e9
@@ -31,7 +28,13 @@ _UNITS_A_NS = 0.05
 _UNITS_AN_OUTPUT = 100.0
 
 
-class MeteredRun:
+class _Metering(Protocol):
+    @property
+    def spent(self) -> float:
+        """Used so far, in the unit of the budget."""
+
+
+class MeteredRun(Generic[Out]):
     """One run of a join whose plan has a budget of share, seconds_per_tuple, seconds or outputs.
 
     speed: how many times faster than its own pace the input is played back (share only).  cpu: CPU time of this
@@ -39,7 +42,7 @@ class MeteredRun:
     """
 
     def __init__(
-        self, join: PromisingJoin, *, speed: float = 1.0, cpu: Callable[[], int] = time.thread_time_ns
+        self, join: Operator[Out], *, speed: float = 1.0, cpu: Callable[[], int] = time.thread_time_ns
     ) -> None:
         self._join = join
         self._speed = speed
@@ -66,14 +69,14 @@ class MeteredRun:
             return None
         return (self._used if self._clock is None else self._clock.used) / _SECOND
 
-    def run(self) -> Iterator[Outputs]:
+    def run(self) -> Iterator[Out]:
         """Outputs as they are found."""
         budget = self._join.plan.budget
-        arrivals = self._join.data.order.shape[0]
+        arrivals = self._join.arrivals
         if budget.unit == "outputs":
             yield from self._run_outputs(arrivals, int(budget.amount))
             return
-        load_kernels(self._join.plan)
+        load_kernels(self._join.example())
         if budget.unit == "share":
             self._clock = WallClock(WallBudget(budget.amount), cpu=self._cpu)
             yield from run_live(self._join, self._clock, speed=self._speed)
@@ -81,22 +84,22 @@ class MeteredRun:
             seconds = budget.amount * (arrivals if budget.unit == "seconds_per_tuple" else 1)
             yield from self._run_seconds(arrivals, _SECOND * seconds)
 
-    def _run_outputs(self, arrivals: int, most: int) -> Iterator[Outputs]:
+    def _run_outputs(self, arrivals: int, most: int) -> Iterator[Out]:
         """At most `most` outputs; what the last quantum finds beyond them is left out."""
         for end in _ends(arrivals):
             for found in self._join.advance(
                 end, credit=self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_AN_OUTPUT)
             ):
-                self._used += found.left.shape[0]
-                kept = min(found.left.shape[0], most - self._given)
+                self._used += len(found)
+                kept = min(len(found), most - self._given)
                 self._given += kept
                 if kept:
-                    yield found if kept == found.left.shape[0] else _first(found, kept)
+                    yield found if kept == len(found) else found.first(kept)
             if self._given == most:
-                self._join.stop()
+                self._join.finish()
                 return
 
-    def _run_seconds(self, arrivals: int, most: float) -> Iterator[Outputs]:
+    def _run_seconds(self, arrivals: int, most: float) -> Iterator[Out]:
         for end in _ends(arrivals):
             began = self._cpu()
             found = list(
@@ -107,7 +110,7 @@ class MeteredRun:
             self._used += self._cpu() - began
             yield from found
             if self._used >= most:
-                self._join.stop()
+                self._join.finish()
                 return
 
     def _credit(self, most: float, begin: float, end: float, believed: float) -> float:
@@ -124,23 +127,20 @@ class MeteredRun:
         return max(0.0, wanted) * (end - begin) / (max(aim, end) - begin)
 
 
-def load_kernels(plan: JoinPlan) -> PromisingJoin:
-    """Run a small join of its own to the end, so that loading kernels is not charged to a run under the clock.
-
-    Its 4,096 arrivals are so far apart in time that zones end and granularities turn.  Returns that join.
-    """
-    n, keys = 2_048, 16
-    codes = (np.arange(n) % keys).astype(np.int32)
-    hashes = KeyHasher().words(np.arange(keys, dtype=np.int64))[codes]
-    ts = np.arange(n, dtype=np.int64) * min(max(1, plan.spec.granularity // 64), 1 << 50)
-    side = Encoded(codes=codes, hashes=hashes)
-    order = np.tile(np.array([0, 1], np.int8), n)
-    data = JoinInput(left_ts=ts, right_ts=ts, left=side, right=side, order=order, costs=np.ones(2 * n), keys=keys)
-    join = PromisingJoin(plan if plan.window is None else replace(plan, window=int(ts[-1]) // 16), data)
-    for credit in (200.0 * n, 0.0):  # the first takes in the slices of tuples that a zone is made of
-        for _ in join.advance(n if credit else 2 * n, credit=credit):
+def load_kernels(example: Operator[Any]) -> None:
+    """Run an operator's `example` to its end, so that loading kernels is not charged to a run under the clock."""
+    half = example.arrivals // 2
+    # The first half takes in the slices of tuples that a zone is made of.
+    for end, credit in ((half, 100.0 * example.arrivals), (example.arrivals, 0.0)):
+        for _ in example.advance(end, credit=credit):
             pass
-    return join
+
+
+def report_of(asked: Budget, run: _Metering | None, fraction: float) -> BudgetReport:
+    """What was asked and spent; fraction: spent, as a share of the exact cost.  run: None under a fraction."""
+    return BudgetReport(
+        asked.amount, fraction if run is None else run.spent, asked.unit, fraction, asked.is_reproducible
+    )
 
 
 def _ends(arrivals: int) -> Iterator[int]:
@@ -148,15 +148,3 @@ def _ends(arrivals: int) -> Iterator[int]:
     quantum = max(_LEAST_QUANTUM, arrivals // _MOST_QUANTA)
     for begin in range(0, arrivals, quantum):
         yield min(arrivals, begin + quantum)
-
-
-def _first(found: Outputs, count: int) -> Outputs:
-    """The first outputs of a batch."""
-    return Outputs(
-        left=found.left[:count],
-        right=found.right[:count],
-        weight=found.weight[:count],
-        side=None if found.side is None else found.side[:count],
-        low=None if found.low is None else found.low[:count],
-        high=None if found.high is None else found.high[:count],
-    )

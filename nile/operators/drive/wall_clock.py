@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nile.operators.join.join import Outputs, PromisingJoin
+from nile.operators.common.contract import Operator, Out
 from preferences.wall import WallClock
 from summaries.errors import ConfigError
 
@@ -15,13 +15,13 @@ __all__ = ["run_live"]
 
 
 def run_live(
-    join: PromisingJoin,
+    join: Operator[Out],
     clock: WallClock,
     *,
     speed: float = 1.0,
     now: Callable[[], int] = time.monotonic_ns,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Outputs]:
+) -> Iterator[Out]:
     """Play the join's input back at `speed` times its own pace and yield outputs as they are found.
 
     Each quantum takes in what has become due and spends the clock's credit, spread evenly over the arrivals;
@@ -34,7 +34,7 @@ def run_live(
             "live join: needed a plan with replay 'data' or 'exponential', an input from its start and a speed above "
             f"0; got replay {join.plan.pace.replay!r}, {join.fed} arrivals done, speed {speed!r}"
         )
-    times = join.data.times()
+    times = join.times()
     quantum = round(1e9 * clock.budget.quantum)
     began = last = now()
     done = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators.common.data import JoinInput, Outputs
+from nile.operators.common.example import EXAMPLE_ARRIVALS, example_keys, example_plan, example_times
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, initial_state
@@ -19,6 +20,7 @@ from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.grid import arrays as ga
 from pyramid.grid.manager import Memory
 from pyramid.grid.store import PIECE, TupleStore
+from summaries.hashing import Encoded
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ else:
     grid_kernels = lazy("pyramid.grid.grid_kernels")
     list_kernels = lazy("pyramid.grid.list_kernels")
 
-__all__ = ["JoinFigures", "JoinInput", "Outputs", "PromisingJoin"]
+__all__ = ["JoinFigures", "JoinInput", "Outputs", "PromisingJoin", "example_join"]
 
 Array = np.ndarray[Any, Any]
 _ROOM = 1 << 16
@@ -79,9 +81,21 @@ class PromisingJoin:
 
     def run(self) -> Iterator[Outputs]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
-        n = self.data.order.shape[0]
-        while self._fed < n:
-            yield from self.advance(min(n, self._fed + self.batch_rows))
+        while self._fed < self.arrivals:
+            yield from self.advance(min(self.arrivals, self._fed + self.batch_rows))
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples of the input, both streams together."""
+        return int(self.data.order.shape[0])
+
+    def times(self) -> Array:
+        """The time of each arrival: int64 [arrivals] ns."""
+        return self.data.times()
+
+    def example(self) -> PromisingJoin:
+        """A join of the same plan over a small input, whose run loads every kernel that this one's will."""
+        return example_join(self.plan)
 
     @property
     def fed(self) -> int:
@@ -128,9 +142,9 @@ class PromisingJoin:
             self._mend(why)
         self._release()
 
-    def stop(self) -> None:
-        """Feed no more: arrivals that have not been taken in count as shed."""
-        self._fed = self.data.order.shape[0]
+    def finish(self) -> None:
+        """There is no more: arrivals that have not been taken in count as shed."""
+        self._fed = self.arrivals
         self.state.whole[st.ARRIVED] = self._fed
 
     def _feed(self, end: int) -> None:
@@ -323,3 +337,16 @@ class PromisingJoin:
         """The mean share of the window, in time, that a probe could still reach."""
         probes = self.state.whole[st.ADMITTED]
         return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0
+
+
+def example_join(plan: JoinPlan) -> PromisingJoin:
+    """A small join of a plan, not yet run (`nile.operators.common.example`)."""
+    ts = example_times(plan, streams=2)
+    codes, hashes = example_keys(2)
+    order = np.tile(np.array([0, 1], np.int8), EXAMPLE_ARRIVALS // 2)
+    sides = [Encoded(codes=codes[order == side], hashes=hashes[codes[order == side]]) for side in (0, 1)]
+    data = JoinInput(
+        left_ts=ts[order == 0], right_ts=ts[order == 1], left=sides[0], right=sides[1], order=order,
+        costs=np.ones(order.shape[0]), keys=hashes.shape[0],
+    )  # fmt: skip
+    return PromisingJoin(example_plan(plan, ts), data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.operators.common.example import example_keys, example_plan, example_times
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, beginning, samples
 from nile.operators.multiway import state as ms
@@ -18,7 +19,7 @@ from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from pyramid.grid import arrays as ga
 from pyramid.grid.manager import Memory
 from pyramid.grid.store import DETECTOR_ROWS, TupleStore
-from summaries.errors import BudgetError, ConfigError
+from summaries.errors import ConfigError
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class MultiwayJoin:
     `run` yields Combinations as they are found; `figures` says what it cost.  Same plan and input, same bytes,
     however the input is cut into batches.  Under a condition each candidate is charged a scan and, until its
     condition has been looked at (at most 512 arrivals later), an emit, which is given back when it fails.
-    Raises ConfigError for a method that joins two streams only, BudgetError for a budget that is no fraction.
+    Raises ConfigError for a method that joins two streams only.
     """
 
     def __init__(self, plan: JoinPlan, data: MultiwayInput, *, batch_rows: int = 65_536) -> None:
@@ -74,11 +75,6 @@ class MultiwayJoin:
             raise ConfigError(
                 f"method: needed one of {', '.join(METHODS)} for several streams or a condition on the pair; "
                 f"got {plan.method!r}; name one of these, or join two streams without a condition"
-            )
-        if plan.budget.unit != "fraction":
-            raise BudgetError(
-                f"budget: needed a fraction for several streams or a condition on the pair; got {plan.budget}; "
-                "say Budget(fraction=0.1), or join two streams without a condition"
             )
         if data.test is not None and plan.output == "ranges":
             raise ConfigError(
@@ -108,23 +104,75 @@ class MultiwayJoin:
 
     def run(self) -> Iterator[Combinations]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
-        n = self.data.ts.shape[0]
-        whole = self.state.whole
-        while self._fed < n:
-            end = min(n, self._fed + self.batch_rows)
-            self._feed(end)
-            while True:
-                why = self._step(end)
-                if whole[st.WRITTEN] and self._collects(why, last=end == n):
-                    found = self._collect()
-                    if len(found):
-                        yield found
-                    if why == st.DONE and self.data.test is not None:
-                        continue  # what failed its condition has given credit back
-                if why == st.DONE:
-                    break
-                self._mend(why)
-            self._release()
+        while self._fed < self.arrivals:
+            yield from self.advance(min(self.arrivals, self._fed + self.batch_rows))
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples of the input, all streams together."""
+        return int(self.data.ts.shape[0])
+
+    def times(self) -> Array:
+        """The time of each arrival: int64 [arrivals] ns."""
+        return self.data.ts
+
+    @property
+    def fed(self) -> int:
+        """How many arrivals have been fed."""
+        return self._fed
+
+    @property
+    def spent(self) -> float:
+        """What has been spent so far, in units of the cost table."""
+        return float(self.state.real[st.SPENT]) / UNIT
+
+    @property
+    def credit(self) -> float:
+        """What is granted and not yet spent, in units of the cost table."""
+        return float(self.state.real[st.CREDIT]) / UNIT
+
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Combinations]:
+        """Go on to arrival `end` of the merged input.
+
+        credit: cost granted for these arrivals, or for what waits when there are none, in place of the plan's
+        budget (None).  Where it is given, every candidate's condition has been looked at in the end.
+        """
+        whole, real = self.state.whole, self.state.real
+        if credit is not None:
+            arrivals = end - self._fed
+            self._grant[self._fed : end] = UNIT * credit / max(1, arrivals)
+            if not arrivals:
+                real[st.CREDIT] += UNIT * credit
+                real[st.GRANTED] += UNIT * credit
+        self._feed(end)
+        while True:
+            why = self._step(end)
+            if whole[st.WRITTEN] and self._collects(why, last=credit is not None or end == self.arrivals):
+                found = self._collect()
+                if len(found):
+                    yield found
+                if why == st.DONE and self.data.test is not None:
+                    continue  # what failed its condition has given credit back
+            if why == st.DONE:
+                break
+            self._mend(why)
+        self._release()
+
+    def finish(self) -> None:
+        """There is no more: arrivals that have not been taken in count as shed."""
+        self._fed = self.arrivals
+        self.state.whole[st.ARRIVED] = self._fed
+
+    def example(self) -> MultiwayJoin:
+        """A join of the same plan over a small input, whose run loads every kernel that this one's will."""
+        streams, ts = self.data.streams, example_times(self.plan, streams=self.data.streams)
+        codes, hashes = example_keys(streams)
+        arrival = np.arange(ts.shape[0])
+        data = MultiwayInput(
+            streams=streams, stream=(arrival % streams).astype(np.int8), ordinal=arrival // streams, ts=ts, key=codes,
+            hashes=hashes, costs=np.ones(ts.shape[0]), test=None if self.data.test is None else _anything,
+        )  # fmt: skip
+        return MultiwayJoin(example_plan(self.plan, ts), data)
 
     def _collects(self, why: int, *, last: bool) -> bool:
         """Whether outputs leave now; candidates only where it does not depend on the batches."""
@@ -264,7 +312,12 @@ class MultiwayJoin:
 def buys_everything(plan: JoinPlan) -> bool:
     """Whether the budget covers the exact answer's cost at every arrival, so that nothing need ever be dropped."""
     free = plan.pace.is_replay or plan.spec.forgetting or plan.blind
-    return plan.fraction >= 1.0 and not free
+    return plan.budget.fraction is not None and plan.fraction >= 1.0 and not free
+
+
+def _anything(members: Array) -> Array:
+    """The condition that every candidate satisfies."""
+    return np.ones(members.shape[0], bool)
 
 
 def _at_least_one(hashes: Array) -> Array:

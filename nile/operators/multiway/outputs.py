@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,12 @@ class Combinations:
 
     def __len__(self) -> int:
         return int(self.weight.shape[0])
+
+    def first(self, count: int) -> Combinations:
+        """The first outputs of the batch."""
+        whole = {field.name: getattr(self, field.name) for field in fields(self)}
+        cut: dict[str, Any] = {name: None if column is None else column[:count] for name, column in whole.items()}
+        return Combinations(**cut)
 
     def sizes(self, own: Array) -> Array:
         """How many combinations each output stands for: int64 [o].  own: int [o], the probing stream of each."""

@@ -74,7 +74,8 @@ def combination_accuracy(answer: AnsweredCombinations, wanted: Wanted, query: st
     opponents = [name for name in METHODS if name != plan.method]
     asked = Asked.of(wanted, opponents=opponents, usual=opponents[-1:], engines=("local",))
     closely = answer.again(asked.looked_at) if plan.is_exact else answer
-    asked = asked.with_budget(closely.plan.fraction)
+    if closely.plan.budget.fraction is not None:
+        asked = asked.with_budget(closely.plan.budget.fraction)
     exact = _Exact(answer)
     runs, intervals = _runs(closely, exact, asked, wanted.step)
     looked_at, histogram = _record(closely, exact)

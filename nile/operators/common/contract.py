@@ -1,0 +1,100 @@
+"""What a driver asks of an operator that takes ordered input: one contract, whatever the number of streams.
+
+Design.  An operator is handed arrivals in the total order and does nothing by itself: a driver says how far to go
+and what may be spent on the way.  One-shot runs, meters (`nile.operators.drive.metered`) and the wall clock
+(`nile.operators.drive.wall_clock`) are drivers; none asks how many streams there are.
+Law.  Where no credit is given, outputs, weights and figures do not depend on the ends at which `advance` stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from nile.operators.common.plan import JoinPlan
+
+__all__ = ["Figures", "Found", "Operator"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Found(Protocol):
+    """A batch of outputs, in the order found."""
+
+    def __len__(self) -> int: ...
+
+    def first(self, count: int) -> Self:
+        """The first outputs of the batch."""
+
+
+class Figures(Protocol):
+    """What every operator tells of its work; costs in units of its cost table."""
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples that have come."""
+
+    @property
+    def admitted(self) -> int:
+        """Tuples taken in."""
+
+    @property
+    def shed(self) -> tuple[int, ...]:
+        """Tuples of each stream turned away."""
+
+    @property
+    def outputs(self) -> int:
+        """Outputs found."""
+
+    @property
+    def budget_spent(self) -> float:
+        """What was spent as a share of the exact answer's cost."""
+
+
+Out = TypeVar("Out", bound=Found, covariant=True)
+
+
+class Operator(Protocol[Out]):
+    """An operator over ordered input that was handed over whole."""
+
+    @property
+    def plan(self) -> JoinPlan:
+        """What was asked."""
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples of the input, all streams together."""
+
+    @property
+    def fed(self) -> int:
+        """Arrivals it has gone on to."""
+
+    @property
+    def spent(self) -> float:
+        """Spent so far, in units of the cost table."""
+
+    @property
+    def credit(self) -> float:
+        """Granted and not yet spent, in units of the cost table."""
+
+    @property
+    def figures(self) -> Figures:
+        """What has been done so far."""
+
+    def times(self) -> Array:
+        """The time of each arrival: int64 [arrivals] ns."""
+
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Out]:
+        """Go on to arrival `end`.
+
+        credit: cost granted for these arrivals, or for what waits when there are none, in place of the plan's
+        budget (None).
+        """
+
+    def finish(self) -> None:
+        """There is no more: arrivals that have not been taken in count as shed."""
+
+    def example(self) -> Operator[Out]:
+        """One of the same plan over a small input, whose run loads every kernel that this one's will."""

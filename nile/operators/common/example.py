@@ -1,0 +1,34 @@
+"""A small input for any operator, over which it runs through all its kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.plan import JoinPlan
+from summaries.hashing import KeyHasher
+
+__all__ = ["EXAMPLE_ARRIVALS", "example_keys", "example_plan", "example_times"]
+
+Array = np.ndarray[Any, Any]
+EXAMPLE_ARRIVALS = 4_096
+_KEYS = 16
+
+
+def example_times(plan: JoinPlan, *, streams: int) -> Array:
+    """int64 [4,096] ns: one tuple of each stream at a time, so far apart that zones end and granularities turn."""
+    step = min(max(1, plan.spec.granularity // 64), 1 << 50)
+    return np.arange(EXAMPLE_ARRIVALS, dtype=np.int64) // streams * step
+
+
+def example_keys(streams: int) -> tuple[Array, Array]:
+    """(code of each arrival, int32 [4,096]; hash of each code, uint64 [16]): each stream has every key in turn."""
+    codes = (np.arange(EXAMPLE_ARRIVALS) // streams % _KEYS).astype(np.int32)
+    return codes, KeyHasher().words(np.arange(_KEYS, dtype=np.int64))
+
+
+def example_plan(plan: JoinPlan, ts: Array) -> JoinPlan:
+    """The plan with a window that a sixteenth of the input falls into."""
+    return plan if plan.window is None else replace(plan, window=int(ts[-1]) // 16)
