@@ -7,11 +7,14 @@ import random
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import nile
 from nile.aggregates.catalogue import ALIASES, CATALOGUE, Kind
+from nile.exact.pipeline.algebra import RUNNING, Aggregate, Group, Range, Scan
+from nile.exact.pipeline.pipeline import Pipeline
 from nile.sql.select_expressions import _AGGREGATES
 
 IN_SQL = [kind for kind in CATALOGUE.values() if kind.sql is not None]
@@ -89,3 +92,55 @@ def test_one_shot_sql_equals_duckdb(kind: Kind) -> None:
                     assert agree(db.sql(text).fetchall(), judge.execute(text).fetchall()), (text, rows)
                     text = f"SELECT g, {call} AS a FROM s{where} GROUP BY g ORDER BY g NULLS LAST"
                     assert agree(db.sql(text).fetchall(), judge.execute(text).fetchall()), (text, rows)
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_what_left_a_window_is_as_if_it_had_never_come(name: str) -> None:
+    """At every instant the windowed aggregate is DuckDB's over what the window holds, however the input is cut."""
+    kind, rng = CATALOGUE[name], random.Random(name)
+    data = table(rng, 80).slice(0, 80)
+    judge = duckdb.connect()
+    judge.register("s", data)
+    for column in ("n", "v") if kind.takes == "number" else ("n", "v", "t"):
+        schema = pa.schema([data.schema.field(column)])
+        for share in SHARES if kind.argument else (None,):
+            call = f"{kind.sql}({column})" if share is None else f"{kind.sql}({column}, {share})"
+            whole = judge.execute(
+                f"SELECT (SELECT {call} FROM s WHERE ts BETWEEN a.ts - 9 AND a.ts) FROM s a ORDER BY a.ts"
+            ).fetchall()
+            for cut in (1, 7, 80):
+                plan = Group(Scan("s", schema, Range(9), 0), (), (Aggregate("a", name, column, share),))
+                assert agree(after_each(Pipeline(plan), data.select([column]), cut), whole), (call, cut)
+
+
+def after_each(pipeline: Pipeline, data: pa.Table, cut: int) -> list[tuple[Any, ...]]:
+    """The one row after each tuple; `cut` tuples come at once."""
+    ts, rows = np.arange(data.num_rows), data.combine_chunks().to_batches()[0]
+    out = []
+    for begin in range(0, data.num_rows, cut):
+        out += pipeline.push("s", ts[begin : begin + cut], rows.slice(begin, cut))
+    out += pipeline.finish()
+    told = {
+        at: row
+        for one in out
+        for at, sign, row in zip(one.ts.tolist(), one.sign.tolist(), one.rows.column(0).to_pylist(), strict=True)
+        if sign > 0
+    }
+    found: list[tuple[Any, ...]] = []
+    for at in ts.tolist():
+        found.append((told[at],) if at in told else found[-1])
+    return found
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_statement_over_a_window_of_groups_equals_duckdb(name: str) -> None:
+    kind, rng = CATALOGUE[name], random.Random(name)
+    data = table(rng, 60)
+    db, judge = nile.connect(), duckdb.connect()
+    db.register("s", data, time="ts")
+    judge.register("s", data)
+    for call in [*calls(kind, "v"), *calls(kind, "n")]:
+        for window in (1, 20):
+            mine = db.sql(f"SELECT g, {call} AS a FROM s GROUP BY g WINDOW {window}", emit="snapshot").fetchall()
+            theirs = judge.execute(f"SELECT g, {call} AS a FROM s WHERE ts >= {59 - window} GROUP BY g").fetchall()
+            assert agree(sorted(mine, key=str), sorted(theirs, key=str)), (call, window)

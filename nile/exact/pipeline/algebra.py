@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from nile.aggregates.catalogue import kept_in
 from nile.exact.state.arrow import pa
 from summaries.errors import ConfigError, UnknownColumn
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
+    "RUNNING",
     "Aggregate",
     "Distinct",
     "GraphJoin",
@@ -44,7 +46,12 @@ __all__ = [
 
 Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
 Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
-Function = Literal["count", "sum", "avg", "min", "max", "median"]
+RUNNING = kept_in("count", "total", "low", "high", "values")
+"""The aggregates that are kept up to date.
+
+Not variances: they need an exact sum of squares, since a rounded one keeps the rounding of tuples that have left.
+Not sets: count(DISTINCT ...) is a count above a `Distinct`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +235,17 @@ class Minus:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function of a group's rows; nulls are ignored.  column None: count(*).
+    """A function of a group's rows, one of `RUNNING`; nulls are ignored.  column None: count(*); share: of a quantile.
 
     count: int64.  sum: int64 of whole numbers and truth values (SumOverflow beyond it), else double, correctly
-    rounded from an exact sum.  avg, median: double; the median of an even number is the mean of the two in the
-    middle, and of times it keeps their type.  min, max: the column's type, NaN above all numbers.
+    rounded from an exact sum.  avg, median, quantile_cont: double, and the latter two keep the type of times.  min,
+    max, quantile_disc: the column's type, NaN above all numbers.
     """
 
     name: str
-    function: Function
+    function: str
     column: str | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +307,7 @@ def _result_type(schema: pyarrow.Schema, aggregate: Aggregate) -> pyarrow.DataTy
             return pa.int64() if types.is_integer(given) or types.is_boolean(given) else pa.float64()
         case "avg":
             return pa.float64()
-        case "median":
+        case "median" | "quantile_cont":
             return given if types.is_temporal(given) else pa.float64()
         case _:
             return given

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, get_args
+from typing import Any
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.pipeline.algebra import (
+    RUNNING,
     Aggregate,
-    Function,
     GraphJoin,
     Group,
     Intersect,
@@ -126,10 +127,10 @@ def _group(node: Group) -> None:
 
 def _aggregate(schema: Any, each: Aggregate) -> None:
     where = f"aggregate {each.name!r}"
-    if each.function not in get_args(Function):
-        near = difflib.get_close_matches(str(each.function), get_args(Function), 1)
+    if each.function not in RUNNING:
+        near = difflib.get_close_matches(str(each.function), RUNNING, 1)
         raise ConfigError(
-            f"{where}: needed one of {', '.join(get_args(Function))}; got {each.function!r}; "
+            f"{where}: needed one of {', '.join(RUNNING)}; got {each.function!r}; "
             + (f"did you mean {near[0]!r}?" if near else "take one of these")
         )
     if each.column is None:
@@ -137,8 +138,11 @@ def _aggregate(schema: Any, each: Aggregate) -> None:
             raise ConfigError(f"{where}: needed a column; got none for {each.function}; only count takes every row")
         return
     kind = _known(where, schema, each.column)
-    fits = {"sum": numeric, "avg": numeric, "median": added, "min": ordered, "max": ordered}.get(each.function)
-    if fits is not None and not fits(kind):
+    aggregate = CATALOGUE[each.function]
+    if aggregate.argument == "share" and not (each.share is not None and 0.0 <= each.share <= 1.0):
+        raise ConfigError(f"{where}: needed a share from 0 to 1; got {each.share!r}; 0.5 is the median")
+    fits = added if aggregate.is_quantile else numeric
+    if {"any": True, "ordered": ordered(kind), "number": fits(kind)}[aggregate.takes] is False:
         raise KeyTypeError(
             f"{where}: needed a type with a {each.function}; got {each.column!r} of type {kind}; cast it in a "
             "projection below"

@@ -2,8 +2,8 @@
 
 A change of a group is its old row with sign -1 and its new one with +1; a group whose tuples have all left goes, and
 without keys the one row stays.  An instant that leaves a row as it was tells nothing.
-Cost: O(1) a tuple for count, sum and avg, O(log n) for min, max and median, of groups of n values.  Memory: O(groups)
-for the former (`nile.exact.state.sums`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
+Cost: O(1) per tuple for count, sum and avg, O(log n) for min, max and quantiles, of groups of n values.  Memory:
+O(groups) for the former (`nile.exact.state.sums`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.pipeline.algebra import Group
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
 from nile.exact.state import arrow
@@ -26,7 +27,14 @@ __all__ = ["Grouping"]
 
 kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
-_FAMILY: dict[str, type[State]] = {"sum": Summed, "avg": Summed, "min": Ordered, "max": Ordered, "median": Ordered}
+_FAMILY: dict[str, type[State]] = {
+    "count": Counted,
+    "total": Summed,
+    "low": Ordered,
+    "high": Ordered,
+    "values": Ordered,
+}
+"""What keeps a part of the catalogue so that tuples can leave again: extremes need all values."""
 
 
 class Grouping(Stateful):
@@ -48,19 +56,21 @@ class Grouping(Stateful):
         self._born = 0
         self._shown = False
         self._states: dict[tuple[type[State], int | None], State] = {}
-        self._reads: list[tuple[str, tuple[type[State], int | None]]] = []
+        self._reads: list[tuple[str, float | None, tuple[type[State], int | None]]] = []
         for each in plan.aggregates:
             at = None if each.column is None else below.schema.get_field_index(each.column)
             kind = None if at is None else below.schema.field(at).type
-            key = (_FAMILY.get(each.function, Counted), at)
+            aggregate = CATALOGUE[each.function]
+            key = (Counted if at is None else _FAMILY[aggregate.parts[-1]], at)
             if kind is not None and each.function in ("sum", "avg") and pa.types.is_null(kind):
                 key = (Ordered, at)
             if key not in self._states:
                 self._states[key] = _state(key[0], kind)
             state = self._states[key]
-            if isinstance(state, Ordered) and each.function == "median":
-                state.middle = True
-            self._reads.append((each.function, key))
+            share = each.share if aggregate.share is None else aggregate.share
+            if isinstance(state, Ordered) and share is not None:
+                state.ask(share, discrete=aggregate.gives == "same")
+            self._reads.append((each.function, share, key))
 
     def apply(self, deltas: list[Delta]) -> Delta:
         delta = deltas[0]
@@ -129,13 +139,13 @@ class Grouping(Stateful):
 
     def _rows(self, codes: Array, numbers: Any) -> Any:
         columns = [] if self._table is None else self._table.columns(codes)
-        for (function, key), field in zip(self._reads, self.schema.names[len(self._by) :], strict=True):
+        for (function, share, key), field in zip(self._reads, self.schema.names[len(self._by) :], strict=True):
             kind = self.schema.field(field).type
             state = self._states[key]
             if isinstance(state, Ordered) and function in ("sum", "avg"):
                 columns.append(pa.nulls(codes.shape[0], kind))
             else:
-                columns.append(state.column(function, numbers[key], kind))
+                columns.append(state.column(function, numbers[key], kind, share))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def contents(self) -> Any:

@@ -7,6 +7,7 @@ Memory: 44 bytes a different value of a group.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -177,12 +178,15 @@ def select(root: int, rank: int, keys: Array, links: Array, sizes: Array) -> int
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-def read(root: int, middle: bool, keys: Array, links: Array, sizes: Array, now: Array) -> None:
-    """now: int64 [5], of one group: how many, least, greatest, and the two in the middle (only if `middle`)."""
+def read(root: int, shares: Array, discrete: Array, keys: Array, links: Array, sizes: Array, now: Array) -> None:
+    """now: int64 [3 + 2 * shares], of one group: how many, least, greatest, and the two around each share.
+
+    Places as of `nile.aggregates.catalogue.place_of`; of a discrete quantile both are its value.
+    """
     n = _total(sizes, root)
     now[0] = n
     if n == 0:
-        for c in range(1, 5):
+        for c in range(1, now.shape[0]):
             now[c] = 0
         return
     node = root
@@ -193,9 +197,14 @@ def read(root: int, middle: bool, keys: Array, links: Array, sizes: Array, now: 
     while links[node, 1] >= 0:
         node = links[node, 1]
     now[2] = keys[node]
-    if middle:
-        now[3] = select(root, (n - 1) // 2, keys, links, sizes)
-        now[4] = now[3] if n % 2 == 1 else select(root, n // 2, keys, links, sizes)
+    for j in range(shares.shape[0]):
+        place = shares[j] * (n - 1)
+        if discrete[j]:
+            place = max(1.0, n - math.floor(n - shares[j] * n)) - 1.0
+        below = np.int64(math.floor(place))
+        above = np.int64(math.ceil(place))
+        now[3 + 2 * j] = select(root, below, keys, links, sizes)
+        now[4 + 2 * j] = now[3 + 2 * j] if below == above else select(root, above, keys, links, sizes)
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -234,8 +243,8 @@ def listed(roots: Array, codes: Array, keys: Array, links: Array, sizes: Array, 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def build(
-    starts: Array, middle: bool, roots: Array, keys: Array, prios: Array, links: Array, sizes: Array, meta: Array,
-    now: Array,
+    starts: Array, shares: Array, discrete: Array, roots: Array, keys: Array, prios: Array, links: Array,
+    sizes: Array, meta: Array, now: Array,
 ) -> None:  # fmt: skip
     """Treaps of groups 0 to n - 1 over nodes whose keys, and how often each stands, are in place, group by group.
 
@@ -263,7 +272,7 @@ def build(
             depth -= 1
             last = stack[depth]
             sizes[last, 1] = sizes[last, 0] + _total(sizes, links[last, 0]) + _total(sizes, links[last, 1])
-        read(roots[group], middle, keys, links, sizes, now[group])
+        read(roots[group], shares, discrete, keys, links, sizes, now[group])
     meta[USED] = starts[starts.shape[0] - 1]
     meta[LIVE] = meta[USED]
 
@@ -277,7 +286,8 @@ def apply_ordered(
     touch: Array,
     first: Array,
     last: Array,
-    middle: bool,
+    shares: Array,
+    discrete: Array,
     roots: Array,
     keys: Array,
     prios: Array,
@@ -290,15 +300,15 @@ def apply_ordered(
 ) -> None:
     """Put in what comes, take out what goes, and read each pair (instant, group) before and after.
 
-    values: int64 [n], ordered as the values are; now, old, new: int64 [., 5]: how many, least, greatest, and the two
-    in the middle (only if `middle`).
+    values: int64 [n], ordered as the values are; shares: float64 [m] and discrete: bool [m], of quantiles; now, old,
+    new: int64 [., 3 + 2 m], as of `read`.
     """
     stack = np.empty(_DEEP, np.int64)
     for i in range(sign.shape[0]):
         code = codes[i]
         t = touch[i]
         if i == first[t]:
-            for c in range(5):
+            for c in range(now.shape[1]):
                 old[t, c] = now[code, c]
         if valid[i]:
             if sign[i] > 0:
@@ -306,6 +316,6 @@ def apply_ordered(
             else:
                 remove(roots, code, values[i], keys, prios, links, sizes, meta)
         if i == last[t]:
-            read(roots[code], middle, keys, links, sizes, now[code])
-            for c in range(5):
+            read(roots[code], shares, discrete, keys, links, sizes, now[code])
+            for c in range(now.shape[1]):
                 new[t, c] = now[code, c]

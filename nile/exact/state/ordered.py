@@ -1,4 +1,4 @@
-"""Ordered multisets behind min, max and median, one for a column however many ask."""
+"""Ordered multisets behind min, max and quantiles, one for a column however many ask."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
@@ -23,7 +24,7 @@ _FLIP = np.int64(np.iinfo(np.int64).min)
 
 
 class Ordered(State):
-    """An ordered multiset of a column for each group; serves min, max and median.
+    """An ordered multiset of a column for each group; serves min, max and quantiles.
 
     44 bytes a different value of a group and 48 a group; text and bytes also keep their different values in order,
     and a batch with new ones renumbers all.
@@ -31,8 +32,8 @@ class Ordered(State):
 
     HELD: ClassVar = ("_roots", "_keys", "_sizes")
     DERIVED: ClassVar = (
-        "_kind", "_encoder", "_ranked", "_ranks", "_floating", "_unsigned", "middle", "_prios", "_links", "_meta",
-        "_now",
+        "_kind", "_encoder", "_ranked", "_ranks", "_floating", "_unsigned", "_shares", "_discrete", "_prios", "_links",
+        "_meta", "_now",
     )  # fmt: skip
 
     def __init__(self, kind: Any) -> None:
@@ -42,14 +43,15 @@ class Ordered(State):
         self._ranks: dict[Any, int] = {}
         self._floating = bool(pa.types.is_floating(self._kind))
         self._unsigned = bool(pa.types.is_uint64(self._kind))
-        self.middle = False
+        self._shares = np.zeros(0)
+        self._discrete = np.zeros(0, bool)
         self._roots = np.full(1, -1, np.int64)
         self._keys = np.zeros(16, np.int64)
         self._prios = np.zeros(16, np.int64)
         self._links = np.full((16, 2), -1, np.int64)
         self._sizes = np.zeros((16, 2), np.int64)
         self._meta = np.array([0, -1, 0, 0], np.int64)
-        self._now = np.zeros((1, 5), np.int64)
+        self._now = np.zeros((1, 3), np.int64)
 
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         self._roots = grown(self._roots, touches.room, -1)
@@ -58,11 +60,11 @@ class Ordered(State):
         need = int(self._meta[_LIVE]) + values.shape[0]
         self._keys, self._prios = grown(self._keys, need), grown(self._prios, need)
         self._links, self._sizes = grown(self._links, need, -1), grown(self._sizes, need)
-        old, new = np.zeros((touches.pairs, 5), np.int64), np.zeros((touches.pairs, 5), np.int64)
+        old, new = (np.zeros((touches.pairs, self._now.shape[1]), np.int64) for _ in range(2))
         ordering.apply_ordered(
             touches.sign, touches.codes, values, valid(column), touches.touch, touches.first, touches.last,
-            self.middle, self._roots, self._keys, self._prios, self._links, self._sizes, self._meta, self._now,
-            old, new,
+            self._shares, self._discrete, self._roots, self._keys, self._prios, self._links, self._sizes, self._meta,
+            self._now, old, new,
         )  # fmt: skip
         return old, new
 
@@ -115,19 +117,38 @@ class Ordered(State):
             alive = self._now[:, 0] > 0
             self._now[alive, 1:] = table[self._now[alive, 1:]]
 
-    def column(self, function: str, numbers: Array, kind: Any) -> Any:
+    def ask(self, share: float, *, discrete: bool) -> None:
+        """Read this quantile of every group too; before the first tuple."""
+        if self._at(share, discrete) is None:
+            self._shares, self._discrete = np.append(self._shares, share), np.append(self._discrete, discrete)
+            self._now = np.zeros((1, 3 + 2 * self._shares.shape[0]), np.int64)
+
+    def _at(self, share: float | None, discrete: bool) -> int | None:
+        """The column of its lower value."""
+        found = np.flatnonzero((self._shares == share) & (self._discrete == discrete))
+        return 3 + 2 * int(found[0]) if found.shape[0] else None
+
+    def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:
         none = numbers[:, 0] == 0
         mask = none if none.any() else None
-        if function != "median":
+        if share is None:
             return self._values(numbers[:, 1 if function == "min" else 2], mask, kind)
-        low, high = self._turned(numbers[:, 3]), self._turned(numbers[:, 4])
+        discrete = CATALOGUE[function].gives == "same"
+        at = self._at(share, discrete)
+        assert at is not None
+        if discrete:
+            return self._values(numbers[:, at], mask, kind)
+        low, high = self._turned(numbers[:, at]), self._turned(numbers[:, at + 1])
+        place = share * np.maximum(numbers[:, 0] - 1, 0)
+        over = place - np.floor(place)
         if pa.types.is_temporal(self._kind):
-            return from_numbers(low + (high - low) // 2, kind, mask)
+            step = np.where(over == 0.5, (high - low) // 2, ((high - low) * over).astype(np.int64))
+            return from_numbers(low + step, kind, mask)
         a, b = (self._floats(each) for each in (low, high))
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.where(a == b, a, (a + b) / 2)
-            mean = np.where(np.isinf(mean), a / 2 + b / 2, mean)
-        return pa.array(mean, mask=mask)
+            mixed = np.where(over == 0.5, (a + b) / 2, a + (b - a) * over)
+            mixed = np.where(np.isfinite(mixed), mixed, a * (1 - over) + b * over)
+        return pa.array(np.where((a == b) | (over == 0), a, mixed), mask=mask)
 
     def _floats(self, numbers: Array) -> Array:
         numbers = np.ascontiguousarray(numbers)
@@ -168,10 +189,19 @@ class Ordered(State):
         self._keys, self._prios = np.zeros(max(m, 16), np.int64), np.zeros(max(m, 16), np.int64)
         self._links, self._sizes = np.full((max(m, 16), 2), -1, np.int64), np.zeros((max(m, 16), 2), np.int64)
         self._roots = np.full(max(n, 1), -1, np.int64)
-        self._now = np.zeros((max(n, 1), 5), np.int64)
+        self._now = np.zeros((max(n, 1), self._now.shape[1]), np.int64)
         self._keys[:m], self._sizes[:m, 0] = keys, times
         ordering.build(
-            starts, self.middle, self._roots, self._keys, self._prios, self._links, self._sizes, self._meta, self._now
+            starts,
+            self._shares,
+            self._discrete,
+            self._roots,
+            self._keys,
+            self._prios,
+            self._links,
+            self._sizes,
+            self._meta,
+            self._now,
         )
 
     @property

@@ -57,8 +57,8 @@ class State(ABC):
         """(before, after) of each pair: numbers, whichever the state reads; equal numbers are equal answers."""
 
     @abstractmethod
-    def column(self, function: str, numbers: Array, kind: Any) -> Any:
-        """An aggregate's Arrow column of type `kind` from rows of what `apply` returned."""
+    def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:
+        """An aggregate's Arrow column of type `kind` from rows of what `apply` returned; share: of a quantile."""
 
     @abstractmethod
     def current(self, codes: Array) -> Array:
@@ -103,7 +103,7 @@ class Counted(State):
         )  # fmt: skip
         return old[:, None], new[:, None]
 
-    def column(self, function: str, numbers: Array, kind: Any) -> Any:  # noqa: ARG002
+    def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         return pa.array(np.ascontiguousarray(numbers[:, 0]))
 
     def current(self, codes: Array) -> Array:
@@ -189,7 +189,7 @@ class Summed(State):
         wider[:, self._base - base : self._base - base + width] = self._digits
         self._digits, self._base = wider, base
 
-    def column(self, function: str, numbers: Array, kind: Any) -> Any:  # noqa: ARG002
+    def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
         none = n == 0
         if self._double:

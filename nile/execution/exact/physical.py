@@ -46,7 +46,6 @@ _KINDS: dict[str, Callable[[], pa.DataType]] = {
     "date": lambda: pa.timestamp("us"),
     "null": lambda: pa.int64(),
 }
-_RUNNING = ("count", "sum", "avg", "min", "max", "median")
 
 
 class Compiler:
@@ -144,10 +143,10 @@ class Compiler:
 
     def _group(self, node: Group, path: Path) -> algebra.Plan:
         for each in node.aggregates:
-            if each.function not in _RUNNING:
+            if each.function not in algebra.RUNNING:
                 raise NotYet(
                     f"{each.function}: needed an aggregate that can be kept up to date under changes "
-                    f"({', '.join(_RUNNING)}); got {each.name!r}; say emit='snapshot'"
+                    f"({', '.join(algebra.RUNNING)}); got {each.name!r}; say emit='snapshot'"
                 )
         arguments = [each for each in node.aggregates if each.argument is not None]
         items = [replace(item, field=replace(item.field, name=f"by{k}")) for k, item in enumerate(node.by)]
@@ -167,7 +166,7 @@ class Compiler:
             below,
             by,
             tuple(
-                algebra.Aggregate(f"out{k}", each.function, names.get(each.name))  # type: ignore[arg-type]
+                algebra.Aggregate(f"out{k}", each.function, names.get(each.name), each.fraction)
                 for k, each in enumerate(node.aggregates)
             ),
         )
