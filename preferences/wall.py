@@ -68,11 +68,6 @@ class WallClock:
         """CPU time used so far over time elapsed."""
         return self.used / self.elapsed if self.elapsed else 0.0
 
-    @property
-    def cost_a_second(self) -> float:
-        """Units of the cost table that a second of CPU time has bought of late."""
-        return 1e9 * self._rate
-
     def credit(self, elapsed: int) -> float:
         """Begin a quantum: the credit, in units of the cost table, that `elapsed` ns since the last are worth."""
         self.elapsed += elapsed

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pyarrow as pa
 
-from nile.report.pages.heatmap import HeatMap, heat_map
+from nile.report.pages.heatmap import HeatMap
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
 
@@ -41,5 +41,5 @@ def test_the_picture_is_well_formed_and_draws_each_full_cell_and_each_zone() -> 
 
 
 def test_an_empty_summary_and_one_without_a_grid_say_so() -> None:
-    assert "No zones" in heat_map(SummaryManager(SummarySpec(granularity=10)))
-    assert "No zones" in heat_map(summary_of(1_000, structure="T1"))
+    assert "No zones" in str(HeatMap.of(SummaryManager(SummarySpec(granularity=10)), "Summary").svg())
+    assert "No zones" in str(HeatMap.of(summary_of(1_000, structure="T1"), "Summary").svg())

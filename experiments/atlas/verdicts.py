@@ -50,11 +50,6 @@ class Verdict:
     verdict: str
     trials: tuple[Trial, ...]
 
-    @property
-    def beaten(self) -> list[str]:
-        """The opponents that it holds against."""
-        return [one.opponent for one in self.trials if one.holds and one.opponent is not None]
-
 
 @dataclass(frozen=True, slots=True)
 class PanelResult:

@@ -134,7 +134,7 @@ def _result(rows: int, turns: dict[str, list[_Turn]], memory: int, brief: bool) 
         return [of(a) / of(b) for a, b in zip(turns[over], turns[under], strict=True)]
 
     def told(name: str, ratios: list[float], bar: float | None, *, most: bool, about: str) -> Measure:
-        return Measure(name, median(ratios), "times", bar, most=most, low=min(ratios), high=max(ratios), about=about)
+        return Measure.of(name, ratios, "times", bar, most=most, about=about)
 
     wall: Callable[[_Turn], float] = lambda turn: turn.wall  # noqa: E731
     cpu: Callable[[_Turn], float] = lambda turn: turn.cpu  # noqa: E731

@@ -141,13 +141,10 @@ def checkpoints(state: int = STATE, interval: float = INTERVAL_S, rounds: int = 
         db.close()
         again = restarts(path, full.last, rounds)
     measures = (
-        Measure("one checkpoint", median(took), "s", CHECKPOINT_BAR_S, most=True, low=min(took), high=max(took)),
+        Measure.of("one checkpoint", took, "s", CHECKPOINT_BAR_S, most=True),
         Measure(f"of ingest throughput at an interval of {interval:g} s", share, "share", SHARE_BAR, most=True),
-        Measure(
-            "process start to first answer", median(again), "s", RESTART_BAR_S, most=True, low=min(again),
-            high=max(again),
-        ),
-    )  # fmt: skip
+        Measure.of("process start to first answer", again, "s", RESTART_BAR_S, most=True),
+    )
     figures = {
         "state": f"{held / 1e6:.0f} MB in files",
         "ingest": f"{median(without) / 1e6:.2f} million rows/s without, {median(using) / 1e6:.2f} with checkpoints; "

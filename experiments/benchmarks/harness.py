@@ -85,6 +85,11 @@ class Measure:
     high: float | None = None
     about: str = ""
 
+    @classmethod
+    def of(cls, name: str, rounds: Sequence[float], unit: str, bar: float | None, **how: Any) -> Measure:
+        """The median of some rounds, with the least and the most of them.  how: `most` and `about`."""
+        return cls(name, median(rounds), unit, bar, low=min(rounds), high=max(rounds), **how)
+
     @property
     def met(self) -> bool | None:
         """Whether the bar is reached; None without one."""
@@ -285,4 +290,4 @@ def _timing(contestant: str, passes: int, seconds: list[float], work: int) -> Ti
 def _ratio(subject: str, opponent: str, seconds: dict[str, list[float]], bar: float | None) -> Measure:
     ratios = [theirs / ours for ours, theirs in zip(seconds[subject], seconds[opponent], strict=True)]
     name = f"{subject}, against {opponent}"
-    return Measure(name, median(ratios), "times as fast", bar, low=min(ratios), high=max(ratios))
+    return Measure.of(name, ratios, "times as fast", bar)

@@ -253,11 +253,10 @@ def measure(data: Path, rounds: int = ROUNDS) -> tuple[list[Measure], dict[str, 
             about = f"{median(mine) * 1e3:.1f} ms, DuckDB {median(others) * 1e3:.0f} ms"
             about += "" if tuples >= BAR_AT else f"; the bar is one of {BAR_AT:,} tuples"
             measures.append(
-                Measure(
-                    f"{kind}, {cache}: time over that of DuckDB's full answer", median(ratios), "", BAR, most=True,
-                    low=min(ratios), high=max(ratios), about=about,
+                Measure.of(
+                    f"{kind}, {cache}: time over that of DuckDB's full answer", ratios, "", BAR, most=True, about=about
                 )
-            )  # fmt: skip
+            )
             for name, seconds in (("nile", mine), ("duckdb", others)):
                 middle = median(seconds)
                 each = middle / tuples * 1e9

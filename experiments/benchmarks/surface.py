@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from statistics import median
 
 from experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.engine.database import Database
@@ -50,8 +49,7 @@ def surface() -> Result:
 
 def _told(name: str, unit: str, bar: float, turn: Callable[[], float]) -> Measure:
     turn()
-    found = [turn() for _ in range(ROUNDS)]
-    return Measure(name, median(found), unit, bar, most=True, low=min(found), high=max(found))
+    return Measure.of(name, [turn() for _ in range(ROUNDS)], unit, bar, most=True)
 
 
 def _import_seconds() -> float:

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from experiments.run.progress import Progress
-from nile.spark.progress import JobProgress
 
 __all__ = ["build_command"]
 
@@ -44,9 +43,12 @@ def build_command(
     from nile.spark.building.build import build
 
     with Progress() as progress, progress.stage("build"):
-
-        def say(told: JobProgress) -> None:
-            progress.say(str(told))
-
-        done = build(lake, store, stream=stream, summaries=summaries, index=index, on_progress=say)
+        done = build(
+            lake,
+            store,
+            stream=stream,
+            summaries=summaries,
+            index=index,
+            on_progress=progress.say,
+        )
     click.echo(json.dumps(asdict(done)) if as_json else done)

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from experiments.run.progress import Progress
-from nile.spark.progress import JobProgress
 from summaries.errors import ConfigError
 
 __all__ = ["ingest_command"]
@@ -56,11 +55,7 @@ def ingest_command(
     schema = _pairs("--column", columns) or None
     rules = _pairs("--drift", drift) or None
     with Progress() as progress, progress.stage("ingest"):
-
-        def say(told: JobProgress) -> None:
-            progress.say(str(told))
-
-        done = ingest(source, lake, schema=schema, drift=rules, on_progress=say, **options)
+        done = ingest(source, lake, schema=schema, drift=rules, on_progress=progress.say, **options)
     if not as_json:
         click.echo(done)
         return

@@ -91,11 +91,11 @@ class Progress:
         left = round(spent / self._done * (self._total - self._done), 1) if self._total > 1 else None
         self._line("step", note=note, remaining=left)
 
-    def say(self, note: str) -> None:
-        """What is happening now."""
+    def say(self, note: object) -> None:
+        """What is happening now: text, or what a job tells of its progress."""
         if self._live is not None:
-            self._live.update(self._task, note=note)
-        self._line("note", note=note)
+            self._live.update(self._task, note=str(note))
+        self._line("note", note=str(note))
 
     def _line(self, event: str, **fields: object) -> None:
         if self._quiet or self._terminal:

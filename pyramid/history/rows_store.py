@@ -43,7 +43,7 @@ follow each other do: of a long stream each row is rewritten two or three times,
 
 
 class RowStore:
-    """Files hold rows 0..durable-1; memory those from `hot_from` on, at most `durable`, so the two may overlap.
+    """Files hold rows 0..durable-1; memory those from some row on, at most `durable`, so the two may overlap.
 
     One thread writes; others may read meanwhile: `parts` is a picture of one moment, and what it names never changes.
     """
@@ -63,11 +63,6 @@ class RowStore:
     def durable(self) -> int:
         """Rows that are in files."""
         return self.files[-1].end if self.files else 0
-
-    @property
-    def hot_from(self) -> int:
-        """The first row that is in memory."""
-        return self._hot[0].first if self._hot else self._tail.first
 
     @property
     def nbytes(self) -> int:

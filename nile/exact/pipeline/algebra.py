@@ -192,8 +192,8 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """The rows of both; all=False: each different one once.  Columns are matched by place, names are the left's."""
+class _OfBoth:
+    """A bag made of two.  Columns are matched by place, names are the left's; all=False: each row at most once."""
 
     left: Plan
     right: Plan
@@ -205,32 +205,21 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
-class Intersect:
+class Union(_OfBoth):
+    """The rows of both; all=False: each different one once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intersect(_OfBoth):
     """Rows that both have; all=True: min(l, r) times, else once."""
 
-    left: Plan
-    right: Plan
-    all: bool
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return self.left.schema
-
 
 @dataclass(frozen=True, slots=True)
-class Minus:
+class Minus(_OfBoth):
     """Rows of the left without the right's; all=True: max(0, l - r) times, else once where r = 0, as SQL's EXCEPT.
 
     The duplicate-free form of negative tuples, section 4.3 (W-MINUS, then W-DISTINCT) would keep a row with l > r > 0.
     """
-
-    left: Plan
-    right: Plan
-    all: bool
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return self.left.schema
 
 
 @dataclass(frozen=True, slots=True)

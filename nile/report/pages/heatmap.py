@@ -19,7 +19,7 @@ from nile.report.wording import grouped_digits
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.zone import Zone
 
-__all__ = ["HeatMap", "cell_picture", "heat_map", "moment", "per_second"]
+__all__ = ["HeatMap", "cell_picture", "moment", "per_second"]
 
 Array = np.ndarray[Any, Any]
 _WIDTH, _PLOT, _LEFT, _TOP = 1000, 240, 64, 34
@@ -86,11 +86,6 @@ class HeatMap:
             for zone in self.zones
         ]
         return folded("Zones", table(("granularity", "from", "to", "tuples"), rows))
-
-
-def heat_map(summary: SummaryManager, title: str = "Summary") -> str:
-    """A summary's heat map as a standalone SVG (black ink)."""
-    return str(HeatMap.of(summary, title).svg())
 
 
 def cell_picture(
