@@ -11,6 +11,7 @@ import numpy as np
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_pairs
 from nile.answers.tabular import Members, Tabular, is_large, refuse_beyond_memory
 from nile.base.durations import format_duration
+from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.drive.metered import MeteredRun, report_of
@@ -62,24 +63,24 @@ class Answer(Tabular, Reporting):
         key: str,
         batch_rows: int = 65_536,
         speed: float = 1.0,
-        standing: tuple[PromisingJoin, Iterator[Outputs]] | None = None,
+        standing: tuple[ReadJoin, Iterator[Outputs]] | None = None,
     ) -> None:
         self.plan = plan
         self._joined = joined
         self._key = key
         self._speed = speed
         self._metered: MeteredRun[Outputs] | None = None
-        self._join: PromisingJoin | ChainJoin
+        self._join: ReadJoin
         if standing is not None:
             self._join, self._running = standing
         elif is_chain_join(plan):
-            self._join = ChainJoin(plan, joined)
-            self._running = self._join.run()
+            whole = ChainJoin(plan, joined)
+            self._join, self._running = whole, whole.run()
         else:
             data = joined.input(plan.costs, ranges=plan.output == "ranges")
-            self._join = PromisingJoin(plan, data, batch_rows=batch_rows)
-            self._metered = None if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
-            self._running = self._join.run() if self._metered is None else self._metered.run()
+            join = PromisingJoin(plan, data, batch_rows=batch_rows)
+            self._metered = None if plan.budget.unit == "fraction" else MeteredRun(join, speed=speed)
+            self._join, self._running = join, join.run() if self._metered is None else self._metered.run()
         self._found: list[Outputs] = []
         self._done = False
 
@@ -169,6 +170,7 @@ class Answer(Tabular, Reporting):
         if isinstance(self._join, ChainJoin):
             every = self.members()
             return KeySample(every.weight, np.ones(every.key.shape[0]), every.key)
+        assert isinstance(self._join, PromisingJoin)
         return pair_sample(self._join, [self._join.expand(part) for part in self.outputs()])
 
     def again(self, budget: Budget | float | None = None, **changes: Any) -> Answer:

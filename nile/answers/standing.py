@@ -11,12 +11,13 @@ from typing import Any
 
 from nile.answers.join_answer import Answer
 from nile.answers.join_query import JoinQuery
+from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
 from nile.operators.drive.standing import StandingJoin, StandingRun, StreamInput
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded
-from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.join.join import JoinInput, Outputs
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError
@@ -119,7 +120,7 @@ class _Engine:
     """Hands out what each query finds while all move on together.  found: of each query, step by step."""
 
     def __init__(
-        self, run: StandingRun | RoundRobinRun, operators: Sequence[PromisingJoin], found: Iterator[list[list[Outputs]]]
+        self, run: StandingRun | RoundRobinRun, operators: Sequence[ReadJoin], found: Iterator[list[list[Outputs]]]
     ) -> None:
         self.run = run
         self.operators = operators

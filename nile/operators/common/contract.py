@@ -13,9 +13,12 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
+from nile.operators.common.data import JoinInput, Outputs
+from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
+from pyramid.grid.manager import Memory
 
-__all__ = ["Figures", "Found", "Operator"]
+__all__ = ["Figures", "Found", "Operator", "ReadJoin"]
 
 Array = np.ndarray[Any, Any]
 
@@ -98,3 +101,30 @@ class Operator(Protocol[Out]):
 
     def example(self) -> Operator[Out]:
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
+
+
+class ReadJoin(Protocol):
+    """What an answer reads of a join of two streams, whoever drives it."""
+
+    @property
+    def data(self) -> JoinInput:
+        """What it was given."""
+
+    @property
+    def figures(self) -> JoinFigures:
+        """What has been done so far."""
+
+    @property
+    def shed(self) -> tuple[int, int]:
+        """Tuples turned away, of left and right."""
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that a probe could still reach."""
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held."""
+
+    def expand(self, outputs: Outputs) -> Outputs:
+        """The pairs that range records stand for; pairs as they are."""

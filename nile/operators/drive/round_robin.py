@@ -12,6 +12,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.join.runners import JoinProbe
 from preferences import state as st
+from pyramid.grid.manager import Memory
 from summaries.errors import ConfigError
 from summaries.lazy import lazy
 
@@ -99,7 +100,7 @@ class RoundRobinRun:
     def __init__(self, plans: Sequence[JoinPlan], data: Sequence[JoinInput]) -> None:
         costs = plans[0].costs.insert + np.sum([given.costs for given in data], axis=0)
         self.join = RoundRobinJoin(plans, replace(data[0], costs=costs))
-        self.operators = [_OneOfThem(self.join, number, given) for number, given in enumerate(data)]
+        self.operators = [OneOfThem(self.join, number, given) for number, given in enumerate(data)]
 
     def found(self) -> Iterator[list[list[Outputs]]]:
         """Batch by batch, what each query found."""
@@ -132,15 +133,37 @@ class RoundRobinRun:
         return list(self.join.figures.shed)
 
 
-class _OneOfThem(PromisingJoin):
+class OneOfThem:
     """One query of a RoundRobinJoin, to read: its input, and its figures; it is the whole that runs."""
 
     def __init__(self, whole: RoundRobinJoin, number: int, data: JoinInput) -> None:
-        self.plan = whole.plans[number]
-        self.data = data
-        self.stores = whole.stores
         self._whole = whole
         self._number = number
+        self._data = data
+
+    @property
+    def data(self) -> JoinInput:
+        """Both streams; costs: of this query's own exact probes."""
+        return self._data
+
+    def expand(self, outputs: Outputs) -> Outputs:
+        """The outputs as they are: `paper` gives pairs."""
+        return outputs
+
+    @property
+    def shed(self) -> tuple[int, int]:
+        """Tuples turned away for all queries, of left and right."""
+        return self._whole.shed
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of its window, in time, that its probes could reach."""
+        return self.figures.coverage
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held by both streams' stores, which all queries share."""
+        return self._whole.memory
 
     @property
     def figures(self) -> JoinFigures:
@@ -149,7 +172,7 @@ class _OneOfThem(PromisingJoin):
         return replace(
             self._whole.figures, outputs=mine.outputs, regions=mine.regions, pruned=mine.pruned, expired=mine.expired,
             evicted=mine.evicted, spent=mine.charged, spent_insert=0.0, spent_hit=mine.charged,
-            exact_cost=float(self.data.costs.sum()), coverage=mine.coverage,
+            exact_cost=float(self._data.costs.sum()), coverage=mine.coverage,
         )  # fmt: skip
 
 
