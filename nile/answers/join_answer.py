@@ -246,11 +246,12 @@ class Answer(Tabular, Reporting):
         )  # fmt: skip
 
     def _pairs(self, part: Outputs) -> pa.RecordBatch:
-        left, right, time = self._joined.left, self._joined.right, pa.timestamp("ns")
-        at = pa.array(part.left)
+        # Arrow takes into memory of its own pool, which keeps what was freed: the system need not hand it out anew.
+        left_time, right_time = (pa.array(one.ts).view(pa.timestamp("ns")) for one in self._joined.streams)
+        at, other = pa.array(part.left), pa.array(part.right)
         return pa.RecordBatch.from_arrays(
-            [at, pa.array(part.right), self._joined.left_keys.take(at), pa.array(left.ts[part.left]).view(time),
-             pa.array(right.ts[part.right]).view(time), pa.array(part.weight)],
+            [at, other, self._joined.left_keys.take(at), left_time.take(at), right_time.take(other),
+             pa.array(part.weight)],
             schema=self._pair_schema(),
         )  # fmt: skip
 
