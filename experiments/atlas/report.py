@@ -8,6 +8,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,6 @@ def _guarded(cell: Any) -> Any:
 
 
 def _experiment(experiment: Experiment, results: Sequence[PanelResult], quick: bool) -> Atlas:
-    axis = experiment.axis
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -102,12 +102,8 @@ def _experiment(experiment: Experiment, results: Sequence[PanelResult], quick: b
         "about": experiment.kind.about,
         "by_clock": experiment.kind.by_clock,
         "seeds": len(experiment.seeds_of(quick)),
-        "axis": {"option": axis.option, "label": axis.label, "unit": axis.unit, "scale": axis.scale},
-        "metrics": {
-            name: {"title": one.title, "short": one.short, "axis": one.axis, "unit": one.unit, "better": one.better}
-            for name in experiment.metrics
-            for one in (experiment.kind.metrics[name],)
-        },
+        "axis": experiment.axis.model_dump(include={"option", "label", "unit", "scale"}),
+        "metrics": {name: asdict(experiment.kind.metrics[name]) for name in experiment.metrics},
         "methods": {one.name: {"own": one.own, "options": dict(one.options)} for one in experiment.methods.values()},
         "options": {"all": dict(experiment.shared), "real": dict(experiment.real), "quick": dict(experiment.quick)},
         "claims": len(experiment.claims),
@@ -129,31 +125,15 @@ def _panel(result: PanelResult) -> Atlas:
 
 
 def _point(x: Any, spread: Spread | None) -> Atlas:
-    if spread is None:
-        return {"x": x, "middle": None, "low": None, "high": None, "seeds": 0}
-    return {"x": x, "middle": spread.middle, "low": spread.low, "high": spread.high, "seeds": spread.seeds}
+    return {"x": x, **({"middle": None, "low": None, "high": None, "seeds": 0} if spread is None else asdict(spread))}
 
 
 def _verdict(one: Verdict) -> Atlas:
-    claim = one.claim
     return {
-        "by": claim.by,
-        "says": claim.says,
-        "predicate": claim.predicate,
-        "metric": claim.metric,
+        **{name: getattr(one.claim, name) for name in ("by", "says", "predicate", "metric")},
         "subject": one.subject,
         "verdict": one.verdict,
-        "trials": [
-            {
-                "subject": trial.subject,
-                "opponent": trial.opponent,
-                "holds": trial.holds,
-                "x": trial.x,
-                "figure": trial.figure,
-                "other": trial.other,
-            }
-            for trial in one.trials
-        ],
+        "trials": [asdict(trial) for trial in one.trials],
     }
 
 
