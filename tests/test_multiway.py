@@ -476,3 +476,16 @@ def test_aggregates_over_several_streams_and_conditions_are_duckdbs() -> None:
     sampled = db.join("a", "b", "c", on="k", window=20).prefer("weighted").run(budget=0.6)
     assert sampled.recall == pytest.approx(sampled.figures.outputs / sampled.exact_outputs)
     assert 0.0 < sampled.recall < 1.0
+
+
+def test_a_budget_that_buys_all_combinations_as_ranges_is_warned_of_with_both_costs() -> None:
+    db = nile.connect()
+    for name in "abc":
+        db.register(name, pa.table({"ts": list(range(40)), "k": [1] * 40}), time="ts")
+    query = db.join("a", "b", "c", on="k", window="100 s").prefer("desc")
+    (told,) = query.run(0.5).warnings
+    assert told.startswith("join of 'a', 'b' and 'c': the budget grants 321,800 units")  # half of 120 * 30 + 640,000
+    assert "costs 4,780" in told  # 120 * 30 + 118 * 10: the first two tuples find nothing
+    assert query.run(0.001).warnings == ()
+    assert query.run().warnings == ()
+    assert db.join("a", "b", "c", on="k", window="100 s", where="a.ts < b.ts").prefer("desc").run(0.5).warnings == ()

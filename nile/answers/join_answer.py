@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_pairs
-from nile.answers.tabular import Members, Tabular, is_large, refuse_beyond_memory
+from nile.answers.tabular import Members, Tabular, cheaper_as_ranges, is_large, refuse_beyond_memory
 from nile.base.durations import format_duration
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
@@ -304,15 +304,9 @@ class Answer(Tabular, Reporting):
         plan = self.plan
         if plan.is_exact or plan.budget.fraction is None or plan.method != "nile":
             return ()
-        granted = plan.fraction * self._join.figures.exact_cost
         exact = math.fsum(exact_costs(self._joined.matches, plan.costs, ranges=True))
-        if granted < exact:
-            return ()
-        return (
-            f"join of '{self._joined.left.name}' and '{self._joined.right.name}': the budget grants {granted:,.0f} "
-            f"units ({plan.budget}); the whole answer as ranges costs {exact:,.0f}; run it without a budget, "
-            "returning('ranges'), and expand what is needed",
-        )
+        names = [one.name for one in self._joined.streams]
+        return cheaper_as_ranges(names, plan, plan.fraction * self._join.figures.exact_cost, exact)
 
     @property
     def accounting(self) -> dict[str, Accounting]:

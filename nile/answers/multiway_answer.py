@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_outputs
-from nile.answers.tabular import Members, Tabular, refuse_beyond_memory
+from nile.answers.tabular import Members, Tabular, cheaper_as_ranges, refuse_beyond_memory
 from nile.base.durations import format_duration
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import combination_sample
@@ -288,6 +288,16 @@ class MultiwayAnswer(Tabular, Reporting):
         """CPU seconds of a run under the wall clock; None for one that does not look at it.  Runs to the end."""
         self._finish()
         return None if self._metered is None else self._metered.cpu_seconds
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """That the whole answer would cost less than the budget grants, with both costs, where it would."""
+        plan, joined = self.plan, self._joined
+        tested = joined.condition is not None and joined.condition.over_several  # no whole ranges then
+        if plan.is_exact or plan.budget.fraction is None or plan.method != "nile" or tested:
+            return ()
+        exact = math.fsum(joined.costs(plan.costs, ranges=True))
+        return cheaper_as_ranges(self.names, plan, plan.fraction * self._join.figures.exact_cost, exact)
 
     @property
     def accounting(self) -> dict[str, Accounting]:

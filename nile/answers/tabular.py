@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.base.machine import memory_bytes
+from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
 from summaries.errors import MemoryRefused
 from summaries.lazy import lazy
@@ -22,7 +23,7 @@ else:
     pa = lazy("pyarrow")
     pl = lazy("polars")
 
-__all__ = ["Members", "Tabular", "is_large", "refuse_beyond_memory"]
+__all__ = ["Members", "Tabular", "cheaper_as_ranges", "is_large", "refuse_beyond_memory"]
 
 Array = np.ndarray[Any, Any]
 _HALF_OF_MACHINE = 2
@@ -85,3 +86,17 @@ def refuse_beyond_memory(needed: int, pairs: int) -> None:
             f"answer: {pairs:,} pairs need about {needed / 2**30:.1f} GiB, more than half of this machine's "
             f"{held / 2**30:.1f} GiB; iterate batches(), ask for output='ranges', a window, or a smaller budget"
         )
+
+
+def cheaper_as_ranges(names: Sequence[str], plan: JoinPlan, granted: float, exact: float) -> tuple[str, ...]:
+    """That the whole answer of a join as ranges would cost less than its budget grants, where it would.
+
+    granted, exact: units of the plan's cost table.
+    """
+    if granted < exact:
+        return ()
+    streams = ", ".join(f"'{name}'" for name in names[:-1]) + f" and '{names[-1]}'"
+    return (
+        f"join of {streams}: the budget grants {granted:,.0f} units ({plan.budget}); the whole answer as ranges costs "
+        f"{exact:,.0f}; run it without a budget, returning('ranges'), and expand what is needed",
+    )
