@@ -13,6 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from nile.aggregates.catalogue import CATALOGUE, Kind
+from nile.exact.pipeline.algebra import RUNNING
+
 __all__ = ["RandomQuery", "cell", "query", "tables"]
 
 KEYS = ["tea", "cup", "jar", "", None]
@@ -132,11 +135,14 @@ def _value(rng: random.Random, a: str) -> str:
 
 
 def _aggregate(rng: random.Random, a: str, running: bool) -> str:
-    some = [
-        "count(*)", f"count({a}.n)", f"sum({a}.n)", f"avg({a}.n)", f"min({a}.n)", f"max({a}.n)", f"min({a}.k)",
-        f"max({a}.v)", f"median({a}.n)", f"sum({a}.n * 2)",
-    ]  # fmt: skip
-    whole = [f"count(DISTINCT {a}.k)", f"sum(DISTINCT {a}.n)", f"stddev({a}.n)", f"variance({a}.n)"]
+    def asked(kind: Kind, of: str) -> str:
+        return f"{kind.sql}({of}, {rng.choice([0.0, 0.25, 0.9, 1.0])})" if kind.argument else f"{kind.sql}({of})"
+
+    kinds = [kind for kind in CATALOGUE.values() if kind.sql is not None]
+    kept = [kind for kind in kinds if kind.name in RUNNING]
+    some = ["count(*)", f"sum({a}.n * 2)", f"min({a}.k)", f"max({a}.v)", *(asked(kind, f"{a}.n") for kind in kept)]
+    whole = [f"count(DISTINCT {a}.k)", *(asked(kind, f"DISTINCT {a}.n") for kind in kinds)]
+    whole += [asked(kind, f"{a}.n") for kind in kinds if kind not in kept]
     return rng.choice(some if running else [*some, *whole])
 
 

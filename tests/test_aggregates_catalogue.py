@@ -15,6 +15,9 @@ import nile
 from nile.aggregates.catalogue import ALIASES, CATALOGUE, Kind
 from nile.exact.pipeline.algebra import RUNNING, Aggregate, Group, Range, Scan
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.expressions.tree import Column
+from nile.spark.scan.groups import FUNCTIONS, Totals, added, partial
+from nile.sql import plan as plans
 from nile.sql.select_expressions import _AGGREGATES
 
 IN_SQL = [kind for kind in CATALOGUE.values() if kind.sql is not None]
@@ -40,13 +43,15 @@ def agree(mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
 
 
 def table(rng: random.Random, rows: int) -> pa.Table:
-    """ts rising; g, k with nulls; n whole; v with nulls, -0.0 and ties; t text."""
+    """ts rising; g, n, v and t with nulls; n whole; v with NaN, -0.0 and ties; t text."""
     return pa.table(
         {
             "ts": pa.array(range(rows), pa.int64()),
             "g": pa.array([rng.choice(["a", "b", "c", None]) for _ in range(rows)], pa.string()),
             "n": pa.array([rng.choice([None, *range(-4, 9)]) for _ in range(rows)], pa.int64()),
-            "v": pa.array([rng.choice([None, -0.0, 0.0, 0.25, 1.5, -2.75, 1e6]) for _ in range(rows)], pa.float64()),
+            "v": pa.array(
+                [rng.choice([None, math.nan, -0.0, 0.0, 0.25, 1.5, -2.75, 1e6]) for _ in range(rows)], pa.float64()
+            ),
             "t": pa.array([rng.choice([None, "", "tea", "cup", "é"]) for _ in range(rows)], pa.string()),
         }
     )
@@ -132,9 +137,9 @@ def after_each(pipeline: Pipeline, data: pa.Table, cut: int) -> list[tuple[Any, 
     return found
 
 
-@pytest.mark.parametrize("name", RUNNING)
-def test_a_statement_over_a_window_of_groups_equals_duckdb(name: str) -> None:
-    kind, rng = CATALOGUE[name], random.Random(name)
+@pytest.mark.parametrize("kind", IN_SQL, ids=lambda kind: kind.name)
+def test_a_statement_over_a_window_of_groups_equals_duckdb(kind: Kind) -> None:
+    rng = random.Random(kind.name)
     data = table(rng, 60)
     db, judge = nile.connect(), duckdb.connect()
     db.register("s", data, time="ts")
@@ -144,3 +149,63 @@ def test_a_statement_over_a_window_of_groups_equals_duckdb(name: str) -> None:
             mine = db.sql(f"SELECT g, {call} AS a FROM s GROUP BY g WINDOW {window}", emit="snapshot").fetchall()
             theirs = judge.execute(f"SELECT g, {call} AS a FROM s WHERE ts >= {59 - window} GROUP BY g").fetchall()
             assert agree(sorted(mine, key=str), sorted(theirs, key=str)), (call, window)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("column", ["n", "v"])
+def test_sums_of_parts_merge_in_any_order_and_nothing_changes_nothing(name: str, column: str) -> None:
+    """What tasks of a scan add up: associative, commutative, of any cut; no rows are the identity."""
+    rng = random.Random(name)
+    data = table(rng, 90).combine_chunks().to_batches()[0]
+    kind = CATALOGUE[name]
+    field = data.schema.field(column)
+    native = "integer" if column == "n" else "number"
+    gives = pa.int64() if kind.gives == "whole" else field.type if kind.gives in ("same", "sum") else pa.float64()
+    item = plans.AggregateItem(plans.Field("a", gives), name, Column(column, native))  # type: ignore[arg-type]
+    fields = tuple(plans.Field(each.name, each.type) for each in data.schema)
+    group = plans.Group(
+        plans.Relation("s", "s", fields), (plans.Item(plans.Field("g", pa.string()), Column("g", "text")),), (item,)
+    )
+
+    def told(parts: list[pa.Table]) -> list[tuple[Any, ...]]:
+        whole = added(group, parts)
+        assert whole is not None
+        rows = Totals(group, [(0, whole.combine_chunks().to_batches()[0])], np.ones(1)).row_batch()
+        return sorted(zip(*(each.to_pylist() for each in rows.columns), strict=True), key=str)
+
+    one = told([partial(group, data)])
+    judge = duckdb.connect()
+    judge.register("s", pa.table(data))
+    theirs = judge.execute(f"SELECT g, {kind.sql}({column}) FROM s GROUP BY g").fetchall()
+    assert agree(one, sorted(theirs, key=str))
+    parts = [partial(group, data.slice(i, 7)) for i in range(0, 90, 7)]
+    empty = partial(group, data.slice(0, 0))
+    for _ in range(4):
+        rng.shuffle(parts)
+        at = rng.randrange(1, len(parts))
+        nested = [added(group, parts[:at]), empty, added(group, parts[at:])]
+        assert agree(told(parts), one)
+        assert agree(told(nested), one)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [each for each in IN_SQL if not each.is_spread], ids=lambda kind: kind.name)
+def test_weighted_outputs_with_all_the_budget_equal_duckdb(kind: Kind) -> None:
+    rng = random.Random(kind.name)
+    db, judge = nile.connect(), duckdb.connect()
+    for name in ("l", "r"):
+        data = pa.table(
+            {
+                "ts": pa.array(range(40), pa.int64()),
+                "k": pa.array([rng.randrange(4) for _ in range(40)], pa.int64()),
+                "n": pa.array([rng.randrange(-4, 9) for _ in range(40)], pa.int64()),
+            }
+        )
+        db.register(name, data, time="ts")
+        judge.register(name, data)
+    for call in calls(kind, "a.n"):
+        text = f"SELECT {call} AS x FROM l a, r b WHERE a.k = b.k"
+        told = db.sql(f"{text} WITH PREFERENCE weighted WINDOW 10", budget=nile.Budget(fraction=1.0)).fetchall()
+        assert agree(
+            [tuple(map(float, told[0]))],
+            [tuple(map(float, judge.execute(f"{text} AND abs(a.ts - b.ts) <= 10").fetchall()[0]))],
+        ), call

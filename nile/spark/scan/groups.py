@@ -47,9 +47,33 @@ def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
     for k, each in enumerate(group.aggregates):
         if each.argument is None:
             continue
-        columns[f"of{k}"] = column_of(each.argument, batch)
+        values = column_of(each.argument, batch)
+        columns[f"of{k}"] = _in_order(values) if _is_extreme_of_doubles(each) else values
         asked += [(f"of{k}", _KEPT[part][0], f"{_KEPT[part][1]}{k}") for part in CATALOGUE[each.function].parts]
     return _grouped(pa.table(columns), keys, asked)
+
+
+def _is_extreme_of_doubles(each: AggregateItem) -> bool:
+    return each.function in ("min", "max") and pa.types.is_floating(each.field.type)
+
+
+def _in_order(values: pa.Array) -> pa.Array:
+    """Doubles as int64 of the same order, NaN above all and -0.0 as 0.0: Arrow's min and max pass over NaN."""
+    null = pc.is_null(values).to_numpy(zero_copy_only=False)
+    doubles = pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False) + 0.0
+    bits = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
+    return pa.array(_flipped(bits), mask=null)
+
+
+def _from_order(keys: pa.Array) -> pa.Array:
+    null = pc.is_null(keys).to_numpy(zero_copy_only=False)
+    whole = keys.fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(_flipped(whole).view(np.float64), mask=null)
+
+
+def _flipped(bits: Array) -> Array:
+    """The bits of doubles to int64 of their order, and back: its own inverse."""
+    return np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
 
 
 def added(group: Group, partials: Iterable[pa.Table]) -> pa.Table | None:
@@ -173,11 +197,10 @@ class Totals:
             found = table.group_by("group", use_threads=False).aggregate([("of", function)]).sort_by("group")
             column = found.column(f"of_{function}").combine_chunks()
             column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+            if _is_extreme_of_doubles(each):
+                column = _from_order(column)
             return column if column.type == kind else column.cast(kind, safe=False)
         value = self._value(each, k)
         if pa.types.is_integer(kind):
             return pa.array(np.rint(value).astype(np.int64)).cast(kind)
-        none = np.isnan(value)
-        if each.function == "sum":
-            none = self._sum(self._amounts(f"n{k}")) == 0
-        return pa.array(value, mask=none).cast(kind, safe=False)
+        return pa.array(value, mask=self._sum(self._amounts(f"n{k}")) == 0).cast(kind, safe=False)
