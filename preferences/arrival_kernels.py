@@ -83,8 +83,8 @@ def held_at(s: Side, ordinal: int) -> int:
 
 
 @part
-def kept_share(s: Side, ts: int, st: State) -> float:
-    """The share of a probe's window, in time, that the other stream has not forgotten."""
+def kept_share(s: Side, ts: int, st: Clocked) -> float:
+    """The share of a probe's window, in time, that a store has not forgotten."""
     first = s.zone[ga.KEPT_FROM]
     if first == 0 or first < s.meta[ga.BASE]:  # nothing is forgotten, or only what is older than any window
         return 1.0

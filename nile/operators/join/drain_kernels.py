@@ -7,8 +7,6 @@ Source: promising tuples, Figure 7, steps 4 and 5; DESIGN section 3.
 
 from __future__ import annotations
 
-import math
-
 from preferences import queue_kernels as queue
 from preferences import state as js
 from preferences.admission_kernels import cushion
@@ -16,18 +14,11 @@ from preferences.arrival_kernels import emit_entry, held_at, pay_hit, since_of
 from preferences.level_kernels import is_outputs_turn
 from preferences.queue_kernels import Queue
 from preferences.state import Output, State
+from preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.list_kernels import rank_from, rank_since
 from summaries.kernels import inlined, part
-
-_TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once
-
-
-@part
-def is_sparse(st: State) -> bool:
-    """Whether a turn costs more than `_TURN_WORTH` arrivals are granted: then it is saved up for."""
-    return st.real[js.TURN_COST] > _TURN_WORTH * st.real[js.PER_ARRIVAL]  # type: ignore[no-any-return]
 
 
 @part
@@ -44,43 +35,6 @@ def _resolve(own: Side, other: Side, st: State) -> None:
     w[js.ENTRY_HIGH] = max(low, high)
     w[js.ACTIVE] = js.RESOLVED if high > low else 0
     pay_hit(st, st.real[js.BOUNDS])
-
-
-@part
-def _has_passed(ts: int, st: State) -> bool:
-    """Whether the window of a tuple at `ts` lies behind the stream.
-
-    What weighted promised is paid late rather than dropped: it stands for others.
-    """
-    if st.setting[js.PREFERENCE] == js.WEIGHTED:
-        return False
-    return ts < since_of(st.whole[js.NOW_TS], st.window[0])
-
-
-@part
-def _forgo(n: int, gap: float, step: float, st: State) -> None:
-    """Count an entry that is dropped: its outputs are no longer promised."""
-    st.whole[js.EXPIRED] += 1
-    if gap < n:
-        st.real[js.BACKLOG] = max(0.0, st.real[js.BACKLOG] - math.ceil((n - gap) / step))
-
-
-@part
-def sweep(st: State, q: Queue) -> None:
-    """Drop entries whose window has passed, oldest first, as far as credit lasts."""
-    w = st.whole
-    real = st.real
-    if w[js.ACTIVE] and _has_passed(w[js.ENTRY_TIME], st):
-        _forgo(w[js.ENTRY_HIGH] - w[js.ENTRY_LOW], real[js.ENTRY_GAP], real[js.ENTRY_STEP], st)
-        w[js.ACTIVE] = 0
-    for klass in range(queue.CLASSES):
-        at = q.ends[klass, 1]
-        while at >= 0 and real[js.CREDIT] >= st.prices[js.P_SCAN] and _has_passed(q.entry[at, queue.TIME], st):
-            pay_hit(st, st.prices[js.P_SCAN])
-            queue.unlink(q, at)
-            n = q.entry[at, queue.HIGH] - q.entry[at, queue.LOW]
-            _forgo(n, q.real[at, queue.GAP], q.real[at, queue.STEP], st)
-            at = q.ends[klass, 1]
 
 
 @inlined
@@ -126,9 +80,8 @@ def drain(left: Side, right: Side, st: State, q: Queue, out: Output) -> bool:
             at = queue.pop(q, st.setting[js.PREFERENCE] != js.DESC)
             pay_hit(st, prices[js.P_POP])
             w[js.LEAST_POPPED] = min(w[js.LEAST_POPPED], q.entry[at, queue.CLASS])
-            n = q.entry[at, queue.HIGH] - q.entry[at, queue.LOW]
-            if _has_passed(q.entry[at, queue.TIME], st):
-                _forgo(n, q.real[at, queue.GAP], q.real[at, queue.STEP], st)
+            if has_passed(q.entry[at, queue.TIME], st):
+                forgo_queued(q, at, st)
                 continue
             w[js.ENTRY_SIDE] = q.entry[at, queue.SIDE]
             w[js.ENTRY_ORDINAL] = q.entry[at, queue.ORDINAL]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.join.drain_kernels import can_drain, drain, is_sparse, sweep
+from nile.operators.join.drain_kernels import can_drain, drain
 from nile.operators.join.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from preferences import queue_kernels as queue
 from preferences import state as js
@@ -25,6 +25,7 @@ from preferences.level_kernels import allow, is_outputs_turn
 from preferences.queue_kernels import Queue
 from preferences.slot_kernels import picks_slots, save_up, see, slot_of
 from preferences.state import Output, State
+from preferences.upkeep_kernels import pay_adds, save_for_turn, sweep
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
@@ -35,19 +36,6 @@ Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer
 _DEALT_WITH, _WAITS, _COMES_IN = 0, 1, 2
 _MANY = 64  # tuples a slice must have for the detector to look at it
-_SAVING = 4096.0  # tuples over which a turn is saved up for
-
-
-@part
-def _pay_adds(s: Side, side: int, st: State) -> None:
-    """Charge the counters that slice ends and turns have added since last time, savings first."""
-    added = s.zone[ga.ADDS] - st.whole[js.ADDS_PAID + side]
-    if added > 0 and not st.setting[js.SHARED]:
-        st.whole[js.ADDS_PAID + side] = s.zone[ga.ADDS]
-        cost = st.prices[js.P_ADD] * added
-        saved = min(cost, st.real[js.SAVED])
-        st.real[js.SAVED] -= saved
-        pay_insert(st, cost - saved)
 
 
 @part
@@ -120,10 +108,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     if st.setting[js.GUIDE] == js.COUNTSKETCH and not shared:
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[js.P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
-        if w[js.TURN_WANTED + side] and is_sparse(st):
-            share = st.real[js.TURN_COST] / _SAVING
-            st.real[js.SAVED] += share
-            pay_insert(st, share)
+        save_for_turn(side, st)
     if preference == js.ASC and is_heavy(own, other, ordinal, code, ts, st):
         if st.setting[js.GUIDE] != js.COUNTSKETCH:
             pay_insert(st, st.prices[js.P_LOOKUP])
@@ -153,7 +138,7 @@ def _close_slice(s: Side, side: int, ts: int, st: State) -> None:
         return
     if slice_end(s, ts):
         st.whole[js.TURN_WANTED + side] = 1
-    _pay_adds(s, side, st)
+    pay_adds(s, side, st)
 
 
 @part
@@ -176,8 +161,8 @@ def promise(
     gone = w[js.ARRIVALS_GONE]
     regions = max(left.gran.shape[0], 1)
     shared = st.setting[js.SHARED] != 0
-    _pay_adds(left, 0, st)
-    _pay_adds(right, 1, st)
+    pay_adds(left, 0, st)
+    pay_adds(right, 1, st)
     while True:
         if can_drain(st, q.control[queue.SIZE]) and not drain(left, right, st, q, out):
             return js.OUTPUT_FULL
@@ -226,4 +211,4 @@ def promise(
         w[js.ARRIVED_BY_SIDE + newest] += 1
         if w[js.ARRIVED] % js.CONTROL_EVERY == 0:
             adjust_door(st, q.control[queue.SIZE], _newest(left, right, newest, st))
-            sweep(st, q)
+            sweep(w[js.ENTRY_HIGH] - w[js.ENTRY_LOW], st, q)

@@ -9,10 +9,10 @@ import numpy as np
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.state import Arrivals, Output, State
 from preferences import state as js
-from preferences.arrival_kernels import pay_hit, pay_insert, since_of
+from preferences.arrival_kernels import pay_hit, pay_insert, window_ranks
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
+from pyramid.grid.list_kernels import append, is_full, make_room
 from summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
@@ -43,16 +43,6 @@ def settlement_due(st: State) -> bool:
 
 
 @part
-def window_ranks(s: Side, code: int, since: int, kept_from: int) -> tuple[int, int]:
-    """Ranks [low, high) of a list's tuples at or after `since` that are not forgotten."""
-    high = end_rank(s, code)
-    low = rank_since(s, code, since)
-    while low < high and ordinal_at(s, code, low) < kept_from:
-        low += 1
-    return low, high
-
-
-@part
 def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: State) -> int:
     """The ranks that arrival `a` meets in each other stream: rows 1 (first) and 0 (last + 1) of `cut`; their product.
 
@@ -61,14 +51,13 @@ def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: Sta
     n = st.entry.shape[0]
     own = arr.stream[a]
     first = np.int64(arr.key[a]) * n
-    since = since_of(arr.ts[a], st.window[0])
     total = 1
     for k in range(n):
         st.cut[0, k] = 0
         st.cut[1, k] = 0
         if k == own or (total == 0 and not every):
             continue
-        low, high = window_ranks(s, first + k, since, kept_from)
+        low, high = window_ranks(s, first + k, arr.ts[a], st.window[0], kept_from)
         st.cut[1, k] = low
         st.cut[0, k] = high
         total *= high - low
@@ -83,10 +72,9 @@ def standing(s: Side, arr: Arrivals, a: int, st: State) -> int:
     Costs no look-up: `look_up` stood there, and of the own stream insertion.
     """
     n = st.entry.shape[0]
-    since = since_of(arr.ts[a], st.window[0])
     count = 0
     for k in range(n):
-        low, high = window_ranks(s, np.int64(arr.key[a]) * n + k, since, 0)
+        low, high = window_ranks(s, np.int64(arr.key[a]) * n + k, arr.ts[a], st.window[0], 0)
         count += high - low
     return count
 

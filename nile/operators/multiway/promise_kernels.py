@@ -10,7 +10,6 @@ Source: promising tuples, Figure 7; DESIGN sections 2 (Outputs) and 3; the paper
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,10 @@ from nile.operators.multiway.guide_kernels import densest_regions, is_heavy, rar
 from nile.operators.multiway.state import Arrivals, Output, State
 from preferences import queue_kernels as queue
 from preferences import state as js
-from preferences.arrival_kernels import pay_hit, pay_insert, since_of, take_arrival, unit
+from preferences.arrival_kernels import kept_share, pay_hit, pay_insert, since_of, take_arrival, unit
 from preferences.level_kernels import allow, is_outputs_turn
 from preferences.queue_kernels import Queue
+from preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse, pay_adds, save_for_turn, sweep
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
 from pyramid.grid.grid_kernels import reach, slice_end, summarize
@@ -44,40 +44,6 @@ from summaries.kernels import kernel, part
 Array = np.ndarray[Any, Any]
 _TAKEN, _WAITS, _NO_ARENA = 0, 1, 2
 _MANY = 64  # tuples a slice must have for the detector to look at it
-_TURN_WORTH = 64.0
-_SAVING = 4096.0  # tuples over which a turn is saved up for
-
-
-@part
-def _pay_adds(s: Side, st: State) -> None:
-    """Charge the counters that slice ends and turns have added since last time, savings first."""
-    added = s.zone[ga.ADDS] - st.whole[js.ADDS_PAID]
-    if added > 0:
-        st.whole[js.ADDS_PAID] = s.zone[ga.ADDS]
-        cost = st.prices[js.P_ADD] * added
-        saved = min(cost, st.real[js.SAVED])
-        st.real[js.SAVED] -= saved
-        pay_insert(st, cost - saved)
-
-
-@part
-def _is_sparse(st: State) -> bool:
-    """Whether a turn costs more than `_TURN_WORTH` arrivals are granted: then it is saved up for."""
-    return st.real[js.TURN_COST] > _TURN_WORTH * st.real[js.PER_ARRIVAL]  # type: ignore[no-any-return]
-
-
-@part
-def _kept_share(s: Side, ts: int, st: State) -> float:
-    """The share of a probe's window, in time, that is not forgotten."""
-    first = s.zone[ga.KEPT_FROM]
-    if first == 0 or first < s.meta[ga.BASE]:  # nothing is forgotten, or only what is older than any window
-        return 1.0
-    if first >= s.zone[ga.NEXT]:
-        return 0.0
-    oldest = s.ts[first - s.meta[ga.BASE]]
-    if oldest <= since_of(ts, st.window[0]):
-        return 1.0
-    return float(np.float64(ts - oldest) / np.float64(max(1, st.window[0])))
 
 
 @part
@@ -121,14 +87,11 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
     if preference == js.WEIGHTED:
         st.doors[a] = real[js.DOOR]
     if s.spec[ga.FORGETTING]:
-        real[js.COVERED] += _kept_share(s, ts, st)
+        real[js.COVERED] += kept_share(s, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
         summarize(s, a, ts, s.hash[a - s.meta[ga.BASE]])
         pay_insert(st, st.prices[js.P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
-        if w[js.TURN_WANTED] and _is_sparse(st):
-            share = real[js.TURN_COST] / _SAVING
-            real[js.SAVED] += share
-            pay_insert(st, share)
+        save_for_turn(0, st)
     if preference == js.ASC:
         _take_rare(s, arr, a, level, st, q, bounds)
     else:
@@ -190,49 +153,13 @@ def _resolve(s: Side, arr: Arrivals, st: State) -> None:
 
 
 @part
-def _has_passed(ts: int, st: State) -> bool:
-    """Whether the window of a tuple at `ts` lies behind the streams.
-
-    What weighted promised is paid late rather than dropped: it stands for others.
-    """
-    if st.setting[js.PREFERENCE] == js.WEIGHTED:
-        return False
-    return ts < since_of(st.whole[js.NOW_TS], st.window[0])
-
-
-@part
-def _forgo(total: int, gap: float, step: float, st: State) -> None:
-    """Count an entry that is dropped: its outputs are no longer promised."""
-    st.whole[js.EXPIRED] += 1
-    if gap < total:
-        st.real[js.BACKLOG] = max(0.0, st.real[js.BACKLOG] - math.ceil((total - gap) / step))
-
-
-@part
-def _sweep(st: State, q: Queue) -> None:
-    """Drop entries whose window has passed, oldest first, as far as credit lasts."""
-    w = st.whole
-    real = st.real
-    if w[js.ACTIVE] and _has_passed(w[js.ENTRY_TIME], st):
-        _forgo(w[ms.ENTRY_TOTAL], real[js.ENTRY_GAP], real[js.ENTRY_STEP], st)
-        w[js.ACTIVE] = 0
-    for klass in range(queue.CLASSES):
-        at = q.ends[klass, 1]
-        while at >= 0 and real[js.CREDIT] >= st.prices[js.P_SCAN] and _has_passed(q.entry[at, queue.TIME], st):
-            pay_hit(st, st.prices[js.P_SCAN])
-            queue.unlink(q, at)
-            _forgo(q.entry[at, queue.HIGH], q.real[at, queue.GAP], q.real[at, queue.STEP], st)
-            at = q.ends[klass, 1]
-
-
-@part
 def _next_entry(st: State, q: Queue, bounds: Array) -> bool:
     """Pop the best region into the register; False when its window has passed."""
     real = st.real
     at = queue.pop(q, st.setting[js.PREFERENCE] != js.DESC)
     pay_hit(st, st.prices[js.P_POP])
-    if _has_passed(q.entry[at, queue.TIME], st):
-        _forgo(q.entry[at, queue.HIGH], q.real[at, queue.GAP], q.real[at, queue.STEP], st)
+    if has_passed(q.entry[at, queue.TIME], st):
+        forgo_queued(q, at, st)
         return False
     enter(q.entry[at, queue.ORDINAL], q.entry[at, queue.TIME], q.entry[at, queue.RESOLVED], q.entry[at, queue.HIGH], st)
     for k in range(st.entry.shape[0]):
@@ -253,7 +180,7 @@ def _drain(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array, out: Outp
     floor = cushion(st)
     if w[js.APPLIED] < w[js.ARRIVED] and is_outputs_turn(st, q.control[queue.SIZE]):
         floor = 0.0
-    if w[js.TURN_WANTED] and not _is_sparse(st):
+    if w[js.TURN_WANTED] and not is_sparse(st):
         floor += real[js.TURN_COST]
     least = lookups + output_price(st)
     while True:
@@ -284,7 +211,7 @@ def _close_slice(s: Side, ts: int, st: State) -> None:
         return
     if slice_end(s, ts):
         st.whole[js.TURN_WANTED] = 1
-    _pay_adds(s, st)
+    pay_adds(s, 0, st)
 
 
 @part
@@ -298,7 +225,7 @@ def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
         _close_slice(s, ts, st)
     if w[js.APPLIED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] != js.WEIGHTED:
         adjust_door(st, q.control[queue.SIZE], ts)
-        _sweep(st, q)
+        sweep(w[ms.ENTRY_TOTAL], st, q)
 
 
 @kernel
@@ -311,7 +238,7 @@ def promise(
     """
     w = st.whole
     regions = 1 + st.fades.shape[0] * (st.entry.shape[0] - 1)
-    _pay_adds(s, st)
+    pay_adds(s, 0, st)
     while True:
         if not _drain(s, arr, st, q, bounds, out):
             return js.OUTPUT_FULL
