@@ -16,20 +16,13 @@ Dictionaries and runs are written out as their values.  Text is not looked into:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from summaries.errors import EnvelopeError
-from summaries.lazy import lazy
+from summaries.heavy import pa, pc
 from summaries.schemas import no_form
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
 
 __all__ = ["decode", "encode"]
 

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from summaries.errors import ConfigError, KeyTypeError
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from summaries import hash_kernels as kernels
 else:
-    pa = lazy("pyarrow")
     kernels = lazy("summaries.hash_kernels")
 
 __all__ = ["PUBLIC", "Encoded", "KeyHasher", "KeyTable", "hash_keys", "hash_order", "key_family"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,13 +17,8 @@ from summaries.envelope import Envelope
 from summaries.errors import ConfigError
 from summaries.estimate import Estimate
 from summaries.exact import ExactCounter
-from summaries.lazy import lazy
+from summaries.heavy import datasketches
 from summaries.summary import TOP, Summary
-
-if TYPE_CHECKING:
-    import datasketches
-else:
-    datasketches = lazy("datasketches")
 
 __all__ = ["FrequentItems", "HyperLogLog"]
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from summaries.errors import EnvelopeError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["no_form", "schema_from_json", "schema_to_json"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -17,12 +17,7 @@ from experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from experiments.run.fields import one_of
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import CONFIDENCES, SummarySpec
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["CHANGE", "ChangeOptions"]
 

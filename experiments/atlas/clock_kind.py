@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -22,12 +22,7 @@ from experiments.benchmarks.streams import exponent_for
 from experiments.run.fields import one_of
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import STRUCTURES, SummarySpec
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["FEED", "FIRST", "FeedOptions", "FirstOptions"]
 

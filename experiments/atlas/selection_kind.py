@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -24,12 +24,7 @@ from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
 from pyramid.grid.spec import STRUCTURES
 from summaries.errors import SourceError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["SELECTION", "SelectionOptions"]
 

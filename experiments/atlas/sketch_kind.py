@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,14 +16,7 @@ from nile.streams.source import open_source
 from summaries.countsketch import CountSketch
 from summaries.errors import ConfigError
 from summaries.hashing import hash_keys
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import datasketches
-    import pyarrow as pa
-else:
-    datasketches = lazy("datasketches")
-    pa = lazy("pyarrow")
+from summaries.heavy import datasketches, pa
 
 __all__ = ["SKETCH", "SketchOptions"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +21,7 @@ from nile.spark.building.build import Built, build, build_with
 from nile.spark.building.tasks import Done, Job, Work
 from nile.spark.session import spark_session
 from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ask_for", "lake_of", "measure"]
 

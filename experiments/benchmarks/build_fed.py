@@ -15,16 +15,11 @@ from nile.spark.building.tasks import DONE, Done, Job, Work
 from nile.spark.slices import cut_sql
 from pyramid.history.history import plain_batch
 from pyramid.lake.lake import ORDINAL, TS
-from summaries.lazy import lazy
+from summaries.heavy import pa, pyspark
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyspark
-    from pyspark.sql import SparkSession, functions
-else:
-    pa = lazy("pyarrow")
-    pyspark = lazy("pyspark")
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import SparkSession
 
 __all__ = ["fed"]
 

@@ -15,14 +15,12 @@ import numpy as np
 
 from experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.durable.keeper import Keeper
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     import nile
 else:
-    pa = lazy("pyarrow")
     nile = lazy("nile")
 
 __all__ = ["checkpoints", "filled", "restarts"]

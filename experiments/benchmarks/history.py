@@ -36,14 +36,10 @@ from nile.execution.statement.statements import run_statement
 from nile.sql.reading_statements import read_statement
 from nile.streams.live import LiveStream
 from summaries.errors import ConfigError
-from summaries.lazy import lazy
+from summaries.heavy import duckdb
 
 if TYPE_CHECKING:
-    import duckdb
-
     from pyramid.disk.directory import StoreDirectory
-else:
-    duckdb = lazy("duckdb")
 
 __all__ = ["BAR", "FORMULATIONS", "ROWS", "Peer", "Store", "ask_for", "asked", "history", "measure"]
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -26,16 +26,7 @@ import numpy as np
 from nile.streams.synthetic import SyntheticRetail
 from pyramid.disk.directory import StoreDirectory
 from pyramid.history.history import History
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
-    pq = lazy("pyarrow.parquet")
+from summaries.heavy import pa, pc, pq
 
 __all__ = ["ROW_GROUP", "STREAMS", "Made", "histories", "make", "pieces"]
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
 from nile.engine.database import Database
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ways"]
 

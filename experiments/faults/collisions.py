@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,7 @@ from experiments.faults.fault import Fault, expect, generator
 from nile.engine.database import Database
 from summaries.countsketch import CountSketch
 from summaries.hashing import PUBLIC, SEED, KeyHasher, hash_keys
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["FAULT", "colliding"]
 

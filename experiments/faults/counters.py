@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,8 @@ from summaries.catalogue import make_summary, read_summary
 from summaries.countsketch import CountSketch
 from summaries.errors import SumOverflow
 from summaries.exact import ExactCounter
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.summary import TOP, Summary
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["FAULT"]
 

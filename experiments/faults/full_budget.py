@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from experiments.faults.fault import Fault, expect, generator
 from nile.engine.database import Database
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import duckdb
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
-    duckdb = lazy("duckdb")
+from summaries.heavy import duckdb, pa
 
 __all__ = ["FAULT"]
 

@@ -7,19 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from experiments.faults.memory import anonymous, descriptors
 from experiments.faults.soak_page import soak_page
 from nile.engine.database import Database
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Soak", "SoakReport", "soak", "write_soak"]
 

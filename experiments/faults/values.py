@@ -6,7 +6,7 @@ import math
 import struct
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,7 @@ from nile.engine.database import Database
 from summaries.errors import NileError
 from summaries.exact import ExactCounter
 from summaries.hashing import KeyHasher, hash_keys
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import duckdb
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
-    duckdb = lazy("duckdb")
+from summaries.heavy import duckdb, pa
 
 __all__ = ["FAULT"]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -27,9 +26,7 @@ from nile.streams.synthetic import SyntheticRetail
 from preferences.budget import Budget
 from pyramid.grid.spec import STRUCTURES
 from summaries.errors import ConfigError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = [
     "CONTESTANTS",

@@ -10,15 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from nile.aggregates.catalogue import ALIASES, CATALOGUE, general, kept_in
 from nile.expressions.conditions import Value, parse_value
 from nile.expressions.reading import Resolve
 from summaries.errors import ConfigError, ExpressionError, KeyTypeError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["DISTRIBUTION", "MOMENT", "SETS", "Aggregate", "read_aggregates"]
 

@@ -6,7 +6,7 @@ import difflib
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.aggregates.asked import Aggregate
 from nile.answers.tabular import Tabular
@@ -16,12 +16,7 @@ from nile.report.accuracy.reporting import Reporting
 from preferences.budget import BudgetReport
 from summaries.errors import ConfigError, UnknownColumn
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["AggregateTable"]
 

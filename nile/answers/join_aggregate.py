@@ -28,18 +28,16 @@ from preferences.budget import Budget, BudgetReport
 from preferences.clock import Pace
 from preferences.key_sample import KeySample
 from summaries.errors import ConfigError
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.answers.join_answer import Answer
     from nile.answers.join_query import JoinQuery
     from nile.answers.multiway_answer import MultiwayAnswer
     from nile.report.accuracy import aggregates as accuracy
     from nile.report.accuracy.report import AccuracyReport
 else:
-    pa = lazy("pyarrow")
     accuracy = lazy("nile.report.accuracy.aggregates")
 
 __all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "aggregate_of_pairs", "join_aggregates"]

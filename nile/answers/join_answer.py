@@ -25,15 +25,13 @@ from preferences.clock import exact_costs
 from preferences.key_sample import KeySample
 from pyramid.grid.manager import Memory
 from summaries.estimate import Estimate
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.report.accuracy import joins
     from nile.report.accuracy.report import AccuracyReport
 else:
-    pa = lazy("pyarrow")
     joins = lazy("nile.report.accuracy.joins")
 
 __all__ = ["Answer"]

@@ -22,15 +22,13 @@ from preferences.budget import Budget, BudgetReport
 from preferences.key_sample import KeySample
 from pyramid.grid.manager import Memory
 from summaries.estimate import Estimate
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.report.accuracy import combinations
     from nile.report.accuracy.report import AccuracyReport
 else:
-    pa = lazy("pyarrow")
     combinations = lazy("nile.report.accuracy.combinations")
 
 __all__ = ["MultiwayAnswer"]

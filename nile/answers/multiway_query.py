@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nile.answers.join_query import JoinQuery
 from nile.answers.multiway_answer import MultiwayAnswer
@@ -19,10 +18,7 @@ from nile.operators.inputs.pair_conditions import PairCondition, read_pair_condi
 from nile.operators.multiway.multiway import METHODS
 from preferences.budget import Budget
 from summaries.errors import ConfigError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from summaries.heavy import pa
 
 __all__ = ["MultiwayQuery", "several_streams", "split_alias"]
 

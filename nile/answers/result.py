@@ -18,19 +18,12 @@ from nile.streams.accounting import Accounting
 from preferences.budget import BudgetReport
 from summaries.errors import ConfigError, MemoryRefused, NotYet
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
+from summaries.heavy import duckdb, pa, pl
 
 if TYPE_CHECKING:
-    import duckdb
-    import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from nile.report.accuracy.report import AccuracyReport
-else:
-    pa = lazy("pyarrow")
-    pl = lazy("polars")
-    duckdb = lazy("duckdb")
 
 __all__ = ["Result", "Run"]
 

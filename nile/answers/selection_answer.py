@@ -17,16 +17,14 @@ from nile.report.accuracy.reporting import Reporting, Wanted
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.operators.inputs.joining import Loaded
     from nile.report.accuracy import selections
     from nile.report.accuracy.report import AccuracyReport
 else:
-    pa = lazy("pyarrow")
     selections = lazy("nile.report.accuracy.selections")
 
 __all__ = ["AGGREGATES", "SelectionAnswer"]

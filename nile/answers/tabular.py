@@ -13,15 +13,10 @@ from nile.base.machine import memory_bytes
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
 from summaries.errors import MemoryRefused
-from summaries.lazy import lazy
+from summaries.heavy import pa, pl
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
-    pl = lazy("polars")
 
 __all__ = ["Members", "Tabular", "cheaper_as_ranges", "is_large", "refuse_beyond_memory"]
 

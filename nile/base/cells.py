@@ -16,18 +16,10 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 INTEGER = r"^[+-]?[0-9]+$"
 LEADING_ZERO = r"^[+-]?0[0-9]+$"

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from summaries.errors import UnknownColumn
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 
 @dataclass(frozen=True, slots=True)

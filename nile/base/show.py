@@ -8,20 +8,14 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich import box, cells, console, markup, table
-else:
-    pa = lazy("pyarrow")
-    box = lazy("rich.box")
-    cells = lazy("rich.cells")
-    console = lazy("rich.console")
-    markup = lazy("rich.markup")
-    table = lazy("rich.table")
+from summaries.heavy import pa
+from summaries.heavy import rich_box as box
+from summaries.heavy import rich_cells as cells
+from summaries.heavy import rich_console as console
+from summaries.heavy import rich_markup as markup
+from summaries.heavy import rich_table as table
 
 __all__ = ["FORMATS", "cell_text", "first_rows", "render"]
 

@@ -12,21 +12,13 @@ so that a time plus a window never overflows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nile.base.cells import NUMBER, NUMBER_WORD, parse_cells, parse_instants
 from nile.base.durations import MAX_DURATION, NS_PER_SECOND
 from summaries.errors import SourceError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 TIME_LIMIT = 2**63 - 1 - (MAX_DURATION + 2)
 """Event times t have |t| <= TIME_LIMIT nanoseconds (1750 to 2189), so t + window + 1 fits int64."""

@@ -37,10 +37,9 @@ from pyramid.grid.manager_state import manager_content, read_manager
 from pyramid.history.history import History
 from summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
 from summaries.hashing import PUBLIC, KeyHasher
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.execution.live.live import Live
     from nile.execution.registry import Registry
 

@@ -32,11 +32,10 @@ from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
 from summaries.errors import ConfigError, UnknownStream
 from summaries.hashing import PUBLIC, KeyHasher, KeyTable
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.durable.keeper import Keeper
     from nile.engine import spark_truth
     from nile.spark.scan import scan

@@ -19,18 +19,15 @@ from nile.spark.failure import spark_failures
 from nile.spark.masters import task_slots
 from nile.spark.session import spark_session
 from summaries.errors import ConfigError, JavaMissing, NileError, SparkFailed
+from summaries.heavy import numba, pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import numba
     import numpy as np
-    import pyarrow as pa
 
     from summaries import hash_kernels
 else:
-    numba = lazy("numba")
     np = lazy("numpy")
-    pa = lazy("pyarrow")
     hash_kernels = lazy("summaries.hash_kernels")
 
 __all__ = ["Probe", "executor_checks", "spark_checks"]

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from summaries.errors import ConfigError, StoreCorrupt
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "QueryDefinition",

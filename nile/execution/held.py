@@ -8,20 +8,15 @@ are met, and its arrays stand under that number.  So the same state gives the sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from summaries.columns import decode, encode
 from summaries.envelope import Envelope, pack
 from summaries.errors import EnvelopeError
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["content", "flat", "of", "packed"]
 

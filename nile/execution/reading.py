@@ -15,16 +15,10 @@ from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
 from nile.streams.source import Source
-from summaries.lazy import lazy
+from summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from nile.expressions.conditions import Condition
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
 
 __all__ = ["Home", "Leaf", "Reading", "named_leaf", "selected"]
 

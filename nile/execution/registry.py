@@ -27,15 +27,11 @@ from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
 from summaries.errors import ConfigError, UnknownColumn, UnknownStream
 from summaries.hashing import PUBLIC, KeyHasher
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.grid.manager import SummaryManager
     from pyramid.history.history import History
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Registered", "Registry", "Scan"]
 

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from nile.expressions.evaluate import evaluate_mask, evaluate_value
 from nile.expressions.tree import Column, Logic, Node
 from nile.sql.plan import Field, Item
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["all_of", "column_of", "filtered", "maker", "schema_of", "tester", "value_of"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from nile.base.raw import check_columns
 from nile.expressions.literals import read_time
@@ -34,12 +33,7 @@ from nile.expressions.tree import (
     Not,
 )
 from summaries.errors import ExpressionError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 _OF_TIME = ("year", "month", "day", "hour", "minute", "second", "date_trunc")
 _OF_NUMBER = ("round", "floor", "ceil", "sqrt")

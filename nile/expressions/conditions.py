@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from nile.expressions.binding import bind, bind_value
 from nile.expressions.evaluate import evaluate_mask, evaluate_value
@@ -23,9 +22,7 @@ from nile.expressions.reading import Resolve, place, read_condition
 from nile.expressions.spark_text import needs_types, spark_text
 from nile.expressions.tree import Kind, Node, columns_of
 from summaries.errors import ExpressionError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 
 @dataclass(frozen=True, slots=True)

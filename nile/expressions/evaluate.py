@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -40,14 +40,7 @@ from nile.expressions.tree import (
     Piece,
     whole_numbers,
 )
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 Value = Any
 """A pyarrow Array as long as the batch, or a Scalar."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 
 from nile.expressions.evaluate import evaluate_value
 from nile.expressions.tree import (
@@ -23,12 +22,7 @@ from nile.expressions.tree import (
     children_of,
     rebuild,
 )
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["fold"]
 

@@ -13,15 +13,11 @@ from nile.expressions.taking import Taker
 from nile.expressions.tokens import DIALECT, MAX_DEPTH, MAX_LENGTH, tokens_of
 from nile.expressions.tree import Column, Node
 from summaries.errors import ExpressionError
-from summaries.lazy import lazy
+from summaries.heavy import exp, sqlglot
+from summaries.heavy import sqlglot_errors as errors
 
 if TYPE_CHECKING:
-    import sqlglot
-    from sqlglot import errors, exp
-else:
-    sqlglot = lazy("sqlglot")
-    errors = lazy("sqlglot.errors")
-    exp = lazy("sqlglot.expressions")
+    from sqlglot import exp
 
 __all__ = ["Resolve", "place", "read_condition"]
 

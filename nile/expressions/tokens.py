@@ -9,17 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nile.expressions.places import Fault
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import sqlglot
-    from sqlglot import errors
-else:
-    sqlglot = lazy("sqlglot")
-    errors = lazy("sqlglot.errors")
+from summaries.heavy import sqlglot
+from summaries.heavy import sqlglot_errors as errors
 
 __all__ = ["DIALECT", "MAX_DEPTH", "MAX_LENGTH", "Token", "check_text", "plain_signs", "split_statements", "tokens_of"]
 

@@ -9,21 +9,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nile.report.histograms import BINS, Binned, Histogram, ideal_mse
 from summaries.errors import ConfigError, SourceError, SourceMissing
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
+from summaries.heavy import pa, pq
 
 __all__ = ["RARE_SHARE", "ExactPairs", "Obtained", "Score", "histograms", "score"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +12,7 @@ from nile.base.machine import memory_bytes
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.report.metrics import ExactPairs
 from summaries.errors import MemoryRefused
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
-    pq = lazy("pyarrow.parquet")
+from summaries.heavy import pa, pc, pq
 
 __all__ = ["ELSEWHERE", "completing", "exact_pairs", "plain", "refuse_beyond_memory", "write_prepared"]
 

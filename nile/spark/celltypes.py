@@ -5,17 +5,10 @@ Times stay ticks (BIGINT) until a task writes them, so that none is rounded and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nile.base.cells import misfit_reason
 from nile.spark.sqltypes import CellSql, cell_sql, read_type, shown_sql
 from summaries.errors import ConfigError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["check_carried", "misfit_why", "text_cell", "typed_cell"]
 

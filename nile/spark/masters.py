@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from summaries.errors import ConfigError, SparkFailed
-from summaries.lazy import lazy
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession, functions
-else:
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import SparkSession
 
 __all__ = ["Place", "check_master", "check_remote", "is_connect", "place", "runs_here", "task_slots"]
 

@@ -23,19 +23,10 @@ from nile.spark.java import JavaHome, find_java
 from nile.spark.masters import check_master, check_remote, is_connect, place, task_slots
 from nile.spark.shipping import ship
 from summaries.errors import ConfigError, SparkFailed
-from summaries.lazy import lazy
+from summaries.heavy import java_gateway, pyspark, spark_logger, spark_sql
 
 if TYPE_CHECKING:
-    import pyspark
-    import pyspark.java_gateway as java_gateway
-    import pyspark.logger as spark_logger
-    import pyspark.sql as spark_sql
     from pyspark.sql import SparkSession
-else:
-    pyspark = lazy("pyspark")
-    java_gateway = lazy("pyspark.java_gateway")
-    spark_logger = lazy("pyspark.logger")
-    spark_sql = lazy("pyspark.sql")
 
 _MOST_MEMORY = 6 << 30  # bytes of Java heap; beyond it Spark spills, and a laptop stays usable
 _LEAST_MEMORY = 1 << 30  # Spark itself needs about half of this

@@ -10,12 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from summaries.lazy import lazy
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, functions
-else:
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import DataFrame
 
 __all__ = ["Stretch", "cut_sql", "cuts_of", "stretches"]
 

@@ -7,7 +7,6 @@ The same rules as the direct path's, from the same patterns and constants (`nile
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nile.base.cells import (
     BOOLEAN,
@@ -28,12 +27,7 @@ from nile.base.times import (
     UNPARSABLE_TIME,
 )
 from nile.expressions.spark_text import quoted
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 _WHITE = quoted(" \t\n\x0b\x0c\r")  # the characters themselves: Spark knows no \f and takes it for an f
 _NS = {"s": NS_PER_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.binding import Binder, is_native, kind_of
@@ -14,12 +14,7 @@ from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression
 from nile.sql.plan import AggregateItem, Field, Item, Plan
 from nile.sql.scope import Scope, find, unique
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ExpressionBinder", "Grouping", "typed"]
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.expressions.places import Fault, Parameter, nearest
 from nile.expressions.tokens import DIALECT, Token, tokens_of
 from nile.sql.clauses import CLAUSE_WORDS
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import sqlglot
-else:
-    sqlglot = lazy("sqlglot")
+from summaries.heavy import sqlglot
 
 __all__ = ["parse_fault"]
 

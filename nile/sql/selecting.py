@@ -27,15 +27,11 @@ from nile.sql.parsed import (
     Written,
 )
 from nile.sql.select_expressions import ExpressionReader, plain_only
-from summaries.lazy import lazy
+from summaries.heavy import exp, sqlglot
+from summaries.heavy import sqlglot_errors as errors
 
 if TYPE_CHECKING:
-    import sqlglot
-    from sqlglot import errors, exp
-else:
-    sqlglot = lazy("sqlglot")
-    errors = lazy("sqlglot.errors")
-    exp = lazy("sqlglot.expressions")
+    from sqlglot import exp
 
 __all__ = ["read_fragment", "read_select"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -26,16 +26,7 @@ from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
 from nile.base.raw import Malformed, RawBatch, check_columns
 from nile.streams.files import existing_file
 from summaries.errors import SourceError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.csv as pacsv
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
-    pacsv = lazy("pyarrow.csv")
+from summaries.heavy import pa, pacsv, pc
 
 INFER_ROWS = 10_000
 """How many rows decide the types."""

@@ -6,17 +6,12 @@ Opening one asks for its columns only; each reading computes it anew, with only 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.arrow import ArrowSource, IterableSource
 from summaries.errors import SourceError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["FrameSource", "frame_of"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +11,7 @@ from nile.base.raw import RawBatch, check_columns
 from pyramid.lake.lake import ORDINAL, LakeStream
 from pyramid.lake.layout import MANIFESTS
 from pyramid.lake.part import Part
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["LakeSource", "is_lake_stream"]
 

@@ -23,14 +23,10 @@ from nile.streams.order import CheckedOrder, RepairedOrder, Run
 from pyramid.history.history import History
 from summaries.errors import ConfigError, SourceError
 from summaries.hashing import PUBLIC, KeyHasher
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from summaries.envelope import Envelope
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Listener", "LiveStream"]
 

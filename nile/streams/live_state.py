@@ -18,15 +18,11 @@ from nile.streams.manager import TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
 from summaries import columns
 from summaries.errors import NileError
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from summaries.envelope import Envelope
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Position", "content_of", "read_position"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +27,7 @@ from nile.streams.rowlog import RowLog
 from nile.streams.source import open_source
 from summaries.errors import ConfigError, KeyTypeError
 from summaries.hashing import PUBLIC, KeyHasher
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.order import plain
 from summaries.errors import SourceError, SourceMissing
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ManySource", "files_of", "is_glob"]
 

@@ -10,21 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.files import existing_file, existing_path
 from summaries.errors import SourceError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
+from summaries.heavy import pa, pq
 
 _SMALL_DICTIONARY = 64 << 10  # bytes on disk: a few thousand values
 _PREPARED = ["key", "ordinal", "ts"]

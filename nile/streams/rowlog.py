@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 MEMORY_LIMIT = 32 << 20
 """Bytes kept in memory by one log."""

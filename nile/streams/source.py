@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from nile.base.raw import RawBatch
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
@@ -16,9 +16,7 @@ from nile.streams.many import ManySource, files_of, is_glob
 from nile.streams.parquet import ParquetSource
 from pyramid.lake.lake import LakeStream
 from summaries.errors import SourceError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 
 @runtime_checkable

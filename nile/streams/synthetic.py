@@ -15,19 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from summaries.errors import ConfigError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
+from summaries.heavy import pa, pq
 
 _START = 1_291_190_400  # 2010-12-01 08:00:00 UTC, in seconds
 _COUNTRIES = {

@@ -17,11 +17,10 @@ from pyramid.grid.zone import Zone
 from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError
 from summaries.estimate import Estimate
 from summaries.hashing import Encoded, KeyTable
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.grid import grid_kernels
 else:
     grid_kernels = lazy("pyramid.grid.grid_kernels")

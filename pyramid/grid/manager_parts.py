@@ -20,11 +20,10 @@ from pyramid.grid import arrays as ga
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SLICE, SummarySpec
 from pyramid.grid.store import DETECTOR_COLUMNS, TupleStore
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.grid import grid_kernels
 else:
     grid_kernels = lazy("pyramid.grid.grid_kernels")

@@ -8,7 +8,7 @@ each key ever had, and every counter of grid, pyramids and change detector.  Not
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +20,8 @@ from summaries import columns
 from summaries.envelope import Envelope, pack
 from summaries.errors import NileError
 from summaries.hashing import KeyHasher, KeyTable
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["KIND", "manager_bytes", "manager_content", "read_manager"]
 

@@ -27,16 +27,12 @@ from pyramid.lake.layout import DAY, range_name
 from pyramid.lake.part import Part, PartFile, pack_parts, unpack_parts, write_part
 from summaries.errors import ConfigError, EnvelopeError, KeyTypeError, StoreCorrupt
 from summaries.hashing import KeyHasher
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["BITS", "ROLE", "ColdSegment", "archived"]
 

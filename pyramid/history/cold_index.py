@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,7 @@ from pyramid.history.opened import OpenIndex
 from pyramid.lake.key_sketch import IndexSketch
 from pyramid.lake.part import ORDINAL, TS
 from summaries.hashing import KeyHasher
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ColdIndex", "ColdRows"]
 

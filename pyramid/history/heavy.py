@@ -16,16 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyramid.history.key_pages import is_text, text_parts
+from summaries.heavy import pa, pc
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from pyramid.history import history_kernels
 else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
     history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["Heaviest", "HeavyKeys", "same_keys"]

@@ -16,15 +16,11 @@ from pyramid.history.rows_store import BATCH, RowStore
 from pyramid.history.tiers import Tiers
 from summaries.errors import ConfigError, NileError, StoreCorrupt, TimestampOrderError, UnknownColumn
 from summaries.hashing import KeyHasher, hash_keys, key_family
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["BATCH", "History", "plain_batch", "plain_schema"]
 

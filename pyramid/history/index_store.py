@@ -18,15 +18,11 @@ from pyramid.history.zone_file import zone_file
 from pyramid.lake.key_sketch import cells_for
 from summaries.errors import StoreCorrupt
 from summaries.hashing import KeyHasher
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["RATE", "ROLE", "IndexStore"]
 

@@ -18,14 +18,12 @@ import numpy as np
 
 from pyramid.history.heavy import HeavyKeys, same_keys
 from pyramid.lake.key_sketch import IndexSketch, cells_for
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.history import history_kernels
 else:
-    pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "buckets_for"]

@@ -15,14 +15,12 @@ import numpy as np
 
 from pyramid.history.keys import HotIndex, KeyIndex, Part
 from summaries.hashing import KeyTable
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.history import history_kernels
 else:
-    pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["distinct_hashes", "merge_hot", "merged_parts"]

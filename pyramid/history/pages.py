@@ -13,18 +13,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from summaries.envelope import Envelope, pack, unpack
 from summaries.errors import EnvelopeError, StoreCorrupt, StoreTooNew
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["PageFile", "PageWriter", "blocks", "packed_batch", "unpacked_batch"]
 

@@ -10,16 +10,12 @@ import numpy as np
 from pyramid.history.hot_rows import Rows, select, together
 from pyramid.history.pages import PageFile, PageWriter, packed_batch
 from summaries.errors import EnvelopeError, StoreCorrupt
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["CHUNK", "KIND", "StoredRows", "rows_file"]
 

@@ -16,15 +16,11 @@ from pyramid.history.hot_rows import HotRows, Rows, Tail
 from pyramid.history.pages import blocks
 from pyramid.history.rows_file import StoredRows, rows_file
 from summaries.errors import StoreCorrupt, StoreError
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["AHEAD", "BATCH", "LARGE", "MANY", "ROLE", "RowStore"]
 

@@ -21,10 +21,9 @@ from pyramid.history.rows_store import RowStore
 from pyramid.history.warm_index import WarmIndex
 from summaries.errors import ConfigError, StoreCorrupt
 from summaries.hashing import KeyHasher
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
 

@@ -14,17 +14,15 @@ from pyramid.history.pages import PageFile
 from pyramid.history.zone_file import ENTRIES, KIND, PLACES
 from pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
 from summaries.errors import EnvelopeError, StoreCorrupt
+from summaries.heavy import pa
 from summaries.lazy import lazy
 from summaries.schemas import schema_from_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.disk.directory import StoreDirectory
     from pyramid.disk.manifest import StoredFile
     from pyramid.history import history_kernels, key_kernels
 else:
-    pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
     key_kernels = lazy("pyramid.history.key_kernels")
 

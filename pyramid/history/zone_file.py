@@ -16,7 +16,7 @@ The footer has the sizes, the entries and the rows before each bucket, and which
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,8 @@ from pyramid.history.key_pages import is_text, text_page
 from pyramid.history.keys import Part, buckets_for, edges_of
 from pyramid.history.pages import PageWriter, packed_batch
 from pyramid.lake.key_sketch import Counting
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_to_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["ENTRIES", "KIND", "PLACES", "zone_file"]
 

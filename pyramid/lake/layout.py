@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
 
 from pyramid.lake.part import MAX_BITS, Part
 from summaries.errors import ConfigError, SourceMissing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["DAY", "MANIFESTS", "Layout", "directory_of", "part_path", "range_name", "streams_of"]
 

@@ -17,20 +17,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from summaries.errors import KeyTypeError, StoreCorrupt, StoreWriteError
 from summaries.hashing import KeyHasher, hash_keys
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
+from summaries.heavy import pa, pq
 
 __all__ = [
     "BUCKET",

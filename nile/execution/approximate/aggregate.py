@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.answers.aggregate_answer import AggregateAnswer
 from nile.answers.aggregate_query import AggregateQuery
@@ -18,9 +18,7 @@ from nile.sql.plan import Query, Rows, Stream
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from summaries.errors import ConfigError, NotYet
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["StreamAggregate"]
 

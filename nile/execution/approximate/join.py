@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +24,7 @@ from nile.sql.statements import CreateSummary
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from summaries.errors import ConfigError, NotYet
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = [
     "JoinAggregate",

@@ -19,14 +19,10 @@ from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import BudgetError, ConfigError
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["ApproximateRun", "Prepared", "approximate", "is_approximate"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from nile.execution.values import all_of
 from nile.expressions.conditions import Condition
@@ -14,9 +14,7 @@ from nile.operators.inputs.loading import Columns, load_columns
 from nile.sql.plan import Filter, Group, Join, Limit, Plan, Project, Sort, Stream
 from nile.streams.manager import StreamManager
 from summaries.errors import NotYet
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["Scope", "Shape", "condition_of", "shape_of", "substituted"]
 

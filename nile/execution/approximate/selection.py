@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.answers.selection_answer import SelectionAnswer
 from nile.answers.selection_query import SelectionQuery
@@ -21,12 +21,7 @@ from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from preferences.clock import retime
 from summaries.errors import ConfigError, CostWarning, NotYet
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["PreferredSelection"]
 

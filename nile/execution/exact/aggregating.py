@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +11,7 @@ from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.execution.exact.rows import groups, row_codes
 from nile.sql.plan import AggregateItem
 from summaries.errors import SumOverflow
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["aggregated"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,7 @@ from nile.execution.values import all_of, filtered
 from nile.expressions.tree import Node, columns_of
 from nile.sql.plan import Constraint, Join
 from summaries.errors import ConfigError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Side", "joined"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
@@ -28,12 +27,7 @@ from nile.sql.plan import (
     map_inputs,
 )
 from summaries.errors import NotYet
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Compiler", "equalities", "one_key", "window_of", "with_selections"]
 

@@ -6,7 +6,7 @@ This is the snapshot of Definition 1 (negative tuples, section 2.1), worked out 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +28,7 @@ from nile.sql.plan import (
     Stream,
     inputs_of,
 )
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Path", "Relational"]
 

@@ -7,20 +7,13 @@ one value above all numbers, and -0.0 is 0.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nile.exact.join.chain import encode_all
 from summaries.errors import KeyTypeError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["groups", "join_codes", "ranks", "row_codes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +18,7 @@ from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
 from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
 from nile.streams.accounting import Accounting
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ExactRun", "changed", "output_schema"]
 

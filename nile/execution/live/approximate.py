@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.answers.join_query import JoinQuery
 from nile.exact.state.held import Held, State
@@ -24,12 +24,7 @@ from nile.streams.manager import TupleBatch
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError, NotYet
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ApproximateSubscription"]
 

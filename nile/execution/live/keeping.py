@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pyramid.history.history import History
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["Keeping", "Writable"]
 

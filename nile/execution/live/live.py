@@ -28,16 +28,12 @@ from nile.streams.idle import Idleness
 from nile.streams.live import LiveStream
 from preferences.budget import Budget
 from summaries.errors import ConfigError, NileError, UnknownStream
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.sql.statements import CreateSummary
     from pyramid.grid.manager import SummaryManager
     from pyramid.history.history import History
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Live"]
 

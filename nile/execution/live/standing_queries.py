@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.standing_query import StandingQuery
 from nile.streams.live import LiveStream
 from summaries.errors import ConfigError, UnknownStream
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["StandingQueries"]
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
@@ -16,9 +16,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from summaries.errors import ConfigError, Overloaded
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["StandingQuery"]
 

@@ -12,10 +12,9 @@ from nile.streams.live import LiveStream
 from pyramid.grid.manager import SummaryManager
 from pyramid.grid.spec import SummarySpec
 from summaries.hashing import KeyHasher, KeyTable
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.streams.manager import TupleBatch
 
 __all__ = ["LiveSummaries", "spec_of"]

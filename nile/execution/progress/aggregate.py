@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +23,7 @@ from nile.operators.history.sums import DoubleSums, WholeSums
 from nile.sql.plan import AggregateItem, Filter, Query, Sort, Stream
 from summaries.errors import NotYet, SumOverflow
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["ProgressiveAggregate"]
 

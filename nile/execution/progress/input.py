@@ -14,17 +14,13 @@ from nile.sql.plan import Rows, Stream
 from nile.streams.accounting import Accounting
 from pyramid.history.history import History
 from summaries.errors import NotYet
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.expressions.conditions import Condition
     from nile.sql.catalog import Entry
     from nile.streams.manager import StreamManager
     from summaries.hashing import KeyHasher
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Histories", "Kept", "bounded", "check_stream", "own_columns", "renamed"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +24,8 @@ from nile.sql.plan import Filter, Join, Query, Stream
 from summaries.errors import ConfigError, NotYet
 from summaries.estimate import Estimate
 from summaries.hashing import key_family
+from summaries.heavy import pa
 from summaries.intervals import StratifiedSample, nothing_seen
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["ProgressiveJoin"]
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nile.execution.approximate.scope import Shape
 from nile.execution.values import filtered, maker, schema_of
 from nile.sql.plan import Filter, Limit, Project, Sort
 from summaries.errors import ConfigError
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Found"]
 

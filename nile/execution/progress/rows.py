@@ -18,15 +18,11 @@ from nile.operators.history.scan import KeyScan, Scan, Stretch, blocks, rows_at_
 from nile.sql.plan import Filter, Query, Stream
 from summaries.errors import NotYet
 from summaries.estimate import Estimate
+from summaries.heavy import pa
 from summaries.intervals import StratifiedSample, nothing_seen
-from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.history.history import History
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["ProgressiveRows", "figures_text", "values_of"]
 

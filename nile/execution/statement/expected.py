@@ -26,14 +26,10 @@ from nile.sql.plan import (
 )
 from summaries.errors import NileError
 from summaries.hashing import hash_keys
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.grid.manager import SummaryManager
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Counts", "Expected", "expected"]
 

@@ -38,14 +38,10 @@ from nile.streams.accounting import Accounting
 from nile.streams.source import open_source
 from summaries.errors import ConfigError, SqlError, UnknownStream
 from summaries.hashing import key_family
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.execution.registry import Registered
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Engine", "run_query", "run_statement"]
 

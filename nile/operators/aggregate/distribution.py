@@ -9,7 +9,7 @@ and no sample can promise much less.  Frequent values: Horvitz-Thompson counts.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +18,7 @@ from nile.aggregates.catalogue import place_of
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.evidence import Evidence
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["estimate_distribution", "sorted_quantile", "weighted_quantile"]
 

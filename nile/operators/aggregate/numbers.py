@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nile.aggregates.asked import MOMENT
 from nile.operators.aggregate.distribution import estimate_distribution
 from nile.operators.aggregate.estimates import Number, estimate_moment
 from nile.operators.aggregate.run import AggregateRun
 from preferences.error_target import ErrorTarget
+from summaries.heavy import pa
 from summaries.intervals import student_quantile
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Numbers", "meet", "numbers_of"]
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +21,7 @@ from nile.base.times import TIME_LIMIT
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.tree import Between, Column, Compare, Comparison, Constant, In, Logic, Node, columns_of
 from summaries.errors import ConfigError
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["Scope", "conjuncts", "contradiction", "grid_column", "instant", "read_conditions", "scope_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,9 @@ from nile.operators.aggregate.input import AggregateInput
 from summaries.costs import CostTable
 from summaries.countsketch import CountSketch
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.ready import FrequentItems, HyperLogLog
 from summaries.summary import Summary
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["ROWS", "CellSets", "KeyCounts"]
 

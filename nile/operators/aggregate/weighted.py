@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,7 @@ from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.input import Measure
 from preferences.key_sample import KeySample
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["WeightedOutputs", "weighted_numbers"]
 

@@ -37,15 +37,13 @@ from pyramid.grid import arrays as ga
 from pyramid.grid.manager import Memory
 from summaries.estimate import Estimate
 from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.operators.drive import live_kernels
     from preferences.queue_kernels import Queue
 else:
-    pa = lazy("pyarrow")
     live_kernels = lazy("nile.operators.drive.live_kernels")
 
 __all__ = ["LiveJoin"]

@@ -17,11 +17,10 @@ from preferences import state as st
 from preferences.queue import LIMIT, grown_queue, new_queue
 from pyramid.grid import arrays as ga
 from pyramid.grid.store import TupleStore
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.operators.drive import live_kernels
     from nile.operators.drive.live_join import LiveJoin
     from preferences import queue_kernels

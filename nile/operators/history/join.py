@@ -17,15 +17,13 @@ import numpy as np
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, segments_of
 from summaries.estimate import Estimate
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.operators.history import kernels
     from pyramid.history.history import History
 else:
-    pa = lazy("pyarrow")
     kernels = lazy("nile.operators.history.kernels")
 
 __all__ = ["CHUNK", "HistoryJoin", "HistorySide", "Output", "Pairs", "Ranges"]

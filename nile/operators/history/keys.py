@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from summaries.hashing import KeyHasher, KeyTable, hash_order, key_family
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyramid.history import history_kernels
     from pyramid.history.heavy import HeavyKeys
     from pyramid.history.keys import KeyIndex
 else:
-    pa = lazy("pyarrow")
     history_kernels = lazy("pyramid.history.history_kernels")
 
 __all__ = ["ProbeKeys"]

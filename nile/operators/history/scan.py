@@ -10,15 +10,13 @@ import numpy as np
 from nile.operators.history.blocks import blocks_of
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, bounds_of, segments_of
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.operators.history import kernels
     from pyramid.history.history import History
 else:
-    pa = lazy("pyarrow")
     kernels = lazy("nile.operators.history.kernels")
 
 __all__ = ["KeyScan", "Scan", "Stretch", "blocks", "rows_at_random"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,7 @@ from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_
 from nile.operators.inputs.bounds import bounds_of
 from nile.operators.inputs.loading import Columns
 from summaries.hashing import KeyTable
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["Asked", "grouped", "measure_of", "prepare"]
 

@@ -8,17 +8,9 @@ them; wide ones, since it takes the cheapest item to be ordered in the largest q
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from nile.expressions.tree import Arithmetic, Call, Column, Constant, Node
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["bounds_of"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.loading import Columns
 from nile.streams.manager import StreamManager
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from summaries.heavy import pa
 
 __all__ = ["Home"]
 

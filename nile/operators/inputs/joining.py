@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,7 @@ from nile.streams.manager import StreamManager
 from preferences.clock import Pace, exact_costs, retime
 from summaries.costs import CostTable
 from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Joinable", "Loaded", "load_stream", "load_together", "retimed"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,7 @@ from nile.operators.inputs.joining import load_stream
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from summaries.hashing import PUBLIC, KeyHasher
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Columns", "load_columns"]
 

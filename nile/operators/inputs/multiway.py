@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,7 @@ from nile.operators.inputs.pair_conditions import PairCondition
 from nile.operators.multiway.multiway import MultiwayInput
 from summaries.costs import CostTable
 from summaries.hashing import Encoded, KeyTable
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["MultiwayJoinable"]
 

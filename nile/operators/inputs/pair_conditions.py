@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +23,7 @@ from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.reading import place, read_condition
 from nile.expressions.tree import Logic, Node, columns_of
 from summaries.errors import ExpressionError, UnknownStream
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["PairCondition", "StreamNames", "read_pair_condition"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,7 @@ from nile.operators.inputs.joining import Loaded
 from nile.operators.selection.data import SelectionInput
 from summaries.errors import ConfigError, KeyTypeError, MemoryRefused, UnknownColumn
 from summaries.hashing import KeyTable
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
+from summaries.heavy import pa, pc
 
 __all__ = ["Selectable", "columns_beside", "read_predicates"]
 

@@ -16,14 +16,10 @@ from nile.report.accuracy.words import bin_texts
 from nile.report.histograms import BINS, Histogram, ideal_mse
 from nile.report.pages.bars import Compared
 from nile.report.records import asked_of, finite
-from summaries.lazy import lazy
+from summaries.heavy import pc
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
     from nile.report.answered import AnsweredCombinations
-else:
-    pc = lazy("pyarrow.compute")
 
 __all__ = ["combination_accuracy"]
 

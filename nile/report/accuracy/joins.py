@@ -24,15 +24,11 @@ from nile.report.records import join_record
 from nile.report.truth import ELSEWHERE, exact_pairs
 from nile.report.wording import duration
 from pyramid.grid.spec import SummarySpec
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.operators.common.plan import JoinPlan
     from nile.report.answered import AnsweredJoin
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["join_accuracy"]
 

@@ -17,16 +17,10 @@ from nile.report.pages.bars import Compared
 from nile.report.pages.heatmap import moment
 from nile.report.records import finite
 from nile.report.truth import plain
-from summaries.lazy import lazy
+from summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from nile.report.answered import AnsweredSelections
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
 
 __all__ = ["selection_accuracy"]
 

@@ -34,12 +34,10 @@ from pyramid.history.history import plain_schema
 from pyramid.lake.lake import LakeStream, streams_of
 from summaries.envelope import Envelope, unpack
 from summaries.errors import ConfigError, SourceError, SourceMissing
-from summaries.lazy import lazy
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession, functions
-else:
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import SparkSession
 
 __all__ = ["Built", "Runner", "build", "build_with", "done_of"]
 

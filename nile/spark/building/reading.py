@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pyramid.history.history import plain_batch
 from pyramid.lake.lake import ORDINAL, TS, Part, PartFile
 from summaries.errors import StoreCorrupt
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["InOrder", "Rows", "Taking", "parts_between", "spans_of"]
 

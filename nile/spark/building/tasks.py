@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,13 +34,8 @@ from pyramid.lake.part import unpack_parts as unpack_lake_parts
 from summaries import columns
 from summaries.envelope import pack, pack_parts, unpack
 from summaries.hashing import KeyHasher, KeyTable
-from summaries.lazy import lazy
+from summaries.heavy import pa
 from summaries.schemas import schema_from_json, schema_to_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["COUNTS", "DETAILS", "DONE", "TOLD", "Asked", "Done", "Job", "Run", "Work", "detail_of"]
 

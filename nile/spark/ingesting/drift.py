@@ -11,15 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from summaries.errors import ConfigError, SchemaDrift
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["RULES", "Drift", "check_rules", "drift_of", "parse_type", "plain_schema", "widens"]
 

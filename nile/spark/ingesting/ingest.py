@@ -36,14 +36,11 @@ from nile.streams.csv import WRONG_FIELDS
 from nile.streams.distinct import DUPLICATE
 from pyramid.lake.lake import LakeStream
 from summaries.errors import SparkFailed
-from summaries.lazy import lazy
+from summaries.heavy import pa
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession, functions
-else:
-    pa = lazy("pyarrow")
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["LATE", "Ingested", "ingest"]
 

@@ -26,15 +26,10 @@ from nile.streams.files import existing_path
 from nile.streams.many import files_of, is_glob
 from nile.streams.parquet import ParquetSource
 from summaries.errors import SourceError, SourceMissing
-from summaries.lazy import lazy
+from summaries.heavy import pa, spark_types
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyspark.sql.pandas.types as spark_types
     from pyspark.sql import DataFrame, SparkSession
-else:
-    pa = lazy("pyarrow")
-    spark_types = lazy("pyspark.sql.pandas.types")
 
 __all__ = ["Input", "frame_schema", "open_input"]
 

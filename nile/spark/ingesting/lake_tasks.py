@@ -13,24 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pyramid.lake.part import Part, pack_parts, unpack_parts, unwritten, write_part
 from summaries.envelope import pack, unpack
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-    import pyspark
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
-    pq = lazy("pyarrow.parquet")
-    pyspark = lazy("pyspark")
+from summaries.heavy import pa, pq, pyspark
 
 __all__ = ["ASIDE_ROWS", "PART_ROWS", "AsideJob", "PartJob", "part_of"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
@@ -16,12 +15,7 @@ from nile.spark.ingesting.inputs import Input
 from pyramid.lake.lake import DAY, LakeStream, Layout
 from summaries.errors import ConfigError, SourceMissing
 from summaries.hashing import key_family
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["Asked", "open_stream"]
 

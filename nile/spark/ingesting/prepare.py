@@ -29,16 +29,11 @@ from nile.spark.sqltypes import cell_sql, key_sql, plain_type, read_type, shown_
 from nile.streams.csv import WRONG_FIELDS, CsvSource
 from nile.streams.manager import StreamManager, StreamSpec
 from summaries.errors import KeyTypeError
-from summaries.lazy import lazy
+from summaries.heavy import pa, pq
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyspark.sql import DataFrame, SparkSession, functions
-else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import DataFrame, SparkSession
 
 _ROWS_A_PART = 4_000_000  # tuples that one task sorts, and one part file holds
 _PLACE = (1 << 33) - 1  # the bits of monotonically_increasing_id that count within a partition

@@ -17,15 +17,10 @@ from nile.spark.sqltypes import plain_type, read_type
 from nile.streams.csv import CsvSource
 from nile.streams.parquet import ParquetSource
 from summaries.errors import SourceError
-from summaries.lazy import lazy
+from summaries.heavy import pa, pq
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
     from pyspark.sql import DataFrame, SparkSession
-else:
-    pa = lazy("pyarrow")
-    pq = lazy("pyarrow.parquet")
 
 _BLOCK = 1 << 22  # bytes looked at in one go for a quote
 _ROWS = 65_536  # rows cut into cells in one go

@@ -24,16 +24,10 @@ from pyramid.lake.lake import LakeStream
 from pyramid.lake.part import TS
 from summaries.errors import BudgetError, ConfigError, NotYet
 from summaries.hashing import hash_keys, key_family
-from summaries.lazy import lazy
+from summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from nile.execution.registry import Registered
-else:
-    pa = lazy("pyarrow")
-    pc = lazy("pyarrow.compute")
 
 __all__ = ["Database", "ScanQuery", "scan_query"]
 

@@ -16,15 +16,12 @@ from nile.spark.failure import spark_failures
 from nile.spark.masters import task_slots
 from nile.spark.scan.task import WAVE_ROWS, ScanTask
 from preferences.budget import Budget
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from nile.spark.scan.ranking import Ranking
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["Waves"]
 

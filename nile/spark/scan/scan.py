@@ -8,7 +8,7 @@ identify, prioritise, execute; here over files, with bytes as the cost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,12 +29,7 @@ from nile.sql.plan import Filter, Project, Query
 from nile.streams.accounting import Accounting
 from preferences.budget import BudgetReport
 from summaries.estimate import Estimate
-from summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
+from summaries.heavy import pa
 
 __all__ = ["ScanResult", "ScanRun", "scanned"]
 

@@ -10,13 +10,10 @@ from nile.spark.failure import spark_failures
 from pyramid.lake.lake import LakeStream
 from pyramid.lake.part import Part
 from pyramid.lake.sketch import PartSketch, keep_sketch, kept_sketch, sketch_part
-from summaries.lazy import lazy
+from summaries.heavy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-else:
-    pa = lazy("pyarrow")
 
 __all__ = ["sketches_of"]
 

@@ -24,15 +24,13 @@ from nile.spark.scan.partitions import Cell, Work
 from nile.sql.plan import Stream
 from pyramid.lake.part import TS, PartFile
 from summaries.hashing import KeyTable
+from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from nile.spark.scan import kernels
     from pyramid.history import history_kernels
 else:
-    pa = lazy("pyarrow")
     kernels = lazy("nile.spark.scan.kernels")
     history_kernels = lazy("pyramid.history.history_kernels")
 

@@ -30,14 +30,11 @@ from nile.spark.sink.place import Place
 from nile.spark.sqltypes import time_sql
 from nile.streams.accounting import Accounting
 from summaries.errors import ConfigError, SchemaDrift
-from summaries.lazy import lazy
+from summaries.heavy import pa
+from summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, functions
-else:
-    pa = lazy("pyarrow")
-    functions = lazy("pyspark.sql.functions")
+    from pyspark.sql import DataFrame
 
 __all__ = ["StreamSink", "stream_sink"]
 
