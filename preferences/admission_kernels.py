@@ -1,7 +1,7 @@
 """Who comes in and how densely to sample, when the budget does not stretch to everyone.
 
 Inputs are dropped only by key, in both streams alike: half the keys keep half of the pairs, where half of the
-tuples would keep a quarter.  Under weighted and asc the door is a level of key hashes, which weights can undo.
+tuples would keep a quarter.  Under weighted and asc admission is a level of key hashes, which weights can undo.
 Under desc it picks, by the rules of `slot_kernels`.
 Source: DESIGN section 3, items 3 to 5; not in the paper.
 """
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 @part
-def adjust_door(st: State, waiting_entries: int, arrived: int) -> None:
+def adjust_admission(st: State, waiting_entries: int, arrived: int) -> None:
     """Set who comes in, so that taking tuples in leaves budget for what they promise.
 
     arrived: ts of the newest arrival, which may be ahead of the newest tuple taken in.

@@ -127,10 +127,10 @@ def make_entry(st: State, side: int, ordinal: int, ts: int, low: int, high: int,
 def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> bool:
     """Emit from the entry in progress while the credit stays at `floor` or above; False when the output is full.
 
-    A sampled entry emits the match at floor(gap), then moves gap on by step; step 1 emits every match.
-    A sampled pair stands for 1 / the lowest of the doors its tuples came through: all were open to its key when
-    the lowest was.  An entry whose weight is more than step has a door of its own, step / weight.  Under ranges
-    the whole entry is one record.  Each output is charged by itself: sums of prices must not depend on where a
+    A sampled entry emits the match at floor(gap), then moves gap on by step; step 1 emits every match. A sampled pair
+    stands for 1 / the lowest of the admission thresholds its tuples came through: all were open to its key when the
+    lowest was.  An entry whose weight is more than step has an admission threshold of its own, step / weight.  Under
+    ranges the whole entry is one record.  Each output is charged by itself: sums of prices must not depend on where a
     full output interrupted.
     """
     w = st.whole
@@ -154,12 +154,14 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
     spent_hit = real[js.SPENT_HIT]
     begin_of_list = other.lists[code, ga.PLACE] - other.lists[code, ga.GONE] + low
     ranges = st.setting[js.RANGES] != 0
-    sampled = st.setting[js.PREFERENCE] == js.WEIGHTED and st.left_door.shape[0] > 0 and not ranges
-    left_gone, right_gone = w[js.DOORS_GONE], w[js.DOORS_GONE + 1]
-    door = 1.0
+    sampled = st.setting[js.PREFERENCE] == js.WEIGHTED and st.left_admission.shape[0] > 0 and not ranges
+    left_gone, right_gone = w[js.ADMISSIONS_GONE], w[js.ADMISSIONS_GONE + 1]
+    admission = 1.0
     if sampled:
-        own_door = st.left_door[ordinal - left_gone] if side == 0 else st.right_door[ordinal - right_gone]
-        door = min(step / weight, own_door)
+        own_admission = (
+            st.left_admission[ordinal - left_gone] if side == 0 else st.right_admission[ordinal - right_gone]
+        )
+        admission = min(step / weight, own_admission)
     while gap < n:
         if credit - price < floor:
             more = False
@@ -179,8 +181,8 @@ def emit_entry(own: Side, other: Side, st: State, out: Output, floor: float) -> 
             out.second[at] = match if side == 0 else ordinal
             gap += step
             if sampled:
-                met = st.right_door[match - right_gone] if side == 0 else st.left_door[match - left_gone]
-                weight = step / min(door, met)
+                met = st.right_admission[match - right_gone] if side == 0 else st.left_admission[match - left_gone]
+                weight = step / min(admission, met)
         out.weight[at] = weight
         credit -= price
         spent += price

@@ -19,7 +19,7 @@ class Budget:
     fraction * sum over j <= i of c_j, where c_j = insert + lookup + emit * (exact window matches of j).
     Unspent grant is kept; nothing is granted after the input ends.  1 or more: the whole answer.
     share: of one core, in (0, 1], while the input is played back in time (it needs a replay).
-    seconds_per_tuple: CPU seconds an arrival; what one leaves unspent is kept for the next.
+    seconds_per_tuple: CPU seconds per arrival; what one leaves unspent is kept for the next.
     seconds: CPU seconds for all of the input, spread evenly over its arrivals.
     outputs: at most so many, a whole number, spread evenly over the arrivals, and the work that they take.
     share and seconds look at the CPU time of this machine: such a run is not reproducible.  fraction and
@@ -111,10 +111,10 @@ _NEEDED: dict[str, tuple[str, Callable[[object], bool], str, str]] = {
     ),
     "share": ("a share of one core in (0, 1]", _is_share, "0.2 is a fifth of a core", "{:g} of one core"),
     "seconds_per_tuple": (
-        "CPU seconds a tuple above 0",
+        "CPU seconds per tuple above 0",
         _is_positive,
-        "1e-6 is a million tuples a second",
-        "{:g} CPU seconds a tuple",
+        "1e-6 is a million tuples per second",
+        "{:g} CPU seconds per tuple",
     ),
     "seconds": ("CPU seconds above 0", _is_positive, "0.5 is half a second", "{:g} CPU seconds in all"),
     "outputs": ("a whole number of outputs above 0", _is_count, "1000 is a thousand", "{:.0f} outputs"),

@@ -1,4 +1,4 @@
-"""The priority queues of `method="paper"`, one a query, seen from Python: how they are made and grow."""
+"""The priority queues of `method="paper"`, one per query, seen from Python: how they are made and grow."""
 
 from __future__ import annotations
 

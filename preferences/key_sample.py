@@ -33,7 +33,7 @@ class KeySample:
     """Outputs of a weighted join.  All [n]: weight: float64; level: float64 in (0, 1], the share of keys among
     which the key was drawn when the output's tuples came in; key: int64, not below 0.
 
-    unseen: about how many outputs a key that was left out may have, `outputs_of_one_key`.
+    unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`.
     """
 
     weight: Array

@@ -31,12 +31,12 @@ _USED_UP = 0.9
 
 
 @part
-def effective_door(st: Clocked, ts: int) -> float:
+def effective_admission(st: Clocked, ts: int) -> float:
     """Keys below this level came in during the whole window that ends at `ts`, so their lists are complete."""
-    door = st.real[js.DOOR]
-    if since_of(ts, st.window[0]) <= st.whole[js.DOOR_SINCE]:
-        return min(door, st.real[js.DOOR_BEFORE])  # type: ignore[no-any-return]
-    return door  # type: ignore[no-any-return]
+    admission = st.real[js.ADMISSION]
+    if since_of(ts, st.window[0]) <= st.whole[js.ADMISSION_SINCE]:
+        return min(admission, st.real[js.ADMISSION_BEFORE])  # type: ignore[no-any-return]
+    return admission  # type: ignore[no-any-return]
 
 
 @part
@@ -98,16 +98,16 @@ def set_level(st: Clocked, idle: bool, waiting_entries: int, arrived: int) -> No
             0.2 if st.setting[js.PREFERENCE] == js.DESC else 0.8 if st.setting[js.PREFERENCE] == js.WEIGHTED else 0.5
         )
         real[js.SHARE] = max(least, 0.95 * real[js.SHARE])
-    door = real[js.DOOR]
+    admission = real[js.ADMISSION]
     patience = st.setting[js.WAITING] >> 1
     ahead = _CLEARING
     if w[js.IN_WINDOW] > 0:
-        patience = min(patience, w[js.IN_WINDOW] >> (2 if door == 1.0 else 4))
+        patience = min(patience, w[js.IN_WINDOW] >> (2 if admission == 1.0 else 4))
         ahead = min(ahead, max(HORIZON, np.float64(w[js.IN_WINDOW])))
     to_come = real[js.PER_ARRIVAL]
     free_to_raise = False
     if st.setting[js.PREFERENCE] == js.WEIGHTED and not st.setting[js.SHARED]:
-        # The weight of a pair knows the doors of both its tuples; that of a range record knows one.
+        # The weight of a pair knows the admission thresholds of both its tuples; that of a range record knows one.
         free_to_raise = not st.setting[js.RANGES]
         if w[js.IN_WINDOW] == 0:
             rest, mean, last = _first_window(st, arrived)
@@ -115,22 +115,24 @@ def set_level(st: Clocked, idle: bool, waiting_entries: int, arrived: int) -> No
                 ahead, to_come, patience = max(HORIZON, rest), mean, 0
         else:
             patience = w[js.IN_WINDOW] >> 4
-            if door < 1.0:
+            if admission < 1.0:
                 ahead, patience = min(ahead, _DEEP_CLEARING), w[js.IN_WINDOW] >> 6
     free = ahead * real[js.SHARE] * to_come
-    if st.setting[js.PREFERENCE] != js.WEIGHTED:  # a door that follows what keys cost to answer would favour some
+    if (
+        st.setting[js.PREFERENCE] != js.WEIGHTED
+    ):  # an admission threshold that follows what keys cost to answer would favour some
         free += real[js.CREDIT]
     target = min(1.0, free / ((ahead + lag) * real[js.TAKING_MEAN]))
     now = w[js.NOW_TS]
-    if target < 0.95 * door:
+    if target < 0.95 * admission:
         if lag > patience or st.setting[js.WAITING] == 0:
-            real[js.DOOR] = target
-    elif (target == 1.0 and door < 1.0) or (
-        target > 1.25 * door and (free_to_raise or w[js.DOOR_SINCE] < since_of(now, st.window[0]))
+            real[js.ADMISSION] = target
+    elif (target == 1.0 and admission < 1.0) or (
+        target > 1.25 * admission and (free_to_raise or w[js.ADMISSION_SINCE] < since_of(now, st.window[0]))
     ):
-        real[js.DOOR_BEFORE] = effective_door(st, now)
-        w[js.DOOR_SINCE] = now
-        real[js.DOOR] = target
+        real[js.ADMISSION_BEFORE] = effective_admission(st, now)
+        w[js.ADMISSION_SINCE] = now
+        real[js.ADMISSION] = target
 
 
 @part
@@ -189,7 +191,7 @@ def _held_back(st: Clocked, cushion: float) -> float:
         return 2.0 * cushion
     held = _RESERVE * st.real[js.ENTRANCE]
     if not st.setting[js.REPLAYED]:
-        held = max(held, _RESERVE_SHARE * st.whole[js.IN_WINDOW] * st.real[js.DOOR] * st.real[js.TAKING_MEAN])
+        held = max(held, _RESERVE_SHARE * st.whole[js.IN_WINDOW] * st.real[js.ADMISSION] * st.real[js.TAKING_MEAN])
     return cushion + held  # type: ignore[no-any-return]
 
 
@@ -207,7 +209,7 @@ def sampling_rate(st: Clocked, price: float, cushion: float) -> float:
         return min(1.0, real[js.FRACTION])  # type: ignore[no-any-return]
     lag = np.float64(w[js.ARRIVED] - w[js.APPLIED])
     coming = HORIZON + lag
-    taken = (coming + lag) * real[js.DOOR]
+    taken = (coming + lag) * real[js.ADMISSION]
     entering = taken * real[js.SPENT_TAKING] / w[js.ADMITTED]
     allowed = real[js.SHARE] * coming * real[js.PER_ARRIVAL]
     if entering > allowed:

@@ -1,4 +1,4 @@
-"""The door of desc: which of the 64 slots of the key space are open.
+"""Admission of desc: which of the 64 slots of the key space are open.
 
 Those where both streams are busiest are, as many as the budget can serve: a mask of 64 bits, which costs no more
 to ask than a level.  A slot that holds a heavy key holds few of the light ones besides.
@@ -36,7 +36,7 @@ _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 
 @part
 def picks_slots(st: State) -> bool:
-    """Whether the door is a choice of slots: under desc, unless others keep the streams, by a level."""
+    """Whether admission is a choice of slots: under desc, unless others keep the streams, by a level."""
     return st.setting[js.PREFERENCE] == js.DESC and not st.setting[js.SHARED]
 
 
@@ -60,7 +60,7 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     """desc: open the slots that promise most, as many as find a little more than can be emitted.
 
     More while all that is found is served, fewer while much of it is not.  WANTED is the share of the tuples
-    seen that open slots should have, DOOR what they do have: slots are few and unlike.
+    seen that open slots should have, ADMISSION what they do have: slots are few and unlike.
     used: share of the grant that found work, where what finds none is gone.
     """
     real = st.real
@@ -83,7 +83,7 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     wanted = min(
         wanted,
         free / ((HORIZON + lag) * real[js.TAKING_MEAN]),
-        max(2.0 * real[js.DOOR], real[js.DOOR] + 2.0 / js.SLOTS),
+        max(2.0 * real[js.ADMISSION], real[js.ADMISSION] + 2.0 / js.SLOTS),
     )
     wanted = max(wanted, 0.5 / js.SLOTS)
     real[js.WANTED] = min(1.0, wanted)
@@ -91,14 +91,14 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     while every < 512 and st.prices[js.P_UPDATE] > _SAMPLE_SHARE * every * real[js.PER_ARRIVAL]:
         every *= 2
     w[js.SAMPLED] = every
-    is_off = wanted < 0.9 * real[js.DOOR] or wanted > 1.1 * real[js.DOOR]
+    is_off = wanted < 0.9 * real[js.ADMISSION] or wanted > 1.1 * real[js.ADMISSION]
     if wanted >= 1.0:
-        real[js.DOOR] = 1.0
+        real[js.ADMISSION] = 1.0
         st.open[:] = 1
     elif real[js.CREDIT] + real[js.CHOICE_SAVED] >= real[js.CHOICE] and is_choice_due(st):
         if is_off or (w[js.ARRIVED] - w[js.CHOSEN]) * _CHOICES >= _reach_of(st):
             _choose_slots(wanted, st)
-    elif wanted < 0.8 * real[js.DOOR] or wanted > 1.25 * real[js.DOOR]:
+    elif wanted < 0.8 * real[js.ADMISSION] or wanted > 1.25 * real[js.ADMISSION]:
         _open_slots_by_hash(wanted, st)
 
 
@@ -125,7 +125,7 @@ def is_choice_due(st: State) -> bool:
 def save_up(st: State) -> None:
     """Put aside what finds no work, for a choice of slots that is due: a choice in instalments."""
     real = st.real
-    if real[js.DOOR] < 1.0 and picks_slots(st) and st.setting[js.REPLAYED] and is_choice_due(st):
+    if real[js.ADMISSION] < 1.0 and picks_slots(st) and st.setting[js.REPLAYED] and is_choice_due(st):
         amount = max(0.0, min(real[js.CREDIT], real[js.CHOICE] - real[js.CHOICE_SAVED]))
         pay_insert(st, amount)
         real[js.CHOICE_SAVED] += amount
@@ -193,7 +193,7 @@ def _choose_slots(wanted: float, st: State) -> None:
         st.open[best] = 1
         reached += mass[best]
     if total > 0.0:
-        real[js.DOOR] = min(1.0, reached / total)
+        real[js.ADMISSION] = min(1.0, reached / total)
 
 
 @part
@@ -202,9 +202,9 @@ def _open_slots_by_hash(wanted: float, st: State) -> None:
     count = 0
     for slot in range(js.SLOTS):
         count += st.open[slot]
-    ratio = wanted / st.real[js.DOOR]
+    ratio = wanted / st.real[js.ADMISSION]
     keep = min(js.SLOTS, max(1, int(count * ratio), count + 1 if ratio > 1.0 else 1))
-    st.real[js.DOOR] *= keep / count
+    st.real[js.ADMISSION] *= keep / count
     for slot in range(js.SLOTS):
         if st.open[slot] and keep < count:
             st.open[slot] = 0

@@ -16,20 +16,20 @@ ARRIVED, APPLIED, SEQUENCE, STOPPED_SIDE, STOPPED_CODE = 0, 1, 2, 4, 5
 ACTIVE, ENTRY_SIDE, ENTRY_ORDINAL, ENTRY_LOW, ENTRY_HIGH = 6, 7, 8, 9, 10
 WRITTEN, OUTPUTS, SHED, FORCED, NULLS, ADMITTED = 11, 12, 13, 14, 15, 16
 REGIONS, PRUNED, PLACED, EXPIRED, EVICTED = 17, 18, 19, 20, 21
-TURN_WANTED, ADDS_PAID, DOOR_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
+TURN_WANTED, ADDS_PAID, ADMISSION_SINCE, NOW_TS, CONTROLS = 22, 24, 26, 27, 28
 SHED_BY_SIDE, ENTRY_TIME, ARRIVED_BEFORE, BEGAN = 29, 31, 32, 33
 ADMITTED_BEFORE, SAMPLED, CUT, LEAST_POPPED, IN_WINDOW = 35, 36, 37, 38, 39
 ARRIVED_BY_SIDE, CHOSEN, OPENED, LOOKED = 40, 42, 43, 44
-ARRIVALS_GONE, DOORS_GONE = 34, 45
+ARRIVALS_GONE, ADMISSIONS_GONE = 34, 45
 WHOLE_FIELDS = 47
-"""ARRIVALS_GONE: the arrival that stands first in `order` and `grant`; DOORS_GONE: of left and right, the ordinal that
-stands first in `left_door` and `right_door`.  0 but where the past is let go of (`live_join`)."""
+"""ARRIVALS_GONE: the arrival that stands first in `order` and `grant`; ADMISSIONS_GONE: of left and right, the ordinal
+that stands first in `left_admission` and `right_admission`.  0 but where the past is let go of (`live_join`)."""
 UNRESOLVED, RESOLVED = 1, 2
 """ACTIVE: 0 no entry in progress; 1 its bounds are ordinals, not looked up yet; 2 its bounds are ranks."""
 
-# `real`: the clock, the door, the sampler, the entry in progress.
+# `real`: the clock, admission, the sampler, the entry in progress.
 CREDIT, GRANTED, SPENT, SPENT_INSERT, SPENT_HIT, SPENT_TAKING = 0, 1, 2, 3, 4, 5
-ENTRANCE, SLICE_COST, TURN_COST, DOOR, DOOR_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
+ENTRANCE, SLICE_COST, TURN_COST, ADMISSION, ADMISSION_BEFORE, SHARE = 6, 7, 8, 9, 10, 11
 FRACTION, GAP, RATE, MATCHES, BACKLOG = 12, 13, 14, 15, 16
 ENTRY_GAP, ENTRY_STEP, ENTRY_WEIGHT, COVERED = 17, 18, 19, 20
 SAVED, PER_ARRIVAL, GRANTED_BEFORE, BOUNDS = 21, 22, 23, 24
@@ -66,7 +66,7 @@ FOREVER = (1 << 63) - 1
 
 
 SLOTS = 64
-"""Parts of the key space that the door of `desc` opens or shuts: a bit each, as cheap to ask as a level."""
+"""Parts of the key space that admission of `desc` opens or shuts: a bit each, as cheap to ask as a level."""
 
 
 class Clocked(Protocol):
@@ -106,8 +106,10 @@ class State(NamedTuple):
     # late, and over a window
     open: Array  # uint8 [64]: whether tuples of a slot are let in (desc)
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
-    left_door: Array  # float64 [left tuples]: the door when each came in (weighted, shared; 0: it did not), or none
-    right_door: Array  # float64 [right tuples]
+    left_admission: (
+        Array  # float64 [left tuples]: admission when each came in (weighted, shared; 0: it did not), or none
+    )
+    right_admission: Array  # float64 [right tuples]
 
 
 class Output(NamedTuple):

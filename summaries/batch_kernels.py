@@ -2,7 +2,7 @@
 
 Same cells and same result as `sketch_kernels.update`, in another order: with one row at a time its
 multiplier stays in a register and its 16 KiB (1,024 columns) in the first cache, and a block of hashes in
-the second, which is more than twice as fast from some thousand tuples a batch on.  Cells are unsigned and
+the second, which is more than twice as fast from some thousand tuples per batch on.  Cells are unsigned and
 blocks are slices, so that numba adds no tests for negative indices to the inner loop.
 """
 

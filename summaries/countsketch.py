@@ -43,7 +43,7 @@ _MASK = (1 << 64) - 1
 class CountSketch(Summary):
     """An unbiased estimate of how often each key came, in space that does not grow with the stream.
 
-    rows: independent repetitions, 1 to 64; columns: counters a row, a power of two up to 2**24; seed: draws
+    rows: independent repetitions, 1 to 64; columns: counters per row, a power of two up to 2**24; seed: draws
     the rows' hash functions.  Space: 16 * rows * columns bytes (80 KiB for 5 x 1,024).  Cost: `rows`
     multiplications and increments a tuple; add and subtract one pass over the counters.
 

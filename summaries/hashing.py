@@ -236,7 +236,7 @@ class KeyTable:
     """Dense codes for the distinct keys of all streams that join on one attribute.
 
     One table serves both sides of a join, so equal codes mean equal keys.  Memory grows with distinct keys
-    only: about 28 bytes a key, plus the bytes of text.  `encode` costs a few nanoseconds a tuple.
+    only: about 28 bytes per key, plus the bytes of text.  `encode` costs a few nanoseconds a tuple.
     """
 
     hasher: KeyHasher = field(default_factory=KeyHasher)

@@ -35,7 +35,7 @@ TAIL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Estimated totals, one a group.  All float64 [groups] but `freedom`.
+    """Estimated totals, one per group.  All float64 [groups] but `freedom`.
 
     value: unbiased; variance: its estimated variance, infinite where a stratum is too small to tell; tail: what
     the most extreme tuple could add to the squared deviations, and kurtosis over n, whichever is larger (NaN

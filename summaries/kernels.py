@@ -1,7 +1,7 @@
 """How Nile compiles: one decorator, one cache, for every kernel of every floor.
 
 A kernel takes and returns plain arrays and scalars and is called with batches of 256 tuples or more
-(one call a tuple is no faster than pure Python).  Modules that define kernels end in `kernels` and are
+(one call per tuple is no faster than pure Python).  Modules that define kernels end in `kernels` and are
 imported lazily, because loading numba takes longer than all the rest of Nile.
 """
 

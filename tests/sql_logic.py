@@ -8,7 +8,7 @@ Cases are separated by blank lines; lines that begin with '#' outside a case are
                             'ordered' asks for this order; other options go to Database.sql (emit=changes)
     STATEMENT, one line or more
     ----
-    value | value           a row a line; NULL, true, false, numbers to 12 digits, times in ISO form
+    value | value           a row per line; NULL, true, false, numbers to 12 digits, times in ISO form
 
 All cases of a file see one database, in order: what one creates the next may use.
 """

@@ -291,7 +291,7 @@ def test_the_table_grows_with_distinct_keys_only() -> None:
         assert np.array_equal(table.encode(pa.array(numbers[::-1])).codes, codes[::-1])
     assert (table.known, table.nbytes) == (20_000, held)
     assert np.array_equal(table.hashes(), KeyHasher().words(numbers))
-    assert held <= 28 * 2 * 2 * 20_000  # 28 bytes a key, in a table at most half full that doubles
+    assert held <= 28 * 2 * 2 * 20_000  # 28 bytes per key, in a table at most half full that doubles
 
 
 def test_text_grows_the_arena_even_by_one_key_larger_than_it() -> None:

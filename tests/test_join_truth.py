@@ -213,7 +213,7 @@ def test_deep_overload_drops_by_key_hash_and_stays_unbiased(guide: str) -> None:
         join = PromisingJoin(plan_of(one.joined, 0.02, guide=guide, preference="weighted", seed=seed), data)
         totals.append(sum(float(out.weight.sum()) for out in join.run()))
         waiting.append(int(join.state.whole[state.ARRIVED] - join.state.whole[state.APPLIED]))
-        assert join.figures.door < 0.9
+        assert join.figures.admission < 0.9
     error = np.std(totals, ddof=1) / np.sqrt(len(totals))
     assert abs(np.mean(totals) - one.joined.pairs) <= STANDARD_ERRORS * error
     assert np.mean(waiting) <= STILL_WAITING * data.order.shape[0]

@@ -272,7 +272,7 @@ def test_the_promising_join_is_its_plain_twin(streams: int, fraction: float, cos
     assert found == twin.found
     assert figures.spent == pytest.approx(twin.spent / 100, rel=1e-12)
     assert (figures.admitted, figures.shed, figures.expired) == (twin.admitted, tuple(twin.shed), twin.expired)
-    assert figures.door == pytest.approx(twin.door, rel=1e-12)
+    assert figures.admission == pytest.approx(twin.admission, rel=1e-12)
 
 
 @pytest.mark.parametrize("streams", [2, 3])

@@ -282,7 +282,7 @@ MEMORY_SHARE = 0.95
 ENGINE_SHARE = 0.65
 """The same under `engine`, as ranges: pairs have a ceiling of 38 % there, what a tenth buys at 10 units each."""
 NO_LOSS = 0.002
-"""How much less than the predicate index counts as no less: what learning about the door costs."""
+"""How much less than the predicate index counts as no less: what learning about admission costs."""
 
 
 def shares(costs: str, method: str, output: str, budget: float) -> float:

@@ -55,7 +55,7 @@ def test_a_hash_join_at_fraction_one_is_exact(method: str, window: int | None, c
 @pytest.mark.parametrize("replay", ["none", "exponential", "data"])
 @pytest.mark.parametrize("method", [*NEW, "hash-drop"])
 def test_every_method_is_exact_when_granted_as_much_as_it_needs(method: str, replay: str) -> None:
-    """Scanning 300 tuples an output takes far more than fraction 1; so do ties under a replay, which grant nothing."""
+    """Scanning 300 tuples per output takes far more than fraction 1; so do ties under a replay, which grant nothing."""
     joined = joinable(2, n=500, keys=25, window=WINDOW, replay=replay)
     plan = plan_of(method, 1e5, joined, pace=Pace(replay, SECOND))
     found, join = run(plan, joined)
@@ -174,7 +174,7 @@ def test_scan_looks_at_the_window_in_arrival_order_and_drops_the_rest() -> None:
 
 
 def run_with(joined: Joinable, method: str, granted: list[float]) -> Any:
-    """Run with grants given by hand, one an arrival."""
+    """Run with grants given by hand, one per arrival."""
     plan = plan_of(method, 1.0, joined)
     data = joined.input(plan.costs, ranges=False)
     return run(plan, _Granting(joined, data, np.array(granted)))  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def test_shed_uniform_sheds_both_streams_alike_whatever_the_key() -> None:
     figures = join.figures
     keyed = figures.arrivals - figures.nulls
     share = figures.admitted / keyed
-    assert abs(share - figures.door) < 0.05  # 7,600 draws: five standard deviations are 0.03
+    assert abs(share - figures.admission) < 0.05  # 7,600 draws: five standard deviations are 0.03
     assert abs(figures.shed[0] - figures.shed[1]) < 0.05 * keyed
     assert figures.spent > 0.8 * figures.granted
 

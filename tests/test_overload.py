@@ -20,7 +20,7 @@ from summaries.hashing import Encoded, KeyHasher
 
 Array = np.ndarray[Any, Any]
 SECOND = 10**9
-CALM = 1_000  # tuples a second, both streams
+CALM = 1_000  # tuples per second, both streams
 CALM_BEFORE, OVERLOADED, CALM_AFTER = 20, 60, 12  # seconds
 BEGIN, END = CALM_BEFORE, CALM_BEFORE + OVERLOADED
 BACK = 5  # seconds after which all must be normal again
@@ -59,7 +59,7 @@ class Run:
     of_key: Array
 
     def overloaded(self) -> Array:
-        """Arrivals of the overload, but for its first window, in which the door still finds its place."""
+        """Arrivals of the overload, but for its first window, in which admission still finds its place."""
         out: Array = (self.second >= BEGIN + 2 * WINDOW // SECOND) & (self.second < END)
         return out
 

@@ -156,7 +156,7 @@ def test_the_predicate_index_matches_a_tuple_once_and_reports_while_credit_lasts
     assert (figures.spent, figures.lost) == (9.0, 3)
 
 
-def test_uniform_shedding_is_the_index_behind_a_door_that_knows_what_the_budget_can_answer() -> None:
+def test_uniform_shedding_is_the_index_behind_a_threshold_that_knows_what_the_budget_can_answer() -> None:
     """400 tuples of two matches each: c_j = 1 + 2 + 2 = 5, half of it granted; the index spends 1 + 1 + 2 = 4 on one.
 
     So five eighths are kept, drawn tuple by tuple; what the draw has kept is answered in full as credit comes.
@@ -262,7 +262,7 @@ def test_outputs_are_part_of_the_answer_without_repeats_and_within_the_grant(
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("method", ["nile", "paper"])
 def test_kernels_equal_their_twin_over_many_slices(method: str, seed: int) -> None:
-    """2,600 tuples whose values change halfway: the door decides, zones of T4 end, records are left and taken up."""
+    """2,600 tuples whose values change halfway: admission decides, zones of T4 end, records are left and taken up."""
     chance = np.random.Generator(np.random.PCG64(seed))
     place = np.where(np.arange(2_600) < 1_400, 0, 25)
     values = (chance.integers(0, 12, 2_600) * chance.integers(1, 4, 2_600) + place).tolist()

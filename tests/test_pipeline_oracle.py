@@ -44,7 +44,7 @@ def net(out: list[Changes]) -> dict[tuple[int, Row], int]:
 
 
 def apart(seeds: range) -> list[int]:
-    """Seeds whose plans change differently under negative tuples and under time probing, over 900 tuples a stream."""
+    """Seeds whose plans change differently under negative tuples and under time probing, over 900 tuples per stream."""
     found = []
     for seed in seeds:
         one = replace(case(seed, tuples=900), end=10_000)

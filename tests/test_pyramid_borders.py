@@ -1,7 +1,7 @@
 """A window's end that moves by d, over a zone's or a granularity's border or not, moves an estimate by no more than
 the tuples within d and twice what the sketch may err.
 
-What may err is worked out apart from the index: in a row a key is mistaken by at most the tuples of other keys that
+What may err is worked out apart from the index: in a row per key is mistaken by at most the tuples of other keys that
 share its counters.  A zone cut by the window's end counts in proportion to time, so between borders "the tuples
 within d" are those that the zones' own times put there; at borders, and where tuples come evenly, they are exact.
 """

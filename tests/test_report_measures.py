@@ -95,8 +95,8 @@ def test_by_the_clock_equation_1_predicts_too() -> None:
         ("fraction", 200.0, "200 times the exact cost", "200×"),
         ("share", 0.2, "20 % of a core", "20 %"),
         ("seconds", 0.34, "340 ms of CPU", "340 ms"),
-        ("seconds_per_tuple", 2.5e-6, "2.5 µs of CPU a tuple", "2.5 µs"),
-        ("seconds_per_tuple", 1.2e-7, "120 ns of CPU a tuple", "120 ns"),
+        ("seconds_per_tuple", 2.5e-6, "2.5 µs of CPU per tuple", "2.5 µs"),
+        ("seconds_per_tuple", 1.2e-7, "120 ns of CPU per tuple", "120 ns"),
         ("outputs", 1000.0, "1,000 outputs", "1,000"),
     ],
 )

@@ -74,7 +74,7 @@ def test_the_orders_of_figure_9_hold_against_the_scan(steady: list[dict[str, Any
 def test_where_the_paper_s_order_does_not_hold_the_report_says_why(steady: list[dict[str, Any]], costs: str) -> None:
     told = compared(steady, costs, PLENTY)
     said = reasons(told)
-    assert said[0].startswith("T2 = T3 on insertion: both update 3 counters a tuple")
+    assert said[0].startswith("T2 = T3 on insertion: both update 3 counters per tuple")
     assert f"both ended {told['T2'].zones:.0f} zones" in said[0]
     assert said[1].startswith(("T3 = T4 on hits", "T4 costs more to hit than T3"))
     assert len(said) == 2

@@ -335,7 +335,7 @@ def test_mistakes_are_named_before_anything_is_written(spark: SparkSession, tmp_
         (tmp_path / "gone.parquet", {}, SourceMissing, "did you mean 'good.parquet'"),
         ("nothing_of_that_name", {}, SourceMissing, "or a table"),
         (tmp_path / "notes.txt", {}, SourceError, r"\.parquet, \.csv or \.json files"),
-        (tmp_path / "list.json", {}, SourceError, "an object a line"),
+        (tmp_path / "list.json", {}, SourceError, "an object per line"),
         (5, {}, SourceError, "got int"),
         (good, {}, ConfigError, "column 'list': needed numbers"),
         (good, {"schema": fine}, SchemaDrift, r"\+ other: double"),

@@ -122,8 +122,8 @@ def test_under_a_budget_asc_finds_only_outliers(fraction: float) -> None:
         assert set(pairs_of(one)) <= set(pairs_of(query.run()))
 
 
-def kept_by(doors: list[float], streams: dict[str, Loaded]) -> list[KeptStream]:
-    """Each stream kept to its end, a half under each of two doors, as far as credit for 1,500 tuples lasts."""
+def kept_by(admissions: list[float], streams: dict[str, Loaded]) -> list[KeptStream]:
+    """Each stream kept to its end, a half under each of two admissions, as far as credit for 1,500 tuples lasts."""
     table = KeyTable()
     encoded = [table.encode(it.key) for it in streams.values()]
     shed_at = np.full(table.known, -1, np.int64)
@@ -133,8 +133,8 @@ def kept_by(doors: list[float], streams: dict[str, Loaded]) -> list[KeptStream]:
         spec = SummarySpec(granularity=SECOND)
         stream = KeptStream(it.ts, keys, table.known, spec, sketched=False, prices=prices, salt=5, shed_at=shed_at)
         credit = 150_000.0
-        for number, door in enumerate(doors):
-            credit -= stream.keep((number + 1) * len(it) // len(doors), door, credit)
+        for number, admission in enumerate(admissions):
+            credit -= stream.keep((number + 1) * len(it) // len(admissions), admission, credit)
         assert stream.spent == 150_000.0 - credit == 100.0 * stream.kept
         kept.append(stream)
     return kept
@@ -145,8 +145,8 @@ def test_a_stream_lets_keys_in_or_not_alike_in_both_streams_and_knows_when_it_sh
     wide, narrow = kept_by([0.7], streams), kept_by([0.3], streams)
     for kept in (wide, narrow):
         keyed = [stream.keys.codes >= 0 for stream in kept]
-        let_in = [set(s.keys.codes[k & (s.doors > 0.0)].tolist()) for s, k in zip(kept, keyed, strict=True)]
-        shed = [set(s.keys.codes[k & (s.doors == 0.0)].tolist()) for s, k in zip(kept, keyed, strict=True)]
+        let_in = [set(s.keys.codes[k & (s.admissions > 0.0)].tolist()) for s, k in zip(kept, keyed, strict=True)]
+        shed = [set(s.keys.codes[k & (s.admissions == 0.0)].tolist()) for s, k in zip(kept, keyed, strict=True)]
         assert let_in[0] | let_in[1]
         assert not (let_in[0] | let_in[1]) & (shed[0] | shed[1])
         assert [s.kept + s.nulls + s.shed for s in kept] == [1_000, 1_000]
@@ -155,10 +155,10 @@ def test_a_stream_lets_keys_in_or_not_alike_in_both_streams_and_knows_when_it_sh
             for code in shed[0] | shed[1]
         }
         assert all(kept[0].shed_at[code] == ts for code, ts in last.items())
-    assert np.all((narrow[0].doors > 0.0) <= (wide[0].doors > 0.0))
+    assert np.all((narrow[0].admissions > 0.0) <= (wide[0].admissions > 0.0))
 
 
-def test_without_credit_a_stream_sheds_what_its_door_would_let_in() -> None:
+def test_without_credit_a_stream_sheds_what_its_admission_would_let_in() -> None:
     streams = streams_of(13, "A", n=2_000, keys=60)
     stream = kept_by([1.0], streams)[0]
     assert stream.kept == 1_500
@@ -301,7 +301,7 @@ def test_a_shared_stream_is_inserted_kept_and_charged_once() -> None:
 
 
 def test_weighted_sums_of_weights_are_about_right() -> None:
-    """Over 30 seeds, at a budget whose doors stay nearly open: the mean lies within 10 % of the exact count."""
+    """Over 30 seeds, at a budget whose admission stays nearly open: the mean lies within 10 % of the exact count."""
     streams = streams_of(9, "ABC", n=900, keys=200)
     db = database(streams)
     queries = three(db, "weighted")[:2]

@@ -377,7 +377,7 @@ def test_files_that_are_no_streams_are_refused(tmp_path: Path) -> None:
 
 
 def test_no_rows_a_batch_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least 1 row a batch"):
+    with pytest.raises(ConfigError, match="at least 1 row per batch"):
         list(manager({"ts": [1], "key": [1]}).batches(0))
 
 

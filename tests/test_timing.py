@@ -29,7 +29,7 @@ def test_every_tuple_with_a_key_is_taken_in_when_inserting_is_timed(method: str)
     taken = insert_time(plan, joined.input(plan.costs, ranges=False), cpu=Clock())
     keyed = sum(len(stream) - stream.key.null_count for stream in (joined.left, joined.right))
     assert taken is not None
-    if method == "shed-uniform":  # it sheds by a door that no credit opens
+    if method == "shed-uniform":  # it sheds by an admission threshold that no credit opens
         assert taken > 2_000 / keyed
     else:
         assert taken == pytest.approx(2_000 / keyed, rel=0.02)

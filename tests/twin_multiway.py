@@ -42,8 +42,8 @@ class Twin:
         self.queue: dict[int, list[Any]] = {}
         self.active: Any = None
         self.credit = self.spent = self.taking = self.granted = 0.0
-        self.door = self.door_before = 1.0
-        self.door_since = -math.inf
+        self.admission = self.admission_before = 1.0
+        self.admission_since = -math.inf
         self.share, self.per_arrival, self.granted_before = 0.5, 0.0, 0.0
         self.controls = self.admitted = self.expired = self.now = 0
         self.shed = [0] * self.n
@@ -97,7 +97,7 @@ class Twin:
             return
         level = (mixed(int(self.data.hashes[key]), self.salt) >> 11) / 2.0**53
         idle = self.active is None and self.top() < 0 and self.credit >= 2 * self.entrance
-        if (level >= self.door and not idle) or self.credit < self.entrance:
+        if (level >= self.admission and not idle) or self.credit < self.entrance:
             self.shed[own] += 1
             return
         before = self.spent
@@ -128,8 +128,10 @@ class Twin:
                 self.queue.setdefault(klass, []).append(entry)
         self.taking += self.spent - before
 
-    def effective_door(self, ts: int) -> float:
-        return min(self.door, self.door_before) if ts - self.window <= self.door_since else self.door
+    def effective_admission(self, ts: int) -> float:
+        return (
+            min(self.admission, self.admission_before) if ts - self.window <= self.admission_since else self.admission
+        )
 
     def control(self) -> None:
         self.controls += 1
@@ -144,13 +146,13 @@ class Twin:
         elif waits or self.active is not None:
             self.share = max(0.2, 0.95 * self.share)
         target = min(1.0, self.share * self.per_arrival / (self.taking / self.admitted))
-        if target < 0.95 * self.door:
-            self.door = target
-        elif (target == 1.0 and self.door < 1.0) or (
-            target > 1.25 * self.door and self.door_since < self.now - self.window
+        if target < 0.95 * self.admission:
+            self.admission = target
+        elif (target == 1.0 and self.admission < 1.0) or (
+            target > 1.25 * self.admission and self.admission_since < self.now - self.window
         ):
-            self.door_before, self.door_since = self.effective_door(self.now), self.now
-            self.door = target
+            self.admission_before, self.admission_since = self.effective_admission(self.now), self.now
+            self.admission = target
 
     def sweep(self) -> None:
         if self.active is not None and self.has_passed(self.active):

@@ -104,7 +104,7 @@ class Query:
 
 @dataclass
 class Twin:
-    """plans: one a query; they share everything but window, preference and fade."""
+    """plans: one per query; they share everything but window, preference and fade."""
 
     plans: list[JoinPlan]
     data: JoinInput
@@ -328,7 +328,7 @@ class Twin:
 
 
 def estimate(counters: Any, cells: Any) -> tuple[float, int]:
-    """(estimate, upper bound) of the key with these cells, one a row."""
+    """(estimate, upper bound) of the key with these cells, one per row."""
     mine = [int(counters[r, c]) for r, c in enumerate(cells)]
     other = [int(counters[r, c ^ 1]) for r, c in enumerate(cells)]
     bound = min(mine)

@@ -45,7 +45,7 @@ class Twin:
         self.said = [[q for q in range(self.queries) if data.says[q, k] == FULL] for k in range(data.says.shape[1])]
         self.open = [[q for q in range(self.queries) if data.says[q, k] == EDGE] for k in range(data.says.shape[1])]
         if plan.method == "nile":
-            self.door = DoorTwin(self)
+            self.admission = AdmissionTwin(self)
             self.zone = ZoneTwin(self)
         methods = {"nile": self.nile, "paper": self.paper, "naive": self.naive}
         methods.get(plan.method, self.indexed)()
@@ -309,7 +309,7 @@ class Twin:
                     return False
                 self.active.pop(0)
                 self.give(q, i, is_open)
-            return not self.door.fitting or self.door.refit()
+            return not self.admission.fitting or self.admission.refit()
 
         def drain() -> None:
             room = self.plan.waiting if self.plan.pace.is_replay else 0
@@ -333,10 +333,10 @@ class Twin:
                 self.applied = first + 1
                 if (
                     self.applied % 256 == 0
-                    and self.applied // 256 == self.door.explore_at + 1
+                    and self.applied // 256 == self.admission.explore_at + 1
                     and not self.plan.is_exact
                 ):
-                    self.door.fitting = True
+                    self.admission.fitting = True
 
         self.applied, self.is_free = 0, True
         for i, grant in enumerate(self.grant):
@@ -359,31 +359,31 @@ class Twin:
     def give(self, q: int, i: int, is_open: bool) -> None:
         if is_open:
             self.pay("scan")
-            self.door.tries += 1
-            self.door.hits += self.passes(q, i)
+            self.admission.tries += 1
+            self.admission.hits += self.passes(q, i)
         if self.passes(q, i):
             self.emit(q, i)
 
     def let_in(self, i: int) -> bool:
         """False when it has to wait."""
         code = int(self.data.code[i])
-        door = self.door
+        admission = self.admission
         said, opened = self.said[code], self.open[code]
-        learning = not self.plan.is_exact and self.applied // 256 == door.explore_at
+        learning = not self.plan.is_exact and self.applied // 256 == admission.explore_at
         find = self.finding(i)
         price = self.price["insert"] + find
         asking = 0.0
-        if door.wanted is not None and not learning and (self.data.learned == 0 or code in self.seen):
-            asking = door.asking
+        if admission.wanted is not None and not learning and (self.data.learned == 0 or code in self.seen):
+            asking = admission.asking
             if asking >= self.price["lookup"]:
                 price -= min(find, self.price["lookup"])
         counting = self.price["update"] * (learning or self.plan.output == "ranges")
         if self.credit - self.zone.reserved() < asking + price + counting:
             return False
-        cell = door.cell_of[code]
+        cell = admission.cell_of[code]
         if asking > 0.0:
             self.pay_units(asking)
-            if door.wanted is not None and cell not in door.wanted:
+            if admission.wanted is not None and cell not in admission.wanted:
                 self.shed += bool(said or opened)
                 return True
         holding = self.plan.output == "ranges" and bool(said)
@@ -395,8 +395,8 @@ class Twin:
         self.pay_units(price)
         self.seen.add(code)
         if learning:
-            door.counts[cell] += 1.0
-            door.weight[cell] += float(self.data.magnitude[code])
+            admission.counts[cell] += 1.0
+            admission.weight[cell] += float(self.data.magnitude[code])
         if holding:
             self.zone.take(i, price + asking)
         self.active = [(q, i, False) for q in said if not holding] + [(q, i, True) for q in opened]
@@ -450,8 +450,8 @@ class DetectorTwin:
         return changed
 
 
-class DoorTwin:
-    """Which cells a tuple must have; a cell is the set of keys of which all predicates say the same."""
+class AdmissionTwin:
+    """Which cells per tuple must have; a cell is the set of keys of which all predicates say the same."""
 
     def __init__(self, run: Twin) -> None:
         self.run = run
@@ -580,7 +580,7 @@ class ZoneTwin:
         self.left: list[tuple[tuple[int, list[int]], int]] = []
         self.runs: list[list[list[int]]] = []
         for q in range(run.queries):
-            told = [q in full for full in run.door.full]
+            told = [q in full for full in run.admission.full]
             grouped = itertools.groupby(enumerate(told), key=lambda pair: pair[1])
             self.runs.append([[c for c, _ in group] for is_full, group in grouped if is_full])
         self.all_runs = sum(len(mine) for mine in self.runs)
@@ -598,7 +598,7 @@ class ZoneTwin:
         if run.plan.is_exact or not self.held:
             return 0.0
         price = run.price
-        runs = self.all_runs * (price["estimate"] + price["emit"]) + price["add"] * len(run.door.counts)
+        runs = self.all_runs * (price["estimate"] + price["emit"]) + price["add"] * len(run.admission.counts)
         come = min(1.0, (run.applied + 1 - self.held[0]) / self.last)
         return min(min(runs * come, self.owed), 0.5 * self.grant)
 
@@ -612,7 +612,7 @@ class ZoneTwin:
 
     def flush(self) -> None:
         run, price = self.run, self.run.price
-        laying = price["add"] * len(run.door.counts)
+        laying = price["add"] * len(run.admission.counts)
         most = laying + self.all_runs * (price["estimate"] + price["emit"])
         left = len(self.left)
         if self.owed <= most or run.credit < laying:
@@ -644,16 +644,18 @@ class ZoneTwin:
                 break
             run.pay("estimate")
             tuples = sorted(
-                (i for i in self.held if run.door.cell_of[int(run.data.code[i])] in cells),
-                key=lambda i: (run.door.cell_of[int(run.data.code[i])], i),
+                (i for i in self.held if run.admission.cell_of[int(run.data.code[i])] in cells),
+                key=lambda i: (run.admission.cell_of[int(run.data.code[i])], i),
             )
             if not tuples:
                 continue
             promise: float = len(tuples)
             if plan.promise == "value":
-                weights = [0.0] * (len(run.door.counts) + 1)
+                weights = [0.0] * (len(run.admission.counts) + 1)
                 for i in self.held:
-                    weights[run.door.cell_of[int(run.data.code[i])] + 1] += float(run.data.magnitude[run.data.code[i]])
+                    weights[run.admission.cell_of[int(run.data.code[i])] + 1] += float(
+                        run.data.magnitude[run.data.code[i]]
+                    )
                 sums = list(itertools.accumulate(weights))
                 promise = sums[cells[-1] + 1] - sums[cells[0]]
             regions.append((promise if plan.preference == "asc" else -promise, (q, tuples)))

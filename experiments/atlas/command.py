@@ -30,7 +30,7 @@ def experiment() -> None:
 
 @experiment.command("list")
 def list_command() -> None:
-    """Every experiment, one a line, with what it claims."""
+    """Every experiment, one per line, with what it claims."""
     from experiments.atlas.shelf import chosen, names
 
     known = names()

@@ -81,7 +81,7 @@ class JoinOptions(Options):
 
 
 class Streams:
-    """Two streams as they are played, and what scores an answer.  slow: matches an arrival at the reference pace."""
+    """Two streams as they are played, and what scores an answer.  slow: matches per arrival at the reference pace."""
 
     def __init__(self, joined: Joinable, slow: float | None) -> None:
         self.joined = joined

@@ -45,7 +45,7 @@ class PipelineOptions(Options):
     data: Annotated[str, one_of(("synthetic", "real"))] = Field("synthetic", description="synthetic or real")
     query: Annotated[str, one_of(QUERIES)] = Field("Q1", description=f"one of {', '.join(QUERIES)}")
     tuples: Annotated[int, Field(ge=100, le=100_000_000)] = Field(10_000, description="a whole number from 100 on")
-    rate: Positive = Field(20.0, description="tuples a second, above 0")
+    rate: Positive = Field(20.0, description="tuples per second, above 0")
     window: Positive = Field(60.0, description="seconds above 0")
     second: Positive = Field(30.0, description="seconds above 0")
     passes: Share = Field(0.25, description="a share in (0, 1]")

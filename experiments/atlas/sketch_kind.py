@@ -22,7 +22,7 @@ __all__ = ["SKETCH", "SketchOptions"]
 
 Array = np.ndarray[Any, Any]
 _ITEMS = 20_000
-_COUNTER = {"countsketch": 16, "countmin": 8}  # bytes a column takes in a row
+_COUNTER = {"countsketch": 16, "countmin": 8}  # bytes per column takes in a row
 _HEAVY = 100  # keys, the most frequent first
 
 

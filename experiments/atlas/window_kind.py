@@ -42,8 +42,8 @@ class WindowOptions(Options):
     data: Annotated[str, one_of(("synthetic", "real"))] = Field("synthetic", description="synthetic or real")
     streams: Annotated[int, Field(ge=2, le=16)] = Field(2, description="a whole number from 2 to 16")
     tuples: Annotated[int, Field(ge=100, le=100_000_000)] = Field(20_000, description="a whole number from 100 on")
-    rate: Positive = Field(1000.0, description="tuples a second, above 0")
-    least: Positive = Field(100.0, description="tuples a second, above 0")
+    rate: Positive = Field(1000.0, description="tuples per second, above 0")
+    least: Positive = Field(100.0, description="tuples per second, above 0")
     pattern: Annotated[str, one_of(PATTERNS)] = Field("even", description=f"one of {', '.join(PATTERNS)}")
     items: Annotated[int, Field(ge=1)] = Field(500, description="a whole number of 1 or more")
     window: Positive = Field(1.0, description="seconds above 0")
@@ -213,7 +213,7 @@ WINDOW_CLOCK = register(
         options=WindowOptions,
         metrics={
             "seconds": Metric("CPU time", "CPU time", "seconds of CPU", "seconds", -1),
-            "throughput": Metric("Throughput", "tuples a second", "input tuples a second of CPU", "number", 1),
+            "throughput": Metric("Throughput", "tuples per second", "input tuples per second of CPU", "number", 1),
             "comparisons": COMPARISONS,
         },
         prepares=PREPARES,

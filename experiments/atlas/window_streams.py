@@ -36,7 +36,7 @@ class Arrivals:
 
 
 def made(streams: int, seed: int, *, tuples: int, rate: float, least: float, pattern: str, items: int) -> Arrivals:
-    """Streams with exponential gaps and uniform items.  tuples: of all streams; rate, least: tuples a second.
+    """Streams with exponential gaps and uniform items.  tuples: of all streams; rate, least: tuples per second.
 
     pattern: "even": every stream at `rate`; "spread": from `rate` down to `least` by equal factors; "turns": the last
     stream changes between both every 100 of its tuples, beginning with `least`.

@@ -44,8 +44,8 @@ BATCH = 4_096
 PAIRS_TITLE = "2-way window join, streaming, the whole output as an Arrow table"
 COUNT_TITLE = "2-way window join, the count alone, streaming"
 BATCH_TITLE = "2-way window join, the count alone, over whole arrays"
-CURVE_TITLE = "2-way window join: cost a tuple and memory as streams grow"
-FAMILY_TITLE = "the W-join family: comparisons and cost a tuple"
+CURVE_TITLE = "2-way window join: cost per tuple and memory as streams grow"
+FAMILY_TITLE = "the W-join family: comparisons and cost per tuple"
 
 
 def _running(work: Streams, **options: Any) -> WindowJoin:
@@ -82,7 +82,7 @@ def _same(name: str, ours: int, theirs: int) -> None:
 
 def _note(work: Streams, pairs: int, form: str) -> list[str]:
     return [
-        f"{work.ts[0].shape[0]:,} tuples a stream, {work.window // SECOND} s window, {pairs:,} pairs "
+        f"{work.ts[0].shape[0]:,} tuples per stream, {work.window // SECOND} s window, {pairs:,} pairs "
         f"({pairs / work.tuples:.2f} a tuple); wall time; medians of rounds that alternate",
         f"DuckDB with all threads, the fastest of its formulations here: {form}",
     ]
@@ -198,7 +198,7 @@ def _finished(work: Streams, **options: Any) -> WindowJoin:
 
 @benchmark("exact-curve", CURVE_TITLE)
 def exact_curve() -> Result:
-    """The same rates for longer: cost a tuple follows the window's content, and so does memory."""
+    """The same rates for longer: cost per tuple follows the window's content, and so does memory."""
     kinds: dict[str, dict[str, Any]] = {"pairs": {}, "count": {"output": "count"}}
     works = {2 * (length // 2): streams(length // 2, SEED) for length in LENGTHS}
     ways = {
@@ -220,7 +220,7 @@ def exact_curve() -> Result:
         }
         rows.append(row)
         figures[f"{kind}, {length:,} tuples"] = (
-            f"{row['ns_a_tuple']:.1f} ns and {row['pairs_a_tuple']:.2f} pairs a tuple, {row['state_bytes']:,} bytes"
+            f"{row['ns_a_tuple']:.1f} ns and {row['pairs_a_tuple']:.2f} pairs per tuple, {row['state_bytes']:,} bytes"
         )
     return Result("exact-curve", CURVE_TITLE, "tuples", LENGTHS[-1], (), (), figures=figures, rows=tuple(rows))
 

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 SECOND = 1_000_000_000
 KEYS = 100_000
 EXPONENT = 0.8
-RATE = 45.0  # tuples a second: 2,700 a window of a minute
+RATE = 45.0  # tuples per second: 2,700 a window of a minute
 SPREAD = 1 << 20  # buckets a key may have where key and bucket share one integer
 
 duckdb = lazy("duckdb")
@@ -45,7 +45,7 @@ def streams(
 ) -> Streams:  # fmt: skip
     """Streams of exponential gaps whose items follow Zipf's law; the same items are common in all of them.
 
-    tuples: of each stream; rates: tuples a second of each, RATE when not given.
+    tuples: of each stream; rates: tuples per second of each, RATE when not given.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     weights = 1.0 / np.arange(1, keys + 1) ** exponent

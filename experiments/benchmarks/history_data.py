@@ -6,7 +6,7 @@ indexed by item_id) and OUT/parquet/store0.parquet, store1.parquet (sorted by ti
 The rows are `SyntheticRetail` in pieces of at most a million, 50,000 regular items by
 Zipf's law with exponent 1, popular ones anew in each piece; 0.8 % rare items, sold once in store 0 and soon after in
 store 1 and never again, so that they alone occur at most 4 times (a regular item comes some 15 times in a million rows
-of both streams).  Gaps of 0.2 s in calm and 0.08 s in bursts make about 20,000 tuples an hour, so the last hour holds
+of both streams).  Gaps of 0.2 s in calm and 0.08 s in bursts make about 20,000 tuples per hour, so the last hour holds
 some 160 outlier pairs and some 4,000 distinct items a stream.  Streamed: memory does not grow with the rows.
 """
 

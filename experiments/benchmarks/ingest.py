@@ -146,7 +146,7 @@ def _beside_bare(
 
 
 def _costs(result: Result) -> dict[str, Any]:
-    """How many bare updates a tuple cost each of ours: the median over rounds, with the bar beside it."""
+    """How many bare updates per tuple cost each of ours: the median over rounds, with the bar beside it."""
     seconds = {timing.contestant: timing.seconds for timing in result.timings}
     figures = {}
     for ours in (STREAM, WHOLE):

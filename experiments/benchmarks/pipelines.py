@@ -83,7 +83,7 @@ def contestants(plan: Plan, streams: PipelineStreams, title: str) -> list[Contes
 
 def told(result: Result, aim: int, pipeline: Pipeline) -> Result:
     """The result with what was aimed at, what was emitted and what is kept."""
-    rate = Measure("under negative tuples", result.timings[0].per_second, "tuples a second", aim)
+    rate = Measure("under negative tuples", result.timings[0].per_second, "tuples per second", aim)
     figures = {
         **{name: f"{n:,}" for name, n in pipeline.costs.items()},
         "state and waiting tuples at the end": f"{pipeline.memory:,} bytes",
@@ -130,7 +130,7 @@ def pipelines_curve() -> Result:
             )
         two = {name: (t[: length // 2], r.slice(0, length // 2)) for name, t, r in halves}
         figures[f"join and group-by, {length:,} tuples"] = _spent(join_group(Range(int(KEYS * GAP))), two, length)
-    return Result("pipelines-curve", "cost a tuple as streams grow", "tuples", LENGTHS[-1], (), (), figures=figures)
+    return Result("pipelines-curve", "cost per tuple as streams grow", "tuples", LENGTHS[-1], (), (), figures=figures)
 
 
 def _spent(plan: Plan, streams: PipelineStreams, tuples: int) -> str:
@@ -141,4 +141,4 @@ def _spent(plan: Plan, streams: PipelineStreams, tuples: int) -> str:
         begin = time.process_time_ns()
         pipeline = ran(plan, streams)
         nanoseconds.append((time.process_time_ns() - begin) / tuples)
-    return f"{median(nanoseconds):,.0f} ns a tuple, {pipeline.memory:,} bytes"
+    return f"{median(nanoseconds):,.0f} ns per tuple, {pipeline.memory:,} bytes"

@@ -240,7 +240,7 @@ def _exhaust(blocks: Callable[[], Iterator[int]]) -> Callable[[], object]:
 
 
 def _filling(data: JoinInput, rounds: int = 5) -> float:
-    """CPU ns a tuple to put both streams into new stores and their tuple lists; the median round."""
+    """CPU ns per tuple to put both streams into new stores and their tuple lists; the median round."""
     taken: list[float] = []
     for _ in range(rounds):
         begin = time.process_time_ns()
@@ -304,6 +304,6 @@ def exact_ranges() -> Result:
             result = race("ranges", TITLE, contestants, work=2 * TUPLES, unit="tuples", bars=bars, notes=notes)
             theirs.close()
     rates = {f"the whole operator, {name}": _operator_rate(plans[name], data[name]) for name in plans}
-    figures = {name: f"{rate:,.0f} tuples a second" for name, rate in rates.items()}
-    figures["tuple lists for who expands ranges, filled in bulk"] = f"{_filling(data['ranges']):.1f} ns a tuple"
+    figures = {name: f"{rate:,.0f} tuples per second" for name, rate in rates.items()}
+    figures["tuple lists for who expands ranges, filled in bulk"] = f"{_filling(data['ranges']):.1f} ns per tuple"
     return replace(result, figures=figures)

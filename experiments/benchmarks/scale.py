@@ -59,23 +59,25 @@ def constants(tuples: int = TUPLES) -> list[Measure]:
     one = np.ones_like(counters)
     cell = counters[0].nbytes / spec.buckets
     measures = [
-        Measure("bytes a cell", cell, "bytes", about=f"{counters[0].size // spec.buckets} counters"),
-        Measure("bytes a zone", float(counters[0].nbytes), "bytes", about=f"{spec.buckets} cells"),
+        Measure("bytes per cell", cell, "bytes", about=f"{counters[0].size // spec.buckets} counters"),
+        Measure("bytes per zone", float(counters[0].nbytes), "bytes", about=f"{spec.buckets} cells"),
         Measure("sketches held", float(manager.memory.sketches), "bytes", about="all zones and their index"),
-        Measure("hash and number keys", cost(lambda: KeyTable().encode(keys), tuples), "ns a tuple"),
-        Measure("sketch slices", cost(lambda: slices_of(spec, 0, ts, found.codes, found.hashes), tuples), "ns a tuple"),
+        Measure("hash and number keys", cost(lambda: KeyTable().encode(keys), tuples), "ns per tuple"),
+        Measure(
+            "sketch slices", cost(lambda: slices_of(spec, 0, ts, found.codes, found.hashes), tuples), "ns per tuple"
+        ),
         Measure(
             "count by zone",
             cost(lambda: count_by_leaf(spec, leaves, counters, ordinals, found.codes, hashes), tuples),
-            "ns a tuple",
+            "ns per tuple",
         ),
-        Measure("slice sketches", sum(part.nbytes for part in slices) / tuples, "bytes a tuple"),
+        Measure("slice sketches", sum(part.nbytes for part in slices) / tuples, "bytes per tuple"),
         Measure(
-            "find zones", cost(lambda: take_slices(SummaryManager(spec), slices), slices.told.shape[0]), "ns a slice"
+            "find zones", cost(lambda: take_slices(SummaryManager(spec), slices), slices.told.shape[0]), "ns per slice"
         ),
-        Measure("merge", cost(lambda: np.add(counters, one, out=counters), len(leaves)), "ns a zone"),
-        Measure("directory", manager.memory.directory / table.known, "bytes a key"),
-        Measure("one process, all of it", cost(lambda: SummaryManager(spec).ingest(ts, keys), tuples), "ns a tuple"),
+        Measure("merge", cost(lambda: np.add(counters, one, out=counters), len(leaves)), "ns per zone"),
+        Measure("directory", manager.memory.directory / table.known, "bytes per key"),
+        Measure("one process, all of it", cost(lambda: SummaryManager(spec).ingest(ts, keys), tuples), "ns per tuple"),
     ]
     rows = pa.table({"item": keys, "price": source.random(tuples)})
     with tempfile.TemporaryDirectory() as directory:
@@ -86,9 +88,9 @@ def constants(tuples: int = TUPLES) -> list[Measure]:
             write_part(file, ordinals, ts, rows, "item", bits=12, group_rows=1 << 16)
 
         measures += [
-            Measure("write the lake", cost(write, tuples), "ns a tuple", about="two columns"),
-            Measure("read the lake", cost(lambda: pq.read_table(file, use_threads=False), tuples), "ns a tuple"),
-            Measure("lake", file.stat().st_size / tuples, "bytes a tuple", about="two columns"),
+            Measure("write the lake", cost(write, tuples), "ns per tuple", about="two columns"),
+            Measure("read the lake", cost(lambda: pq.read_table(file, use_threads=False), tuples), "ns per tuple"),
+            Measure("lake", file.stat().st_size / tuples, "bytes per tuple", about="two columns"),
         ]
     return measures
 

@@ -94,7 +94,7 @@ def result_of(data: Path) -> Result:
         Measure("the same, of what the whole scan reads", skewed.bytes_for(ENOUGH) / float(skewed.sizes.sum())),
         Measure(f"outputs in {MOST_BYTES:.0%} of the lake's bytes", skewed.found_in(MOST_BYTES * whole)),
         Measure("estimated outputs over found", skewed.run.ranking.expected / float(skewed.outputs.sum())),
-        Measure("sketches", skewed.run.memory / skewed.rows, "bytes a tuple"),
+        Measure("sketches", skewed.run.memory / skewed.rows, "bytes per tuple"),
         Measure(
             "no skew: says that there is nothing to gain",
             float(_NO_GAIN in even.told),

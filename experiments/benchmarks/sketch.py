@@ -23,7 +23,7 @@ BATCH = 1 << 16  # as the stream manager hands them on
 KEYS = 100_000
 SKEW = 1.1
 
-DATASKETCHES = "datasketches count_min_sketch, one update a tuple"
+DATASKETCHES = "datasketches count_min_sketch, one update per tuple"
 NUMPY_SIGNS = "numpy bincount, signs as weights"
 NUMPY_CELLS = "numpy bincount, signs folded into Nile's cells"
 

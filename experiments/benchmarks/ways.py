@@ -17,7 +17,7 @@ __all__ = ["ways"]
 TITLE = "one exact join asked through db.join, db.sql and db.query"
 BAR = 0.95
 SHAPES = (("Zipf 1.23", 300_000, 20_000, 1.23, 0.5), ("Zipf 0.8", 1_000_000, 100_000, 0.8, 3.0))
-"""Name, tuples a stream (1 ms apart), keys, exponent, window in seconds."""
+"""Name, tuples per stream (1 ms apart), keys, exponent, window in seconds."""
 
 
 @benchmark("ways", TITLE)

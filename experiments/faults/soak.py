@@ -30,7 +30,7 @@ _SECOND = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """What is done.  minutes: wall time; rate: tuples a second, both streams; queries: standing ones."""
+    """What is done.  minutes: wall time; rate: tuples per second, both streams; queries: standing ones."""
 
     minutes: float = 60.0
     rate: int = 200_000
@@ -40,7 +40,7 @@ class Soak:
 
 @dataclass(frozen=True, slots=True)
 class SoakReport:
-    """What came of it.  tuples: pushed; rate: tuples a second reached; slope: bytes an hour after the warm-up.
+    """What came of it.  tuples: pushed; rate: tuples per second reached; slope: bytes per hour after the warm-up.
 
     curve: [(minutes, anonymous bytes, bytes that allocators kept beyond them, descriptors)], see `anonymous`.
     """
@@ -62,7 +62,7 @@ class SoakReport:
         """Whether memory and descriptors grew, in one sentence."""
         met = "within" if self.slope <= BAR else "beyond"
         grown = "no descriptor stayed open" if self.descriptors_grown <= 0 else f"{self.descriptors_grown} stayed open"
-        slope = f"{self.slope / 1e6:+.2f} MB an hour"
+        slope = f"{self.slope / 1e6:+.2f} MB per hour"
         return f"After the warm-up memory grew by {slope}, {met} the bar of {BAR / 1e6:g}; {grown}."
 
     def text(self) -> str:
@@ -72,7 +72,7 @@ class SoakReport:
             f"{self.asked.minutes:g} minutes, {self.asked.queries} standing queries: {self.tuples:,} tuples, "
             f"{self.rate:,.0f} a second of {self.asked.rate:,} asked, {self.outputs:,} outputs read\n"
             f"anonymous memory {first / 1e6:.1f} to {last / 1e6:.1f} MB; after the warm-up {self.slope / 1e6:+.2f} "
-            f"MB an hour, bar {BAR / 1e6:g}: {'met' if self.slope <= BAR else 'NOT met'}\n"
+            f"MB per hour, bar {BAR / 1e6:g}: {'met' if self.slope <= BAR else 'NOT met'}\n"
             f"beyond it allocators kept at most {max(kept for _, _, kept, _ in self.curve) / 1e6:.1f} MB for later\n"
             f"descriptors grown: {self.descriptors_grown}"
         )

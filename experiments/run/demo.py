@@ -20,7 +20,7 @@ __all__ = ["demo_config", "run_and_tell"]
 _BUDGETS_ARE = {
     "fraction": "Budgets are shares of the exact join's cost",
     "share": "Budgets are shares of one core",
-    "seconds_per_tuple": "Budgets are CPU seconds a tuple",
+    "seconds_per_tuple": "Budgets are CPU seconds per tuple",
     "seconds": "Budgets are CPU seconds in all",
     "outputs": "Budgets are outputs",
 }

@@ -16,7 +16,7 @@ __all__ = ["Progress"]
 class Progress:
     """Stages with their wall time, and steps inside a stage.
 
-    On a terminal: a live bar a stage (rich), on standard error.  Elsewhere: one JSON object a line, so that a
+    On a terminal: a live bar a stage (rich), on standard error.  Elsewhere: one JSON object per line, so that a
     log or another program can follow.  `timings` holds seconds by stage, in order.  In a stage whose steps are
     counted, the time that remains is estimated from those done: steps are taken to be equally long.
     """

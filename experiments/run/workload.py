@@ -41,7 +41,7 @@ class Workload:
 class Workshop:
     """Prepares streams with Spark and computes exact answers with Spark, in a folder of its own.
 
-    One session, one preparation a side; an exact answer for each timing of the streams (one, or one a seed
+    One session, one preparation a side; an exact answer for each timing of the streams (one, or one per seed
     when arrivals are re-timed).
     """
 

@@ -1,4 +1,4 @@
-"""What aggregates return: a row a query and group, and for every number what it is worth."""
+"""What aggregates return: a row per query and group, and for every number what it is worth."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Answer(Tabular, Reporting):
     (int64, places in the ordered streams), the key, left_ts, right_ts (timestamp[ns]), weight (float64,
     1 / inclusion probability).  Range records: side, ordinal, the key, ts, first, last (ranks in the other
     stream's list of that key), pairs, weight; `expand()` gives their pairs.
-    An Answer keeps its streams and summaries alive, and what it has found: 24 bytes an output.
+    An Answer keeps its streams and summaries alive, and what it has found: 24 bytes per output.
     speed: how many times faster than its own pace the input is played back under a share of a core.  standing:
     the operator and its outputs, where several standing queries run together.
     """

@@ -44,7 +44,7 @@ class MultiwayAnswer(Tabular, Reporting):
     are those of the statement; of two streams they are left and right, as in `Answer`.  Range records: stream,
     ordinal, the key, ts, `<name>_first` and `<name>_last` of each (ranks in that stream's list of the key, among
     the tuples that take part; null for the probing stream itself), combinations, weight; `expand()` gives theirs.
-    An answer keeps its streams and its store alive, and what it has found: 8 bytes a column an output.
+    An answer keeps its streams and its store alive, and what it has found: 8 bytes per column an output.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class Partial:
     rows: batches found since the partial before it; of aggregates, whose numbers still move, the whole current answer.
     coverage: 0 to 1, never falls; what it is a share of depends on the preference (docs/history.md).  estimate: how
     many rows the full answer has, or of one aggregate alone that number.
-    estimates: of aggregates, by column, one a row.  elapsed: seconds since the query began.  done: this is the full
+    estimates: of aggregates, by column, one per row.  elapsed: seconds since the query began.  done: this is the full
     answer (also the last is not where a budget ended before it).
     """
 

@@ -49,7 +49,7 @@ class SelectionAnswer(Reporting):
 
     `batches()` gives all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns: query
     (in `batches`), ordinal (int64, the tuple's place in the ordered stream), ts, the selected column, and
-    arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes an output (28 a
+    arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes per output (28 a
     record under `output="ranges"`, whose tuples are listed when they are asked for).
     `warnings`: what the user should know, such as that the exact answer would cost less than the budget.
     """

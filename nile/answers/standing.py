@@ -30,7 +30,7 @@ __all__ = ["StandingAnswer", "StandingQueries", "standing_queries"]
 class StandingQueries:
     """Joins that run together.  Made by `Database.standing`; nothing is read before `run`.
 
-    queries: over any pairs of streams, but each stream with one key column.  weights: one a query, above 0: its
+    queries: over any pairs of streams, but each stream with one key column.  weights: one per query, above 0: its
     share of what is left of the budget when the streams have been kept.
     """
 
@@ -264,7 +264,7 @@ def standing_queries(database: Home, queries: Sequence[JoinQuery], weights: Sequ
     given = (1.0,) * len(queries) if weights is None else tuple(weights)
     if len(given) != len(queries) or not all(_is_weight(weight) for weight in given):
         raise ConfigError(
-            f"weights: needed {len(queries)} finite numbers above 0, one a query; got {weights!r}; [2, 1] gives the "
+            f"weights: needed {len(queries)} finite numbers above 0, one per query; got {weights!r}; [2, 1] gives the "
             "first twice as much"
         )
     return StandingQueries(database, tuple(queries), tuple(float(weight) for weight in given))

@@ -317,7 +317,7 @@ class Database:
     def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
         """Joins that run together: each stream is kept, and its insertion charged, once for all that use it.
 
-        weights: one a query, above 0: how the budget is shared under `method="nile"` (None: alike); what one
+        weights: one per query, above 0: how the budget is shared under `method="nile"` (None: alike); what one
         query cannot use goes to the others in proportion.  `method="paper"` takes turns and has no weights.
         Raises ConfigError.
         """

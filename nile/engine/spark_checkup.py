@@ -48,7 +48,7 @@ class Probe:
     shared: str
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: PROBED out, a row a task."""
+        """For `mapInArrow`: PROBED out, a row per task."""
         for _ in batches:
             pass
         keys, found = np.arange(_KEYS, dtype=np.uint64), np.empty(_KEYS, np.uint64)
@@ -148,7 +148,7 @@ def _version_check(rows: Sequence[dict[str, Any]], here: dict[str, str]) -> Chec
 
 def _kernel_check(rows: Sequence[dict[str, Any]]) -> Check:
     first, again = max(row["first"] for row in rows), min(row["again"] for row in rows)
-    found = f"{first:.2f} s the first time, {again / _KEYS * 1e9:.1f} ns a key after that"
+    found = f"{first:.2f} s the first time, {again / _KEYS * 1e9:.1f} ns per key after that"
     needed = f"less than {_SLOW:.0f} s the first time"
     if first > _SLOW:
         mend = "a home or NUMBA_CACHE_DIR that tasks may write keeps kernels compiled; the next run tells"

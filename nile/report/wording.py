@@ -53,8 +53,8 @@ class Amount(float):
 
 
 def asked(budget: float) -> str:
-    """A budget in a sentence: `20 %`, `20 % of a core`, `1,000 outputs`, `2.5 µs of CPU a tuple`."""
-    after = {"share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU a tuple", "outputs": "outputs"}
+    """A budget in a sentence: `20 %`, `20 % of a core`, `1,000 outputs`, `2.5 µs of CPU per tuple`."""
+    after = {"share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU per tuple", "outputs": "outputs"}
     unit = getattr(budget, "unit", "fraction")
     if unit == "fraction" and budget >= _MANY and getattr(budget, "text", None) is None:
         return f"{grouped_digits(budget)} times the exact cost"

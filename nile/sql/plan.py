@@ -208,7 +208,7 @@ class AggregateItem:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row a group: its keys, then its aggregates.  Without keys one row always, as in SQL."""
+    """One row per group: its keys, then its aggregates.  Without keys one row always, as in SQL."""
 
     input: Plan
     by: tuple[Item, ...]
@@ -283,7 +283,7 @@ class Query:
     plan: its root has the output's columns, named as the user sees them.  window: the WINDOW w of the whole
     statement (ns), which is also on every stream below that has none of its own; windowed: whether any window was
     named anywhere.  budget: (unit, amount) of a Budget; error: (error, confidence, otherwise) of an ErrorTarget.
-    summaries: names of the CREATE SUMMARY statements that the rewriter picked, one a stream that has one.
+    summaries: names of the CREATE SUMMARY statements that the rewriter picked, one per stream that has one.
     """
 
     plan: Plan

@@ -59,7 +59,7 @@ def infer_types(path: str | Path) -> pa.Schema:
 
 
 class CsvSource:
-    """A CSV file as a source. Replayable; one pass costs about 10 million cells a second and core."""
+    """A CSV file as a source. Replayable; one pass costs about 10 million cells per second and core."""
 
     def __init__(self, path: str | Path, *, name: str | None = None) -> None:
         """Reads the header and the first rows. `name` is what messages call it. Raises as `infer_types`."""

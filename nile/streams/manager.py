@@ -70,7 +70,7 @@ class TupleBatch:
 
 
 class StreamManager:
-    """Reads one stream. About 25 million tuples a second where they arrive in order from Arrow."""
+    """Reads one stream. About 25 million tuples per second where they arrive in order from Arrow."""
 
     def __init__(self, spec: StreamSpec) -> None:
         """Opens the source and checks the specification against its columns.
@@ -108,7 +108,7 @@ class StreamManager:
         starts the accounts anew. Raises TimestampOrderError, SourceError.
         """
         if rows < 1:
-            raise ConfigError(f"stream '{self.spec.name}': needed at least 1 row a batch, got {rows}")
+            raise ConfigError(f"stream '{self.spec.name}': needed at least 1 row per batch, got {rows}")
         self._begin()
         order: Order = CheckedOrder(self.spec.name)
         if self.spec.lateness is not None:

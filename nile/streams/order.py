@@ -166,7 +166,7 @@ class RepairedOrder:
             late, arrivals = arrivals.where(late_mask), arrivals.where(~late_mask)
         self._arrived.append(arrivals)
         self._arrived_count += len(arrivals)
-        # Sorting again only when as much is new as half of what waits keeps the cost a tuple logarithmic.
+        # Sorting again only when as much is new as half of what waits keeps the cost per tuple logarithmic.
         waiting = 0 if self._sorted is None else len(self._sorted)
         due = None
         if self._arrived_count >= max(self._rows, waiting // 2):

@@ -46,7 +46,7 @@ class SyntheticRetail:
 
     `items`: regular items. `skew`: Zipf exponent, a multiple of 0.5. `changes`: how often the popular items
     change. `rare`: planted rare items, two tuples each. `vstores`: virtual stores, numbered from 0.
-    `calm_gap`, `burst_gap`: mean seconds between tuples. Memory: about 150 bytes a tuple while it is made.
+    `calm_gap`, `burst_gap`: mean seconds between tuples. Memory: about 150 bytes per tuple while it is made.
     """
 
     seed: int = 0

@@ -6,7 +6,7 @@ current zone and subtracted from every index node above it, so a node is always 
 upper bound of a node is below one of a child.
 Rings: G1 has `max_zones` leaves and merges its two oldest when it needs another; G2..Gm have `rate` zones and
 pass their oldest on, or merge or forget it at the last.
-Cost: one pass over a sketch for each index level, a few tens of microseconds a zone; plain numpy, which is as
+Cost: one pass over a sketch for each index level, a few tens of microseconds per zone; plain numpy, which is as
 fast at that as a kernel and needs no compiling.
 Source: promising tuples, sections 3.4 and 3.5, COLLAPSE of Figure 5b.
 """

@@ -64,7 +64,7 @@ def slices_of(spec: SummarySpec, begin: int, ts: Array, codes: Array, hashes: Ar
     """Of tuples begin..begin + n - 1 (ordinals), n > 0.
 
     ts: int64 [n] ns; codes: int32 [n], -1 null; hashes: uint64 [n], 0 null.
-    Cost: some 5 ns a tuple; 6 bytes a tuple of result.
+    Cost: some 5 ns per tuple; 6 bytes per tuple of result.
     """
     side = TupleStore(spec).side
     rows = side.detector.shape[0]

@@ -1,6 +1,6 @@
 """A summary manager's byte form: what it knows, not how it is laid out, so that equal streams give equal bytes.
 
-Kept: the spec, the distinct keys in the order of their codes, the tuples a query can still reach, how many tuples
+Kept: the spec, the distinct keys in the order of their codes, the tuples per query can still reach, how many tuples
 each key ever had, and every counter of grid, pyramids and change detector.  Not kept: what follows from these
 (hashes, tuple lists, room to grow).
 """

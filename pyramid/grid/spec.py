@@ -16,7 +16,7 @@ STRUCTURES = ("T1", "T2", "T3", "T4")
 CONFIDENCES = ("two-window", "variance")
 LONGEST = 1 << 62
 """The longest granularity, ns: 146 years."""
-_COUNTER_LIMIT = 1 << 28  # 2 GiB of counters a stream
+_COUNTER_LIMIT = 1 << 28  # 2 GiB of counters per stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class SummarySpec:
 
     @property
     def counters_shape(self) -> tuple[int, int, int]:
-        """Zones, rows of a sketch and cells a row (both signs); T1 counts tuples alone."""
+        """Zones, rows of a sketch and cells per row (both signs); T1 counts tuples alone."""
         return (self.zone_slots, 1, 2) if self.structure == "T1" else (self.zone_slots, self.rows, 2 * self.width)
 
     @property

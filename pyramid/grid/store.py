@@ -36,7 +36,7 @@ class TupleStore:
     """The arrays of one stream (see `pyramid.grid.arrays.Side`) and how they grow.
 
     Sketch memory is fixed by the spec; the directory grows with distinct keys (40 bytes each); flat arrays
-    and lists grow with the tuples a query can still reach (20 to 60 bytes, and about 50, at most 150, in
+    and lists grow with the tuples per query can still reach (20 to 60 bytes, and about 50, at most 150, in
     the lists).
     """
 

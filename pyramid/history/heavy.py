@@ -1,8 +1,8 @@
 """The heaviest keys of a key index: a small directory of those that most matches are with.
 
-A sketch takes 6 to 12 bytes a key and a directory 12 with its key, and what is read of either is checked first; this
-list takes two bytes a key and its key's own for one in eight, and tells without them how many tuples those have, where,
-and a certain bound for all others.  So a query that wants the most matches first needs little else.
+A sketch takes 6 to 12 bytes per key and a directory 12 with its key, and what is read of either is checked first;
+this list takes two bytes per key and its key's own for one in eight, and tells without them how many tuples those
+have, where, and a certain bound for all others.  So a query that wants the most matches first needs little else.
 Source: promising tuples, section 3.2 (several granularities of one cell).
 """
 

@@ -124,7 +124,7 @@ class History:
         Dictionaries are decoded.  Arrow's buffers are kept, not copied, until a segment is sealed.  Raises
         ConfigError for times of another form or number or for columns that are not the history's,
         TimestampOrderError for a time before one already here; then nothing is taken.
-        Cost: one hash a distinct value of a batch and indexed column, some 50 ns a row; every `segment` rows
+        Cost: one hash a distinct value of a batch and indexed column, some 50 ns per row; every `segment` rows
         a counting sort.
         """
         with self._changing:
@@ -264,7 +264,7 @@ class History:
         """The history that `stage` described: maps its files and reads none, but for the keys of the last rows.
 
         staged: those of its files that no commit of the directory has kept yet.
-        Cost: about 0.2 ms a file, and one pass over the keys of less than a segment.  Raises StoreCorrupt when files
+        Cost: about 0.2 ms per file, and one pass over the keys of less than a segment.  Raises StoreCorrupt when files
         are not there or not those of the state.
         """
         try:

@@ -250,7 +250,7 @@ class Part(NamedTuple):
 
 
 class HotIndex(KeyIndex):
-    """A key index in memory: about 4 bytes a row, 16 and the key's value an entry, and the sketch."""
+    """A key index in memory: about 4 bytes per row, 16 and the key's value an entry, and the sketch."""
 
     tier = "hot"
 

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class OpenIndex:
-    """One column's key codes from row `first` on: 4 bytes a row, 28 and the value a distinct key."""
+    """One column's key codes from row `first` on: 4 bytes per row, 28 and the value a distinct key."""
 
     def __init__(self, column: str, kind: pa.DataType, first: int, hasher: KeyHasher) -> None:
         self.column = column
@@ -50,7 +50,7 @@ class OpenIndex:
         return self._table
 
     def append(self, column: pa.Array, where: str) -> None:
-        """Take the next rows' keys.  Cost: one hash a distinct value, some 20 ns a row."""
+        """Take the next rows' keys.  Cost: one hash a distinct value, some 20 ns per row."""
         codes = self._table.encode(column, where=where).codes
         need = self.tuples + codes.shape[0]
         if need > self._codes.shape[0]:
@@ -64,7 +64,7 @@ class OpenIndex:
     def build(self, since: int, until: int) -> HotIndex:
         """The index of all rows so far, whose ts lie in [since, until].  Kept until the next row comes.
 
-        Cost: a counting sort, about 4 ns a row, and a sort of the distinct keys.
+        Cost: a counting sort, about 4 ns per row, and a sort of the distinct keys.
         """
         if self._built is None:
             table = self._table

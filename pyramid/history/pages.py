@@ -41,7 +41,7 @@ def _codec() -> pa.Codec:
 
 
 class PageWriter:
-    """Makes the bytes of a file of pages, in order.  Memory: 64 bytes a page."""
+    """Makes the bytes of a file of pages, in order.  Memory: 64 bytes per page."""
 
     def __init__(self) -> None:
         self._at = _START.size

@@ -29,7 +29,7 @@ CHUNK = 2_048
 def rows_file(first: int, schema: pa.Schema, rows: Iterable[tuple[Array, pa.RecordBatch]]) -> Iterator[Any]:
     """The bytes of a file of the rows from ordinal `first` on, in order, as pieces to write.
 
-    rows: (ts int64 [n] ns, columns [n]) in any lengths.  Memory: one page of each column and 64 bytes a page.
+    rows: (ts int64 [n] ns, columns [n]) in any lengths.  Memory: one page of each column and 64 bytes per page.
     Pages are packed with LZ4 where that saves a tenth.  Equal rows are equal bytes.
     """
     writer = PageWriter()

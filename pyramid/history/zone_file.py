@@ -45,7 +45,7 @@ def zone_file(
     """The bytes of the index of rows first..first + tuples - 1 in `column`, as pieces to write.
 
     parts: all its entries, ascending by hash, all of a hash in one; cells: the width of its sketch.  Memory: the
-    sketch, one part, some 65,536 of its heaviest keys, and some 70 bytes a page.
+    sketch, one part, some 65,536 of its heaviest keys, and some 70 bytes per page.
     """
     writer = PageWriter()
     yield writer.start()

@@ -68,7 +68,7 @@ class Counting:
 
 
 class IndexSketch:
-    """Counts of keys, a byte a counter: 3 bytes a cell, a quarter of what exact counters take from a disk.
+    """Counts of keys, a byte a counter: 3 bytes per cell, a quarter of what exact counters take from a disk.
 
     A counter is rounded up to one of `LEVELS`, so 0 still says that nothing is there, and `upper` is certain; it
     is made from counters that are exact, so that of more tuples is never below that of a part of them.

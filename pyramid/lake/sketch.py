@@ -123,7 +123,7 @@ class PartSketch:
 
 
 def sketch_part(file: PartFile, key: str) -> PartSketch:
-    """What is to be known of a file.  Reads its times and the column `key`; about 2 million rows a second.
+    """What is to be known of a file.  Reads its times and the column `key`; about 2 million rows per second.
 
     Raises StoreCorrupt, KeyError, KeyTypeError.
     """
@@ -171,7 +171,7 @@ def lane_of(hashes: Array) -> Array:
 def asked_products(sketches: Sequence[PartSketch], hashes: Array) -> tuple[Array, Array]:
     """(about how many, at most how many) combinations of tuples of some keys there are in each lane: float64 [LANES].
 
-    sketches: one a side; hashes: uint64 [k], of different keys.
+    sketches: one per side; hashes: uint64 [k], of different keys.
     """
     lanes = lane_of(hashes)
     few, most = np.ones(len(hashes)), np.ones(len(hashes))

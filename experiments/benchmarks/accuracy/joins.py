@@ -168,7 +168,7 @@ def _faithful(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
 
 
 def _unbiased(seeds: int) -> Iterator[Measure]:
-    """Budgets that need the door: the mean Horvitz-Thompson total over many salts against the number of pairs."""
+    """Budgets that need admission: the mean Horvitz-Thompson total over many salts against the number of pairs."""
     one = workload(_MIDDLE, 0, tuples=2 * WINDOW_TUPLES)
     for guide in _GUIDES:
         for fraction in (0.02, 0.05):

@@ -4,7 +4,7 @@ The stream is synthetic, the queries 100 range predicates of 5 to 10 % over pric
 The budget is a fraction of what `naive` needs, whose outputs are tuples: the same base for pairs and for ranges.
 
 The ceiling of pairs.  Under the `engine` table an output costs 10, and a tuple has 7.5 of them: 75 of naive's 285.  A
-tenth of the naive cost buys 2.85 outputs a tuple, 38 % of all, if nothing else were done at all.  So 65 % can be had
+tenth of the naive cost buys 2.85 outputs per tuple, 38 % of all, if nothing else were done at all.  So 65 % can be had
 as ranges alone, where one record stands for all tuples of a query's cells in a zone.
 """
 
@@ -30,11 +30,11 @@ _MEMORY_BAR, _ENGINE_BAR = 0.95, 0.65
 _COUNTS = (20, 40, 60, 80, 100, 200, 500)
 _BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 _NO_LOSS = 0.002
-"""What learning about the door may cost: less than this behind counts as no less."""
+"""What learning about admission may cost: less than this behind counts as no less."""
 _OPPONENTS = {"predicate-index": -_NO_LOSS, "shed-uniform": None}
-"""What nile must not fall behind of by more; no bar for the random door, which is told the cost of the exact answer."""
+"""What nile must not fall behind of by more; no bar for random admission, which is told the exact answer's cost."""
 _TUPLES = 60_000
-_STRICT = "one record a tuple as the base"
+_STRICT = "one record per tuple as the base"
 
 
 def rows(seeds: Sequence[int], *, tuples: int = _TUPLES) -> list[Measure]:
@@ -74,7 +74,7 @@ def _tenth(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
                 f"selections, engine table, ranges, {_STRICT}: output found",
                 found,
                 bar=_ENGINE_BAR,
-                about=f"{about}, if naive gave one record a tuple for all its queries",
+                about=f"{about}, if naive gave one record per tuple for all its queries",
             )
 
 

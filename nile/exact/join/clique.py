@@ -29,8 +29,8 @@ _MOST_OF_ALL = 2.0**62
 class ExactClique:
     """Combinations of n streams with equal keys and |ts_i - ts_j| <= window for every two.
 
-    ts: int64 [n_i] ns a stream, not decreasing; codes: int64 from `nile.exact.join.chain.encode_all`, -1 null; window:
-    ns, or None for the whole stream.  Below N is the number of all tuples.  O(n N log N) once, and O(n) a
+    ts: int64 [n_i] ns per stream, not decreasing; codes: int64 from `nile.exact.join.chain.encode_all`, -1 null;
+    window: ns, or None for the whole stream.  Below N is the number of all tuples.  O(n N log N) once, and O(n) a
     combination.
     """
 

@@ -43,9 +43,9 @@ def count_whole(ts: tuple[Array, Array], codes: tuple[Array, Array], window: int
 class CountStream:
     """Counts pairs of equal keys with |ts1 - ts2| <= window ns as tuples arrive; keeps none.
 
-    Memory: 16 bytes a tuple of the window at its fullest, and 8 a code while codes are below 262,144; beyond that, two
-    tables of 16 bytes a slot with four slots a tuple.
-    moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
+    Memory: 16 bytes per tuple of the window at its fullest, and 8 a code while codes are below 262,144; beyond that,
+    two tables of 16 bytes a slot with four slots a tuple. moved: tuples copied when rings grew or shrank;
+    most_memory: bytes at the fullest, those of other cores included.
     """
 
     HELD: ClassVar = ("_place", "_totals", "_times", "_slots")

@@ -20,7 +20,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Columns of place, one row a stream
+# Columns of place, one row per stream
 SEEN, FIRST, DONE = range(3)
 # Entries of totals
 PAIRS, USED = range(2)

@@ -24,7 +24,7 @@ def _kernels() -> Any:
 class ChainStream:
     """Pairs of equal keys with |ts1 - ts2| <= window ns, completed as tuples arrive.
 
-    Memory: about 90 bytes a tuple of the window's content at its fullest, rings doubling and shrinking with it.
+    Memory: about 90 bytes per tuple of the window's content at its fullest, rings doubling and shrinking with it.
     moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
 

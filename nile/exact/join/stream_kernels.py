@@ -18,7 +18,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Columns of place, one row a stream
+# Columns of place, one row per stream
 SEEN, FIRST, DONE = range(3)
 # Why a kernel stops
 FINISHED, FULL, GROW = range(3)

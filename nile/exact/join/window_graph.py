@@ -262,5 +262,5 @@ def _check_streams(streams: int, names: tuple[str, ...]) -> None:
         )
     if names and (len(names) != streams or len(set(names)) != streams):
         raise ConfigError(
-            f"window graph: needed {streams} different names, one a stream; got {list(names)}; name each once"
+            f"window graph: needed {streams} different names, one per stream; got {list(names)}; name each once"
         )

@@ -143,7 +143,7 @@ class WindowJoin:
     def push(self, stream: int | Array, ts: Any, codes: Any = None) -> None:
         """Apply a batch; what it completes waits in `outputs`.
 
-        stream: of all tuples of the batch, or an integer array [m], one a tuple.  ts: int64 [m] ns, not decreasing,
+        stream: of all tuples of the batch, or an integer array [m], one per tuple.  ts: int64 [m] ns, not decreasing,
         nor before anything pushed; at the same ts tuples count in the order pushed.  codes: int64 [m] as
         `nile.exact.join.chain.encode_all` gives them (below 0: null), or values under "band" (the least int64: null);
         not needed under "any".  Raises ConfigError, KeyTypeError, TimestampOrderError; the batch is then not applied.
@@ -298,7 +298,7 @@ class WindowJoin:
             if which.shape != ts.shape or which.dtype.kind not in "iu":
                 raise ConfigError(
                     f"window join: needed a stream number, or {ts.shape[0]} of them as integers; got {which.dtype} "
-                    f"{list(which.shape)}; give one a tuple"
+                    f"{list(which.shape)}; give one per tuple"
                 )
         if which.shape[0] and (which.min() < 0 or which.max() >= n):
             wrong = int(which.min()) if which.min() < 0 else int(which.max())
@@ -310,13 +310,13 @@ class WindowJoin:
             if self.plan.on.kind == "any":
                 return ts  # not looked at
             raise ConfigError(
-                f"window join, {what}: needed codes for condition {self.plan.on.kind!r}; got none; give one a tuple"
+                f"window join, {what}: needed codes for condition {self.plan.on.kind!r}; got none; give one per tuple"
             )
         values = _whole(codes, "codes", what)
         if values.shape != ts.shape:
             raise ConfigError(
                 f"window join, {what}: needed as many codes as times; got {values.shape[0]} and {ts.shape[0]}; "
-                "give one a tuple"
+                "give one per tuple"
             )
         return values
 

@@ -86,7 +86,7 @@ def valid(column: Any) -> Array:
 
 
 class Counted(State):
-    """How many rows are not null; column None: all.  8 bytes a group."""
+    """How many rows are not null; column None: all.  8 bytes per group."""
 
     HELD: ClassVar = ("_now",)
     DERIVED: ClassVar = ()
@@ -127,7 +127,7 @@ class Counted(State):
 class Summed(State):
     """Exact sum and count of a column of numbers; serves sum and avg.
 
-    Whole numbers: 24 bytes a group.  Doubles: 40 bytes a group and 8 for every 32 binary digits between the least
+    Whole numbers: 24 bytes per group.  Doubles: 40 bytes per group and 8 for every 32 binary digits between the least
     and the greatest value seen (8 digits to begin with).
     """
 

@@ -84,7 +84,7 @@ class StreamAggregate:
         return self.query.run(self._budget, **self._asked())
 
     def found(self, answer: AggregateAnswer) -> Iterator[pa.RecordBatch]:
-        """One row a group."""
+        """One row per group."""
         yield from group_rows(answer, self._group.fields)
 
     def told(self, answer: AggregateAnswer) -> tuple[dict[str, Accounting], int]:

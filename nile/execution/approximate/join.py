@@ -158,7 +158,7 @@ class JoinAggregate(PreferredJoin):
         return self._aggregates.run(self._budget, confidence=self._confidence)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
-        """One row a group."""
+        """One row per group."""
         yield from group_rows(answer, self._group.fields)
 
     def told(self, answer: Any) -> tuple[dict[str, Accounting], int]:

@@ -103,7 +103,7 @@ class ApproximateSubscription(StandingQuery):
     def accounting(self) -> dict[str, Accounting]:
         """Of each stream as the statement calls it: in = applied + late + shed + rejected, since it was asked.
 
-        shed: turned away at the door, or still waiting for credit.
+        shed: turned away at admission, or still waiting for credit.
         """
         with self._lock:
             told = {}

@@ -65,7 +65,7 @@ def borders_of(data: AggregateInput, kind: str, *, buckets: int, zone: int) -> B
 
 
 class Grid:
-    """The cells of a stream.  Memory: 8 bytes a tuple, 24 a cell and its moments.
+    """The cells of a stream.  Memory: 8 bytes per tuple, 24 a cell and its moments.
 
     bucket, zone, group: int32 [cells]; tuples: int64 [cells]; order: int64 [n], ordinals by cell and within
     a cell by arrival; starts: int64 [cells + 1] into it; moments: one a measure.  large: bool [n], the

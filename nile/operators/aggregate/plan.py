@@ -22,7 +22,7 @@ class AggregatePlan:
 
     budget: a fraction of what `naive` needs; None or 1 and more: exact.  target: an error instead, then budget
     is the most it may cost.  method, borders: one of AGGREGATE_METHODS, BORDERS (of the grid).  confidence: of the
-    intervals.  buckets, zone: of a grid with learned borders, how many value buckets, how many tuples a zone.
+    intervals.  buckets, zone: of a grid with learned borders, how many value buckets, how many tuples per zone.
     Raises BudgetError, ConfigError.
     """
 

@@ -22,7 +22,7 @@ _LEAST = 10
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What one tuple costs a query.  test: to see whether it satisfies; take: to take a satisfying one in."""
+    """What one tuple costs per query.  test: to see whether it satisfies; take: to take a satisfying one in."""
 
     test: float
     take: float

@@ -50,7 +50,7 @@ _TAME_SHARE = 0.1
 class AggregateRun:
     """One run of an AggregatePlan over one AggregateInput; it reads as it is made, `grow` reads more.
 
-    readers: one a query; note: what about the choice a user should know, else "".  Same plan and input, same
+    readers: one per query; note: what about the choice a user should know, else "".  Same plan and input, same
     result, however the input was cut into batches.
     """
 
@@ -192,7 +192,7 @@ class AggregateRun:
 
     @property
     def _sketch_cost(self) -> float:
-        """What a count sketch of the grid's column costs: rows updates a tuple, rows reads a query."""
+        """What a count sketch of the grid's column costs: rows updates per tuple, rows reads a query."""
         costs = self.plan.costs
         return self.data.n * costs.update_sketch(ROWS) + len(self.data.scopes) * costs.estimate_sketch(ROWS)
 

@@ -33,7 +33,7 @@ class JoinFigures:
     exact_cost: float
     coverage: float
     forgotten: int
-    door: float
+    admission: float
     sampling_rate: float
 
     @property

@@ -15,7 +15,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class GuideChoice:
-    """The guide chosen, and what each would cost a tuple, in units of the cost table."""
+    """The guide chosen, and what each would cost per tuple, in units of the cost table."""
 
     guide: str
     countsketch: float
@@ -31,7 +31,7 @@ class GuideChoice:
 
 
 def choose_guide(spec: SummarySpec, costs: CostTable, preference: str, *, streams: int = 2) -> GuideChoice:
-    """The guide that costs a tuple least, all tuples being in memory.
+    """The guide that costs per tuple least, all tuples being in memory.
 
     directory: reading the bounds of one list in each other stream.  countsketch: the updates of sketch and
     detector, a read of each granularity's root in each other stream (asc: of every row, in its own too), and the

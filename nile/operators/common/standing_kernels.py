@@ -52,8 +52,8 @@ def state_of(st: State, standing: Standing, query: int) -> State:
         st.seen,
         st.open,
         st.shed_at,
-        st.left_door,
-        st.right_door,
+        st.left_admission,
+        st.right_admission,
     )
 
 

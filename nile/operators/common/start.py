@@ -37,7 +37,7 @@ def beginning(
     """What the state of any join begins with.  whole_fields, setting_fields: lengths, at least those of `state`."""
     prices = np.rint(UNIT * plan.costs.prices())
     whole = np.zeros(whole_fields, np.int64)
-    whole[st.DOOR_SINCE] = -st.FOREVER
+    whole[st.ADMISSION_SINCE] = -st.FOREVER
     setting = np.zeros(setting_fields, np.int64)
     setting[st.GUIDE] = st.COUNTSKETCH if sketched else st.DIRECTORY
     setting[st.PREFERENCE] = plan.preference_number
@@ -48,8 +48,8 @@ def beginning(
     setting[st.SALT] = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 3])).integers(0, 2**62)
     setting[st.OUTLIERS_ONLY] = int(plan.preference == "asc")
     real = np.zeros(st.REAL_FIELDS, np.float64)
-    real[st.DOOR] = 1.0
-    real[st.DOOR_BEFORE] = 1.0
+    real[st.ADMISSION] = 1.0
+    real[st.ADMISSION_BEFORE] = 1.0
     real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
     real[st.FRACTION] = plan.fraction
     real[st.RATE] = min(1.0, plan.fraction)
@@ -81,8 +81,8 @@ def initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: 
     sampled = samples(plan)
     return st.State(
         **begin._asdict(),
-        left_door=np.zeros(data.left_ts.shape[0] if sampled else 0),
-        right_door=np.zeros(data.right_ts.shape[0] if sampled else 0),
+        left_admission=np.zeros(data.left_ts.shape[0] if sampled else 0),
+        right_admission=np.zeros(data.right_ts.shape[0] if sampled else 0),
         seen=np.zeros((6, st.SLOTS)),
         open=np.ones(st.SLOTS, np.uint8),
         shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),

@@ -47,7 +47,7 @@ class KeptStream:
         self.ts = ts
         self.keys = keys
         self.store = TupleStore(spec)
-        self.doors = np.ones(ts.shape[0])
+        self.admissions = np.ones(ts.shape[0])
         self.shed_at = shed_at
         self._known = known
         self._prices = prices
@@ -63,8 +63,8 @@ class KeptStream:
         self.saved = 0.0
         """Put aside for the next turn, in hundredths."""
 
-    def keep(self, end: int, door: float, credit: float) -> float:
-        """Take in tuples up to ordinal `end`, of keys below level `door`, for at most `credit`; returns what it cost.
+    def keep(self, end: int, admission: float, credit: float) -> float:
+        """Take in tuples up to ordinal `end`, of keys below level `admission`, for `credit` at most; returns the cost.
 
         Credit and cost are in hundredths.  Zones turn when a turn can be paid.
         """
@@ -75,7 +75,16 @@ class KeptStream:
         real[keeper_kernels.CREDIT] = credit
         while (
             keeper_kernels.keep(
-                store.side, end, door, self._salt, self._sketched, self._prices, self.doors, self.shed_at, whole, real
+                store.side,
+                end,
+                admission,
+                self._salt,
+                self._sketched,
+                self._prices,
+                self.admissions,
+                self.shed_at,
+                whole,
+                real,
             )
             == keeper_kernels.NO_ARENA
         ):
@@ -121,7 +130,7 @@ class KeptStream:
 class SharedJoin(PromisingJoin):
     """A promising join that probes streams others keep: it inserts nothing and is charged for nothing but probes.
 
-    Its queue, door and credit are its own.  A stream may be ahead of it: what comes after the tuple that probes
+    Its queue, admission and credit are its own.  A stream may be ahead of it: what comes after the tuple that probes
     does not show.  Credit comes with `advance(end, credit=...)`; `has_work` says whether more could be used.
     """
 
@@ -132,7 +141,7 @@ class SharedJoin(PromisingJoin):
         self.stores = (streams[0].store, streams[1].store)
         self.state.setting[st.SHARED] = 1
         self.state = self.state._replace(
-            left_door=streams[0].doors, right_door=streams[1].doors, shed_at=streams[0].shed_at
+            left_admission=streams[0].admissions, right_admission=streams[1].admissions, shed_at=streams[0].shed_at
         )
         real = self.state.real
         self.turn_cost = float(real[st.TURN_COST])
@@ -164,7 +173,7 @@ class SharedJoin(PromisingJoin):
         """`advance` at once; credit in hundredths.
 
         fresh: the share of it that was granted since the last dispatch.  The rest has been offered before, and
-        the door, which looks at how much comes in, must not count it again.
+        admission, which looks at how much comes in, must not count it again.
         """
         self.state.real[st.GRANTED_BEFORE] += (1.0 - fresh) * credit
         found: Iterator[Outputs] = self.advance(end, credit=credit / 100.0)
@@ -176,9 +185,9 @@ class SharedJoin(PromisingJoin):
         return int(self.state.whole[st.ADMITTED])
 
     @property
-    def door(self) -> float:
+    def admission(self) -> float:
         """The level of key hashes below which it probes."""
-        return float(self.state.real[st.DOOR])
+        return float(self.state.real[st.ADMISSION])
 
     @property
     def reserve(self) -> float:
@@ -193,7 +202,7 @@ class SharedJoin(PromisingJoin):
     def _is_short(self) -> bool:
         real = self.state.real
         sampling = self.plan.preference == "weighted" and real[st.RATE] < _NEARLY_ALL
-        return bool(sampling or real[st.DOOR] < _NEARLY_ALL)
+        return bool(sampling or real[st.ADMISSION] < _NEARLY_ALL)
 
     @property
     def has_use(self) -> bool:
@@ -216,7 +225,7 @@ class SharedJoin(PromisingJoin):
     def give_back(self) -> float:
         """Credit beyond the reserve that it will not use now, taken out of its hand; hundredths.
 
-        The grant that the door looks at stays: it was offered.
+        The grant that admission looks at stays: it was offered.
         """
         real = self.state.real
         spare = max(0.0, float(real[st.CREDIT]) - self.reserve)

@@ -26,7 +26,7 @@ WHOLE_FIELDS = 7
 # `real`: the credit in hand, what has been spent, what the detector's look at a slice costs.
 CREDIT, SPENT, SLICE_COST = 0, 1, 2
 REAL_FIELDS = 3
-_MANY = 64  # tuples a slice must have for the detector to look at it
+_MANY = 64  # tuples per slice must have for the detector to look at it
 
 
 @inlined
@@ -37,12 +37,12 @@ def _pay(real: Array, cost: float) -> None:
 
 @kernel
 def keep(
-    s: Side, end: int, door: float, salt: int, sketched: bool, prices: Array, doors: Array, shed_at: Array,
+    s: Side, end: int, admission: float, salt: int, sketched: bool, prices: Array, admissions: Array, shed_at: Array,
     whole: Array, real: Array,
 ) -> int:  # fmt: skip
-    """Take tuples up to ordinal `end` in: those whose key's level is below `door`, as far as credit lasts.
+    """Take tuples up to ordinal `end` in: those whose key's level is below `admission`, as far as credit lasts.
 
-    doors: float64 [tuples], written: the door each came through, 0 for a tuple shed; shed_at: int64 [keys],
+    admissions: float64 [tuples], written: admission each came through, 0 for a tuple shed; shed_at: int64 [keys],
     written: ts at which a tuple of that key was last shed; whole, real: the fields above.  Returns KEPT_ALL, or
     NO_ARENA when the arena must grow for key `whole[STOPPED_CODE]` first.  O(1) a tuple, O(rows) with sketches.
     """
@@ -55,8 +55,8 @@ def keep(
         ts = s.ts[at]
         if code < 0:
             whole[NULLS] += 1
-        elif unit(s.hash[at], salt) >= door or real[CREDIT] < cost:
-            doors[ordinal] = 0.0
+        elif unit(s.hash[at], salt) >= admission or real[CREDIT] < cost:
+            admissions[ordinal] = 0.0
             shed_at[code] = max(shed_at[code], ts)  # streams are kept one after the other
             whole[SHED] += 1
         else:
@@ -67,7 +67,7 @@ def keep(
             if sketched:
                 summarize(s, ordinal, ts, s.hash[at])
             _pay(real, cost)
-            doors[ordinal] = door
+            admissions[ordinal] = admission
             whole[KEPT] += 1
         whole[NEXT_ORDINAL] = ordinal + 1
         ends = reach(s, ordinal, ts)

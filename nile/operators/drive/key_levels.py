@@ -22,16 +22,16 @@ def _clipped(level: Array, weight: Array) -> Array:
 
 
 def _pair_level(join: PromisingJoin, part: Outputs) -> Array:
-    left_door, right_door = join.state.left_door, join.state.right_door
+    left_admission, right_admission = join.state.left_admission, join.state.right_admission
     if join.state.setting[st.SHARED]:
         # A query's own level is not kept a tuple: as if nothing were drawn but keys, which is wider.
         return 1.0 / part.weight if sum(join.figures.shed) else np.ones(part.weight.shape[0])
     if part.side is None:
-        return _clipped(np.minimum(left_door[part.left], right_door[part.right]), part.weight)
+        return _clipped(np.minimum(left_admission[part.left], right_admission[part.right]), part.weight)
     level = np.empty(part.weight.shape[0])
-    for side, doors in enumerate((left_door, right_door)):
+    for side, admissions in enumerate((left_admission, right_admission)):
         mine = part.side == side
-        level[mine] = doors[part.left[mine]]
+        level[mine] = admissions[part.left[mine]]
     return _clipped(level, part.weight)
 
 
@@ -48,12 +48,12 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
         keys.append(key.astype(np.int64))
         levels.append(_pair_level(join, part))
     level = np.concatenate(levels)
-    doors = (state.left_door, state.right_door)
+    admissions = (state.left_admission, state.right_admission)
     unseen = 0.0
-    if not state.setting[st.SHARED] and any((door[door > 0.0] < 1.0).any() for door in doors):
+    if not state.setting[st.SHARED] and any((admission[admission > 0.0] < 1.0).any() for admission in admissions):
         streams = [
-            (int((encoded.codes >= 0).sum()), door[door > 0.0])
-            for encoded, door in zip((data.left, data.right), doors, strict=True)
+            (int((encoded.codes >= 0).sum()), admission[admission > 0.0])
+            for encoded, admission in zip((data.left, data.right), admissions, strict=True)
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
@@ -62,19 +62,20 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
 
 def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySample:
     """As `pair_sample`, of a join of n streams."""
-    data, doors = join.data, join.state.doors
+    data, admissions = join.data, join.state.admissions
     keys, levels = [np.zeros(0, np.int64)], [np.zeros(0)]
     for part in parts:
         members = part.probing[:, None] if part.members is None and part.probing is not None else part.members
         assert members is not None
         keys.append(data.key[members[:, 0]].astype(np.int64))
-        levels.append(_clipped(doors[members].min(axis=1), part.weight))
+        levels.append(_clipped(admissions[members].min(axis=1), part.weight))
     unseen = 0.0
-    came_in = doors > 0.0
-    if (doors[came_in] < 1.0).any():
+    came_in = admissions > 0.0
+    if (admissions[came_in] < 1.0).any():
         known = data.key >= 0
         streams = [
-            (int((known & (data.stream == k)).sum()), doors[came_in & (data.stream == k)]) for k in range(data.streams)
+            (int((known & (data.stream == k)).sum()), admissions[came_in & (data.stream == k)])
+            for k in range(data.streams)
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])

@@ -1,4 +1,4 @@
-"""Budgets of a live join that kernels cannot count by themselves: CPU seconds a tuple, or a share of a core.
+"""Budgets of a live join that kernels cannot count by themselves: CPU seconds per tuple, or a share of a core.
 
 As over finite streams (`nile.operators.drive.metered`, `nile.operators.drive.wall_clock`): before each quantum of
 tuples the budget is turned into credit at the rate that work has cost so far, after it the meter is read, and the
@@ -76,7 +76,7 @@ def meter_of(plan: JoinPlan, *, cpu: Callable[[], int] = time.thread_time_ns) ->
 
 
 class _SecondsPerTuple:
-    """amount: ns an arrival; what one leaves is kept for the next."""
+    """amount: ns per arrival; what one leaves is kept for the next."""
 
     def __init__(self, amount: float, cpu: Callable[[], int]) -> None:
         self._amount = amount
@@ -87,7 +87,7 @@ class _SecondsPerTuple:
 
     @property
     def spent(self) -> float:
-        """CPU seconds an arrival."""
+        """CPU seconds per arrival."""
         return self._used / _SECOND / max(1, self._arrivals)
 
     def begin(self, join: Metered, arrivals: int) -> float:

@@ -54,9 +54,9 @@ class LiveSample:
             self._keyed[side] += keyed
             self._begin = first if self._begin is None else min(self._begin, first)
 
-    def let_in(self, side: int, doors: Array) -> None:
-        """Tuples were dealt with in this order.  doors: float64 [n], the level each came in at, 0 for none."""
-        inside = doors[doors > 0.0]
+    def let_in(self, side: int, admissions: Array) -> None:
+        """Tuples were dealt with in this order.  admissions: float64 [n], the level each came in at, 0 for none."""
+        inside = admissions[admissions > 0.0]
         if inside.shape[0]:
             self._drops = self._drops or bool((inside < 1.0).any())
             self._stood_for[side] = _added(self._stood_for[side], 1.0 / inside)
@@ -125,7 +125,7 @@ class LiveSample:
         return Estimate(total, low, total + reach + self._unseen(last), _CONFIDENCE, False)
 
     def _unseen(self, last: int | None) -> float:
-        """About how many outputs a key that was left out may have."""
+        """About how many outputs per key that was left out may have."""
         if not self._drops or self._begin is None or last is None:
             return 0.0
         streams = [

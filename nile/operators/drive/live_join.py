@@ -2,13 +2,12 @@
 
 Design.  The kernels are the same, and so is what they do: a tuple at a time, in the total order, which no cut into
 batches changes.  Here the input has no end, so what a window cannot reach any more is let go of: arrivals that have
-been dealt with, tuples, doors, and keys that none of the tuples held has.  Before the kernels run, each arrival's exact
-cost is counted from the windows of both streams, shed tuples included, so the grant after arrival i is the fraction
-times the sum of c_j, j <= i, as over finite streams: the outputs are the same, bit for bit.
-Cost.  The exact counts take about 50 ns an arrival (measured), a tenth of the whole; keys are renumbered when half of
-them have gone, O(1) a tuple.
-Memory.  Tuples of up to two windows, and what waits in the queue.
-Source: DESIGN section 2, budget; the paper's engine has no budget but the time between two arrivals.
+been dealt with, tuples, admissions, and keys that none of the tuples held has.  Before the kernels run, each
+arrival's exact cost is counted from the windows of both streams, shed tuples included, so the grant after arrival i
+is the fraction times the sum of c_j, j <= i, as over finite streams: the outputs are the same, bit for bit. Cost.
+The exact counts take about 50 ns per arrival (measured), a tenth of the whole; keys are renumbered when half of them
+have gone, O(1) a tuple. Memory.  Tuples of up to two windows, and what waits in the queue. Source: DESIGN section 2,
+budget; the paper's engine has no budget but the time between two arrivals.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class LiveJoin(PromisingJoin):
             yield from self._pairs(self.advance(end))
         while self._fed < end:
             yield from self._metered(min(end, self._fed + QUANTUM))
-        self._tell_doors()
+        self._tell_admissions()
         self._let_go()
 
     def _metered(self, end: int) -> Iterator[Outputs]:
@@ -154,7 +153,7 @@ class LiveJoin(PromisingJoin):
         return self._order[int(self.state.whole[st.APPLIED]) - gone : self._fed - gone]
 
     def _make_room(self) -> None:
-        """Room for every key known, and for the doors of every tuple held."""
+        """Room for every key known, and for the admission thresholds of every tuple held."""
         known = self._table.known
         if known > self._counts.shape[0]:
             self._counts = grown(self._counts, max(known, 2 * self._counts.shape[0]), 0)
@@ -164,51 +163,53 @@ class LiveJoin(PromisingJoin):
         if self.plan.is_exact and known > self._fronts.shape[0]:
             self._fronts = grown(self._fronts, max(known, 2 * self._fronts.shape[0], 256), 0)
         if self.sampled:
-            self.state = self.state._replace(left_door=self._roomy_doors(0), right_door=self._roomy_doors(1))
+            self.state = self.state._replace(
+                left_admission=self._roomy_admissions(0), right_admission=self._roomy_admissions(1)
+            )
 
-    def doors(self, side: int) -> Array:
-        """The doors that a stream's tuples came through, from ordinal `DOORS_GONE` on, with room for more."""
-        return self.state.left_door if side == 0 else self.state.right_door
+    def admissions(self, side: int) -> Array:
+        """The admissions that a stream's tuples came through, from ordinal `ADMISSIONS_GONE` on, with room for more."""
+        return self.state.left_admission if side == 0 else self.state.right_admission
 
-    def _doors_of(self, side: int, ordinals: Array) -> Array:
-        doors: Array = self.doors(side)[ordinals - int(self.state.whole[st.DOORS_GONE + side])]
-        return doors
+    def _admissions_of(self, side: int, ordinals: Array) -> Array:
+        admissions: Array = self.admissions(side)[ordinals - int(self.state.whole[st.ADMISSIONS_GONE + side])]
+        return admissions
 
-    def _tell_doors(self) -> None:
+    def _tell_admissions(self) -> None:
         """Tell the sample at which levels tuples came in that have been dealt with since."""
         if self.sampled:
             for side in (0, 1):
                 end = int(self.state.whole[st.SEQUENCE + side])
-                self.sample.let_in(side, self._doors_of(side, np.arange(self._told[side], end)))
+                self.sample.let_in(side, self._admissions_of(side, np.arange(self._told[side], end)))
                 self._told[side] = end
 
     def _sample_of(self, found: Outputs) -> None:
         """Tell the sample what was found: pairs, or range records before they are expanded."""
         if found.side is None or found.low is None or found.high is None:
-            level = np.minimum(self._doors_of(0, found.left), self._doors_of(1, found.right))
+            level = np.minimum(self._admissions_of(0, found.left), self._admissions_of(1, found.right))
             key, pairs = self._hashes_of(0, found.left), np.ones(found.left.shape[0], np.int64)
         else:
             level, key = np.empty(found.left.shape[0]), np.empty(found.left.shape[0], np.uint64)
             pairs = found.high - found.low
             for side in (0, 1):
                 mine = np.flatnonzero(found.side == side)
-                level[mine] = self._doors_of(side, found.left[mine])
+                level[mine] = self._admissions_of(side, found.left[mine])
                 key[mine] = self._hashes_of(side, found.left[mine])
         self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
 
-    def _roomy_doors(self, side: int) -> Array:
-        """The doors of a stream's tuples, with room for all that are held."""
+    def _roomy_admissions(self, side: int) -> Array:
+        """The admissions of a stream's tuples, with room for all that are held."""
         whole = self.state.whole
-        old = self.doors(side)
+        old = self.admissions(side)
         store = self.stores[side]
-        gone = int(whole[st.DOORS_GONE + side])
+        gone = int(whole[st.ADMISSIONS_GONE + side])
         if store.tuples - gone <= old.shape[0]:
             return old
         keep = self.needed_from()[side]
         fresh = np.zeros(max(1024, 2 * (store.tuples - keep)))
         held = old[keep - gone :]
         fresh[: held.shape[0]] = held
-        whole[st.DOORS_GONE + side] = keep
+        whole[st.ADMISSIONS_GONE + side] = keep
         return fresh
 
     def _arrivals(self) -> tuple[Array, Array]:
@@ -304,10 +305,10 @@ class LiveJoin(PromisingJoin):
         assert self.plan.window is not None
         return max(-st.FOREVER, int(self.state.whole[st.NOW_TS]) - self.plan.window)
 
-    def put_doors(self, side: int, doors: Array) -> None:
-        """The doors of the tuples held, which are put back."""
-        room = np.append(doors, np.zeros(max(1024, doors.shape[0])))
-        self.state = self.state._replace(**{"left_door" if side == 0 else "right_door": room})
+    def put_admissions(self, side: int, admissions: Array) -> None:
+        """The admissions of the tuples held, which are put back."""
+        room = np.append(admissions, np.zeros(max(1024, admissions.shape[0])))
+        self.state = self.state._replace(**{"left_admission" if side == 0 else "right_admission": room})
 
     def put_queue(self, queue: Queue) -> None:
         """What waits, which is put back."""
@@ -320,7 +321,9 @@ class LiveJoin(PromisingJoin):
         self._order, self._grant = waiting, np.zeros(waiting.shape[0])
         whole[st.ARRIVALS_GONE] = fed - waiting.shape[0]
         if self.sampled:
-            whole[[st.DOORS_GONE, st.DOORS_GONE + 1]] = [int(store.side.meta[ga.BASE]) for store in self.stores]
+            whole[[st.ADMISSIONS_GONE, st.ADMISSIONS_GONE + 1]] = [
+                int(store.side.meta[ga.BASE]) for store in self.stores
+            ]
         self._make_room()
         self._told = [int(whole[st.SEQUENCE]), int(whole[st.SEQUENCE + 1])]
         for side, store in enumerate(self.stores):
@@ -382,9 +385,9 @@ class LiveJoin(PromisingJoin):
         """Bytes held by both streams' stores, the keys, the counts and the queue."""
         held = super().memory
         queue = 0 if self._queue is None else sum(array.nbytes for array in self._queue)
-        doors = self.state.left_door.nbytes + self.state.right_door.nbytes + self.state.shed_at.nbytes
+        admissions = self.state.left_admission.nbytes + self.state.right_admission.nbytes + self.state.shed_at.nbytes
         return Memory(
             sketches=held.sketches,
             directory=held.directory + self._table.nbytes + self._counts.nbytes + self._fronts.nbytes,
-            tuples=held.tuples + self.sample.nbytes + queue + doors + self._order.nbytes + self._grant.nbytes,
+            tuples=held.tuples + self.sample.nbytes + queue + admissions + self._order.nbytes + self._grant.nbytes,
         )

@@ -1,9 +1,9 @@
 """What a live join holds, taken out as plain values and put back with every value checked.
 
-Kept: tuples a window can reach, which of them are listed, what waits, sketches, clocks, doors and counters.  Not kept:
-what follows from these (codes of keys, hashes, lists, exact counts) and room to grow.  Ranks are counted from the first
-tuple held, and entries whose window has passed keep their size alone.  So the same tuples give the same state, whatever
-the cuts of the input were and whenever keys were renumbered.
+Kept: tuples a window can reach, which of them are listed, what waits, sketches, clocks, admissions and counters.  Not
+kept: what follows from these (codes of keys, hashes, lists, exact counts) and room to grow.  Ranks are counted from
+the first tuple held, and entries whose window has passed keep their size alone.  So the same tuples give the same
+state, whatever the cuts of the input were and whenever keys were renumbered.
 """
 
 from __future__ import annotations
@@ -31,10 +31,17 @@ else:
 __all__ = ["captured", "restored"]
 
 Array = np.ndarray[Any, Any]
-_WORK_SPACE = (st.WRITTEN, st.STOPPED_SIDE, st.STOPPED_CODE, st.ARRIVALS_GONE, st.DOORS_GONE, st.DOORS_GONE + 1)
+_WORK_SPACE = (
+    st.WRITTEN,
+    st.STOPPED_SIDE,
+    st.STOPPED_CODE,
+    st.ARRIVALS_GONE,
+    st.ADMISSIONS_GONE,
+    st.ADMISSIONS_GONE + 1,
+)
 _ENTRY = (st.ENTRY_SIDE, st.ENTRY_ORDINAL, st.ENTRY_LOW, st.ENTRY_HIGH, st.ENTRY_TIME)
 _ENTRY_REAL = (st.ENTRY_GAP, st.ENTRY_STEP, st.ENTRY_WEIGHT)
-_LEAST_DOOR = 1e-12
+_LEAST_ADMISSION = 1e-12
 _SKETCHED = ("counters", "node", "detector", "recent", "moments")
 
 
@@ -129,7 +136,9 @@ def _stream(join: LiveJoin, number: int, keep: int, listed: Array) -> State:
         out |= {name: getattr(side, name).copy() for name in _SKETCHED}
         out["ring"] = side.gran[:, [ga.HEAD, ga.SIZE]]
     if join.sampled:
-        out["doors"] = join.doors(number)[keep - int(join.state.whole[st.DOORS_GONE + number]) :][: listed.shape[0]]
+        out["doors"] = join.admissions(number)[keep - int(join.state.whole[st.ADMISSIONS_GONE + number]) :][
+            : listed.shape[0]
+        ]
         out["doors"] = out["doors"].copy()
     return out
 
@@ -196,10 +205,10 @@ def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | N
         store.grow_arena(store.code_of(stopped))
     _put_sketches(join, store, part)
     if join.sampled:
-        doors = _finite(part, "doors", (n,))
-        if ((doors != 0.0) & ((doors < _LEAST_DOOR) | (doors > 1.0))).any():
+        admissions = _finite(part, "doors", (n,))
+        if ((admissions != 0.0) & ((admissions < _LEAST_ADMISSION) | (admissions > 1.0))).any():
             part.refuse("doors from 0 to 1", "others")
-        join.put_doors(number, doors)
+        join.put_admissions(number, admissions)
     part.end()
 
 

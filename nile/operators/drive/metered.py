@@ -117,7 +117,7 @@ class MeteredRun(Generic[Out]):
         """Units of the cost table to grant from `begin` to `end`, places in the input in [0, 1].
 
         Aims to have used its share of `most` a little later, at `_AHEAD`: admission follows the mean grant, and
-        making good at once what one quantum took too much would shut its door.  The rate is what work has cost so
+        making good at once what one quantum took too much would shut its admission.  The rate is what work has cost so
         far; `believed` counts as much as a thousandth of the budget.
         """
         aim = min(1.0, begin + _AHEAD)

@@ -49,7 +49,7 @@ class QueryFigures:
 class RoundRobinJoin(PromisingJoin):
     """JOIN-PROBE for q standing queries: one tuple store and one summary a stream, q priority queues.
 
-    plans: one a query, `method="paper"`; each has its own window, preference and fade, the rest is the same.
+    plans: one per query, `method="paper"`; each has its own window, preference and fade, the rest is the same.
     data.costs: what the budget's fraction is a fraction of, at each arrival, for all queries together.
     Outputs say which query each belongs to (`Outputs.query`).  Cost: insertion once a tuple; visits and probes
     a query.  `figures` are of the whole, `query_figures` of each.  Raises ConfigError for plans that differ in

@@ -8,7 +8,7 @@ what it holds beyond a reserve, and that is dealt out by weight among those that
 nobody has work; (5) what is left stays in the purse.  So at every arrival the sum of what was spent is at most
 the sum of what was granted, an output may be 255 arrivals late, and nothing depends on how the input is cut
 into batches.
-Who comes in.  Each query has its own door: the level of key hashes below which it probes.  Streams let in what
+Who comes in.  Each query has its own admission: the level of key hashes below which it probes.  Streams let in what
 some query probes with, as long as that takes at most half of the grant, or more while all queries are idle.
 At a fraction of 1 every query runs the plain probe and its answer is exact.
 Cost.  A query that finds nothing costs at most one visit an arrival of its streams, and their upkeep where it
@@ -101,7 +101,7 @@ class StandingRun:
         self._turn_cost = max(join.turn_cost for join in self.joins)
         self._purse = 0.0
         self._done = self._fed = 0
-        self._door = 1.0
+        self._admission = 1.0
         self._upkeep = _UPKEEP
         self._fresh = 1.0
         self._probed_when_found = [0] * len(queries)
@@ -165,11 +165,13 @@ class StandingRun:
         self._per_arrival += (grant / arrivals - self._per_arrival) / min(self._dispatches, _MEMORY)
         if not self.queries[0].plan.is_exact:
             entrance = max(stream.entrance for stream in self.streams)
-            self._door = min(max(join.door for join in self.joins), self._upkeep * self._per_arrival / entrance)
+            self._admission = min(
+                max(join.admission for join in self.joins), self._upkeep * self._per_arrival / entrance
+            )
         at_once = self._turn_cost <= _TURN_WORTH * self._per_arrival
         for stream, end in zip(self.streams, self._places, strict=True):
             kept = stream.kept
-            self._purse -= stream.keep(int(end), self._door, self._purse)
+            self._purse -= stream.keep(int(end), self._admission, self._purse)
             if stream.turn_wanted:
                 missing = self._turn_cost - stream.saved
                 saving = missing if at_once else min(missing, self._turn_cost * (stream.kept - kept) / _SAVING)

@@ -39,9 +39,9 @@ _BATCH = 65_536
 
 @dataclass(frozen=True, slots=True)
 class WallFigures:
-    """t_ins: CPU ns a tuple taken in; t_hit: CPU ns an output; None where there was none, or no time was left.
+    """t_ins: CPU ns per tuple taken in; t_hit: CPU ns per output; None where there was none, or no time was left.
 
-    cpu: CPU ns an arrival, all in all.
+    cpu: CPU ns per arrival, all in all.
     """
 
     t_ins: float | None
@@ -52,7 +52,9 @@ class WallFigures:
 def insert_time(plan: JoinPlan, data: JoinInput, *, cpu: Callable[[], int] = time.thread_time_ns) -> float | None:
     """CPU ns to take one tuple in under this plan, by feeding each stream alone; None when nothing came in."""
     if not plan.is_exact:
-        plan = replace(plan, pace=Pace("data"))  # a door that waits for the first grants would refuse tuples
+        plan = replace(
+            plan, pace=Pace("data")
+        )  # an admission threshold that waits for the first grants would refuse tuples
     total = admitted = 0
     for side in (0, 1):
         alone = _alone(data, side)

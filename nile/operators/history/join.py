@@ -31,7 +31,7 @@ __all__ = ["CHUNK", "HistoryJoin", "HistorySide", "Output", "Pairs", "Ranges"]
 Array = np.ndarray[Any, Any]
 
 CHUNK = 1 << 18
-"""Probing tuples worked on at a time: bounds the memory of keys and bounds, 16 bytes a key and segment."""
+"""Probing tuples worked on at a time: bounds the memory of keys and bounds, 16 bytes per key and segment."""
 OUTPUTS = 32_768
 """Pairs or records of one step."""
 

@@ -82,7 +82,7 @@ def permuted(begin: int, total: int, half: int, seed: Any, out: Array) -> None:
 
 @kernel
 def sum_by_group(bits: Array, group: Array, digits: Array, odd: Array) -> None:
-    """Add doubles to exact sums, one a group.
+    """Add doubles to exact sums, one per group.
 
     bits: int64 [n], the doubles' bit patterns; group: int64 [n]; digits: int64 [groups, DIGITS], digit d of weight
     2 ** (32 d - 1074), each below 2 ** 33 in size and so left when done; odd: int64 [groups, 3], how many NaN, +inf

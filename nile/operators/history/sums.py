@@ -24,7 +24,7 @@ _SMALL = 1 << 46  # 65,536 such numbers stay inside int64
 class DoubleSums:
     """Sums of doubles, equal to math.fsum over all that was added, in whatever order and pieces it came.
 
-    544 bytes a group; about 4 ns a number.
+    544 bytes per group; about 4 ns a number.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class Loaded:
 
 
 def load_stream(manager: StreamManager, *, batch_rows: int = 65_536) -> Loaded:
-    """Read a stream to its end.  Raises what the manager raises; memory: 8 bytes a tuple, the key, what is carried."""
+    """Read a stream to its end.  Raises what the manager raises; memory: 8 bytes per tuple, key, what is carried."""
     times: list[Array] = []
     keys: list[Any] = []
     carried: list[Any] = []

@@ -51,7 +51,7 @@ class ChainJoin:
 
     Pairs come in the order in which they complete; those of one arrival from its newest partner back.  Neither a
     summary, nor a directory of keys, nor a price is made before a pair is found.  Memory: the content of the window
-    at its fullest, about 90 bytes a tuple; without a window 8 bytes a tuple and 16 a key.
+    at its fullest, about 90 bytes per tuple; without a window 8 bytes per tuple and 16 a key.
     """
 
     def __init__(self, plan: JoinPlan, joined: Joined) -> None:
@@ -138,6 +138,6 @@ class ChainJoin:
             exact_cost=cost / UNIT,
             coverage=self.coverage,
             forgotten=0,
-            door=1.0,
+            admission=1.0,
             sampling_rate=1.0,
         )

@@ -11,7 +11,7 @@ from preferences import queue_kernels as queue
 from preferences import state as js
 from preferences.admission_kernels import cushion
 from preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
-from preferences.level_kernels import effective_door, sampling_rate
+from preferences.level_kernels import effective_admission, sampling_rate
 from preferences.queue_kernels import Queue
 from preferences.state import State
 from pyramid.grid import arrays as ga
@@ -184,20 +184,20 @@ def sampled_region(
 ) -> None:
     """weighted: systematic sampling.  S += p * n; each integer S passes is one output of weight 1 / p.
 
-    Kept as the gap, in matches, to the next output.  An output also stands for 1 / door keys: `emit_entry`
-    knows the door of each pair.  Over shared stores, whose doors are others', this query's own goes with the entry.
-    A range record has one weight for many pairs, so under ranges keys let in
-    less than a window ago wait, and the others share one door.
+    Kept as the gap, in matches, to the next output.  An output also stands for 1 / admission keys: `emit_entry` knows
+    admission of each pair.  Over shared stores, whose admissions are others', this query's own goes with the entry. A
+    range record has one weight for many pairs, so under ranges keys let in less than a window ago wait, and the
+    others share one admission threshold.
     """
     real = st.real
     since = since_of(ts, st.window[0])
-    door = 1.0
+    admission = 1.0
     if st.setting[js.RANGES]:
-        door = effective_door(st, ts)
-        if level >= door:
+        admission = effective_admission(st, ts)
+        if level >= admission:
             return
     elif st.setting[js.SHARED]:
-        door = real[js.DOOR]
+        admission = real[js.ADMISSION]
     rate = sampling_rate(st, st.prices[js.P_EMIT], cushion(st))
     real[js.GAP] *= real[js.RATE] / rate
     real[js.RATE] = rate
@@ -225,7 +225,7 @@ def sampled_region(
     outputs = math.ceil((n - gap) / step)
     real[js.GAP] = max(0.0, gap + outputs * step - n)
     real[js.BACKLOG] += outputs
-    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, js.RESOLVED, step / door, 0.0)
+    at = _queue_region(st, q, 1, side, ordinal, ts, low, high, js.RESOLVED, step / admission, 0.0)
     if at < 0:
         real[js.ENTRY_GAP] = gap
         real[js.ENTRY_STEP] = step
@@ -248,7 +248,7 @@ def rare_region(
     # What is forgotten joins no more, and is counted all the same: the key was as frequent.
     count = (high - rank_since(other, code, since_of(ts, window))) + (own_high - own_low)
     # A tuple of this key was turned away in the window: the lists undercount it.
-    unsure = st.shed_at[code] >= since_of(ts, window) or level >= effective_door(st, ts)
+    unsure = st.shed_at[code] >= since_of(ts, window) or level >= effective_admission(st, ts)
     if count > st.setting[js.CAP] or unsure:
         st.whole[js.PRUNED] += 1
         return

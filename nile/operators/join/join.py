@@ -312,7 +312,7 @@ class PromisingJoin:
             exact_cost=self._exact_cost() / UNIT,
             coverage=self.coverage,
             forgotten=sum(int(store.side.zone[ga.FORGOTTEN]) for store in self.stores),
-            door=float(real[st.DOOR]),
+            admission=float(real[st.ADMISSION]),
             sampling_rate=float(real[st.RATE]),
         )
 
@@ -322,7 +322,7 @@ class PromisingJoin:
 
     @property
     def shed(self) -> tuple[int, int]:
-        """Tuples turned away, of left and right: at the door, for want of credit, or still waiting at the end."""
+        """Tuples turned away, of left and right: at admission, for want of credit, or still waiting at the end."""
         whole = self.state.whole
         gone = int(whole[st.ARRIVALS_GONE])
         waiting = self._arrivals()[0][int(whole[st.APPLIED]) - gone : int(whole[st.ARRIVED]) - gone]

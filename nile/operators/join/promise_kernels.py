@@ -1,6 +1,6 @@
 """The promising join of `method="nile"`: one kernel, three preferences, two guides.
 
-Design.  A tuple passes the door (a level of key hashes), enters its stream's summary and tuple list, and asks
+Design.  A tuple passes admission (a level of key hashes), enters its stream's summary and tuple list, and asks
 the guide how many matches each region of the other stream promises.  Promising regions wait in the bucket
 queue; the best is drained whenever credit is left.  desc takes the densest region first, asc the rarest key,
 weighted every region but only each 1/p-th match of it.
@@ -19,7 +19,7 @@ from nile.operators.join.drain_kernels import can_drain, drain
 from nile.operators.join.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from preferences import queue_kernels as queue
 from preferences import state as js
-from preferences.admission_kernels import adjust_door
+from preferences.admission_kernels import adjust_admission
 from preferences.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
 from preferences.level_kernels import allow, is_outputs_turn
 from preferences.queue_kernels import Queue
@@ -35,7 +35,7 @@ from summaries.kernels import inlined, kernel, part
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer
 _DEALT_WITH, _WAITS, _COMES_IN = 0, 1, 2
-_MANY = 64  # tuples a slice must have for the detector to look at it
+_MANY = 64  # tuples per slice must have for the detector to look at it
 
 
 @part
@@ -46,7 +46,7 @@ def _refuse(st: State, side: int) -> None:
 
 @inlined
 def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st: State) -> int:
-    """The oldest waiting tuple at the door: it is let in, waits for credit, or has been dealt with.
+    """The oldest waiting tuple at admission: it is let in, waits for credit, or has been dealt with.
 
     Takes its fields alone, not the Side: most tuples of a small budget get no further.
     """
@@ -56,7 +56,7 @@ def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st
         w[js.NULLS] += 1
         return _DEALT_WITH
     shared = st.setting[js.SHARED] != 0
-    if shared and (st.left_door if side == 0 else st.right_door)[ordinal] == 0.0:
+    if shared and (st.left_admission if side == 0 else st.right_admission)[ordinal] == 0.0:
         _refuse(st, side)
         return _DEALT_WITH
     by_slot = picks_slots(st)
@@ -65,7 +65,7 @@ def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st
         see(slot, side, ordinal, st)
         _refuse(st, side)
         return _DEALT_WITH
-    if not by_slot and unit(h, st.setting[js.SALT]) >= real[js.DOOR]:
+    if not by_slot and unit(h, st.setting[js.SALT]) >= real[js.ADMISSION]:
         _refuse(st, side)
         return _DEALT_WITH
     if real[js.CREDIT] < real[js.ENTRANCE] or is_outputs_turn(st, entries):
@@ -101,8 +101,8 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     before = real[js.SPENT]
     w[js.ADMITTED] += 1
     if preference == js.WEIGHTED and not shared:
-        doors = st.left_door if side == 0 else st.right_door
-        doors[ordinal - w[js.DOORS_GONE + side]] = real[js.DOOR]
+        admissions = st.left_admission if side == 0 else st.right_admission
+        admissions[ordinal - w[js.ADMISSIONS_GONE + side]] = real[js.ADMISSION]
     if own.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(other, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH and not shared:
@@ -210,5 +210,5 @@ def promise(
         newest = order[w[js.ARRIVED] - gone - 1]
         w[js.ARRIVED_BY_SIDE + newest] += 1
         if w[js.ARRIVED] % js.CONTROL_EVERY == 0:
-            adjust_door(st, q.control[queue.SIZE], _newest(left, right, newest, st))
+            adjust_admission(st, q.control[queue.SIZE], _newest(left, right, newest, st))
             sweep(w[js.ENTRY_HIGH] - w[js.ENTRY_LOW], st, q)

@@ -56,7 +56,7 @@ def runner_of(plan: JoinPlan, stores: tuple[TupleStore, TupleStore], state: st.S
     if plan.method == "hash-backlog":
         return _Hash(keeps=True)
     if plan.method == "shed-uniform":
-        state.real[st.DOOR] = kept_share(plan, costs)
+        state.real[st.ADMISSION] = kept_share(plan, costs)
         return _Hash(keeps=False)
     return None
 
@@ -82,7 +82,7 @@ def kept_share(plan: JoinPlan, costs: Array) -> float:
 class JoinProbe:
     """JOIN-PROBE over standing queries: their priority queues, and what is owed for work that is not interrupted.
 
-    plans: one a query; what they share (spec, prices, pace) is read from `state`, made for one of them.
+    plans: one per query; what they share (spec, prices, pace) is read from `state`, made for one of them.
     """
 
     def __init__(self, plans: Sequence[JoinPlan], state: st.State) -> None:
@@ -121,7 +121,7 @@ class JoinProbe:
 
 
 class _Hash:
-    """The symmetric hash join with a backlog (`hash-backlog`) or a random door (`shed-uniform`)."""
+    """The symmetric hash join with a backlog (`hash-backlog`) or a random admission (`shed-uniform`)."""
 
     def __init__(self, *, keeps: bool) -> None:
         self._keeps = keeps

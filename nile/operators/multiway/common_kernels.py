@@ -115,8 +115,8 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
     """Emit from the entry in progress while the credit stays at `floor` or above; False when the output is full.
 
     Combination number c of the product: index arithmetic, the last stream fastest.  A sampled entry emits number
-    floor(gap), then moves gap on by step; step 1 emits every one.  A sampled combination stands for 1 / the
-    lowest of the doors its tuples came through.  Under ranges the whole product is one record.  Each output is
+    floor(gap), then moves gap on by step; step 1 emits every one.  A sampled combination stands for 1 / the lowest of
+    the admission thresholds its tuples came through.  Under ranges the whole product is one record.  Each output is
     charged by itself: sums of prices must not depend on where a full output interrupted.
     """
     w = st.whole
@@ -135,7 +135,7 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
     more = True
     full = False
     ranges = st.setting[js.RANGES] != 0
-    sampled = st.setting[js.PREFERENCE] == js.WEIGHTED and st.doors.shape[0] > 0 and not ranges
+    sampled = st.setting[js.PREFERENCE] == js.WEIGHTED and st.admissions.shape[0] > 0 and not ranges
     while gap < total:
         if real[js.CREDIT] - price < floor:
             more = False
@@ -153,7 +153,7 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
             gap = np.float64(total)
         else:
             number = min(np.int64(gap), total - 1)
-            door = 1.0
+            admission = 1.0
             for j in range(n):
                 k = n - 1 - j
                 member = a
@@ -165,9 +165,9 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
                     member = s.arena[s.lists[first + k, ga.PLACE] - s.lists[first + k, ga.GONE] + rank]
                 out.cell[at, k] = member
                 if sampled:
-                    door = min(door, st.doors[member])
+                    admission = min(admission, st.admissions[member])
             gap += step
-            weight /= door
+            weight /= admission
         out.weight[at] = weight
         real[js.CREDIT] -= price
         real[js.SPENT] += price

@@ -14,7 +14,7 @@ import numpy as np
 from nile.operators.multiway.state import State
 from preferences import state as js
 from preferences.arrival_kernels import since_of
-from preferences.level_kernels import effective_door, look, set_level
+from preferences.level_kernels import effective_admission, look, set_level
 from summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ _MEMORY = 4  # looks that the mean grant reaches back
 
 
 @part
-def adjust_door(st: State, waiting_entries: int, now: int) -> None:
+def adjust_admission(st: State, waiting_entries: int, now: int) -> None:
     """Set the level that hashes of keys must be below, so that taking tuples in leaves budget for what they promise.
 
     now: ts of the newest arrival (weighted), of the newest tuple dealt with (desc, asc).
@@ -63,13 +63,15 @@ def _follow_grant(st: State, idle: bool, waiting_entries: int, now: int) -> None
     elif waiting_entries > 0 or w[js.ACTIVE] != 0:
         real[js.SHARE] = max(least, 0.95 * real[js.SHARE])
     target = min(1.0, real[js.SHARE] * real[js.PER_ARRIVAL] / per_tuple)
-    door = real[js.DOOR]
-    if target < 0.95 * door:
-        real[js.DOOR] = target
-    elif (target == 1.0 and door < 1.0) or (target > 1.25 * door and w[js.DOOR_SINCE] < since_of(now, st.window[0])):
-        real[js.DOOR_BEFORE] = effective_door(st, now)
-        w[js.DOOR_SINCE] = now
-        real[js.DOOR] = target
+    admission = real[js.ADMISSION]
+    if target < 0.95 * admission:
+        real[js.ADMISSION] = target
+    elif (target == 1.0 and admission < 1.0) or (
+        target > 1.25 * admission and w[js.ADMISSION_SINCE] < since_of(now, st.window[0])
+    ):
+        real[js.ADMISSION_BEFORE] = effective_admission(st, now)
+        w[js.ADMISSION_SINCE] = now
+        real[js.ADMISSION] = target
 
 
 @part

@@ -20,7 +20,7 @@ from nile.operators.multiway.state import Arrivals, State
 from preferences import queue_kernels as queue
 from preferences import state as js
 from preferences.arrival_kernels import pay_hit, pay_insert, since_of
-from preferences.level_kernels import effective_door, sampling_rate
+from preferences.level_kernels import effective_admission, sampling_rate
 from preferences.queue_kernels import Queue
 from pyramid.grid import arrays as ga
 from pyramid.grid.arrays import Side
@@ -229,16 +229,16 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
 def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
     """weighted: systematic sampling.  S += p * combinations; each integer S passes is one output of weight 1 / p.
 
-    Kept as the gap, in combinations, to the next output.  An output also stands for 1 / door keys: `emit_entry`
-    knows the doors of its members.  A range record has one weight for many combinations, so under ranges keys
-    let in less than a window ago wait, and the others share one door.
+    Kept as the gap, in combinations, to the next output.  An output also stands for 1 / admission keys: `emit_entry`
+    knows the admission thresholds of its members.  A range record has one weight for many combinations, so under
+    ranges keys let in less than a window ago wait, and the others share one admission threshold.
     """
     real = st.real
     own = arr.stream[a]
-    door = 1.0
+    admission = 1.0
     if st.setting[js.RANGES]:
-        door = effective_door(st, arr.ts[a])
-        if level >= door:
+        admission = effective_admission(st, arr.ts[a])
+        if level >= admission:
             return
     rate = sampling_rate(st, output_price(st), cushion(st))
     real[js.GAP] *= real[js.RATE] / rate
@@ -266,11 +266,11 @@ def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Q
     if at < 0:
         real[js.ENTRY_GAP] = gap
         real[js.ENTRY_STEP] = step
-        real[js.ENTRY_WEIGHT] = step / door
+        real[js.ENTRY_WEIGHT] = step / admission
     else:
         q.real[at, queue.GAP] = gap
         q.real[at, queue.STEP] = step
-        q.real[at, queue.WEIGHT] = step / door
+        q.real[at, queue.WEIGHT] = step / admission
 
 
 @part
@@ -285,7 +285,7 @@ def rare_region(
         return
     ts = arr.ts[a]
     # A tuple of this key was turned away in the window: the lists undercount it.
-    unsure = st.shed_at[arr.key[a]] >= since_of(ts, st.window[0]) or level >= effective_door(st, ts)
+    unsure = st.shed_at[arr.key[a]] >= since_of(ts, st.window[0]) or level >= effective_admission(st, ts)
     if count > st.setting[js.CAP] or unsure:
         st.whole[js.PRUNED] += 1
         return

@@ -299,7 +299,7 @@ class MultiwayJoin:
             exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / UNIT,
             coverage=self._coverage(),
             forgotten=int(self.store.side.zone[ga.FORGOTTEN]),
-            door=float(real[st.DOOR]),
+            admission=float(real[st.ADMISSION]),
             sampling_rate=float(real[st.RATE]),
         )
 
@@ -339,7 +339,7 @@ def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketc
         **begin._asdict(),
         shed=np.zeros(data.streams, np.int64),
         shed_at=np.full(max(1, data.hashes.shape[0]), -st.FOREVER, np.int64),
-        doors=np.zeros(data.ts.shape[0] if sampled else 0),
+        admissions=np.zeros(data.ts.shape[0] if sampled else 0),
         entry=np.zeros((data.streams, 2), np.int64),
         cut=np.zeros((depth + 1, data.streams), np.int64),
         expected=np.zeros((depth, data.streams)),

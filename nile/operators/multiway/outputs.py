@@ -70,7 +70,7 @@ class MultiwayFigures:
     exact_cost: float
     coverage: float
     forgotten: int
-    door: float
+    admission: float
     sampling_rate: float
 
     @property

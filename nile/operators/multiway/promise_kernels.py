@@ -1,11 +1,11 @@
 """The promising join of n streams on equal keys in one window: `method="nile"`.
 
-Design.  When a tuple arrives, the combinations it completes are the product of the ranges of its key's tuples in
-the other streams' windows: all of them lie inside one window with it, so every two of them do.  The rest is the
-join of two streams (`promise_kernels`): a door for keys, regions in a bucket queue, everything paid for when it
-happens and begun only when it can be paid.
-Cost.  A tuple: an insert, n - 1 look-ups, and an emit for each combination, or one for their product under ranges.
-Source: promising tuples, Figure 7; DESIGN sections 2 (Outputs) and 3; the paper joins two streams.
+Design.  When a tuple arrives, the combinations it completes are the product of the ranges of its key's tuples in the
+other streams' windows: all of them lie inside one window with it, so every two of them do.  The rest is the join of
+two streams (`promise_kernels`): an admission threshold for keys, regions in a bucket queue, everything paid for when
+it happens and begun only when it can be paid. Cost.  A tuple: an insert, n - 1 look-ups, and an emit for each
+combination, or one for their product under ranges. Source: promising tuples, Figure 7; DESIGN sections 2 (Outputs)
+and 3; the paper joins two streams.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nile.operators.multiway.common_kernels import (
     settlement_due,
     standing,
 )
-from nile.operators.multiway.control_kernels import adjust_door, cushion
+from nile.operators.multiway.control_kernels import adjust_admission, cushion
 from nile.operators.multiway.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
 from nile.operators.multiway.state import Arrivals, Output, State
 from preferences import queue_kernels as queue
@@ -43,14 +43,14 @@ from summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 _TAKEN, _WAITS, _NO_ARENA = 0, 1, 2
-_MANY = 64  # tuples a slice must have for the detector to look at it
+_MANY = 64  # tuples per slice must have for the detector to look at it
 
 
 @part
 def _is_idle(st: State, q: Queue) -> bool:
-    """desc: whether nothing waits and there is credit to spare, so that a key above the door may come in too.
+    """desc: whether nothing waits and there is credit to spare, so that a key above admission may come in too.
 
-    No weight or count depends on the door then, and a heavy tuple often brings the credit that it needs.
+    No weight or count depends on admission then, and a heavy tuple often brings the credit that it needs.
     """
     if st.setting[js.PREFERENCE] != js.DESC or st.whole[js.ACTIVE] != 0 or q.control[queue.SIZE] > 0:
         return False
@@ -59,7 +59,7 @@ def _is_idle(st: State, q: Queue) -> bool:
 
 @part
 def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
-    """The oldest waiting tuple: through the door, into summary and list, its regions into the queue."""
+    """The oldest waiting tuple: through admission, into summary and list, its regions into the queue."""
     w = st.whole
     real = st.real
     a = w[js.APPLIED]
@@ -70,7 +70,7 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
         w[js.NULLS] += 1
         return _TAKEN
     level = unit(arr.hash[key], st.setting[js.SALT])
-    if level >= real[js.DOOR] and not _is_idle(st, q):
+    if level >= real[js.ADMISSION] and not _is_idle(st, q):
         st.shed[arr.stream[a]] += 1
         return _TAKEN
     if real[js.CREDIT] < real[js.ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
@@ -85,7 +85,7 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
     before = real[js.SPENT]
     w[js.ADMITTED] += 1
     if preference == js.WEIGHTED:
-        st.doors[a] = real[js.DOOR]
+        st.admissions[a] = real[js.ADMISSION]
     if s.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(s, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
@@ -216,15 +216,15 @@ def _close_slice(s: Side, ts: int, st: State) -> None:
 
 @part
 def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
-    """What follows every tuple: zones see its time, and now and then the detector and the door are looked at.
+    """What follows every tuple: zones see its time, and now and then the detector and admission are looked at.
 
-    Under weighted, where tuples wait, the door is looked at as they arrive.
+    Under weighted, where tuples wait, admission is looked at as they arrive.
     """
     w = st.whole
     if reach(s, a, ts) and s.spec[ga.DETECTOR_BITS] != 0 and st.setting[js.GUIDE] == js.COUNTSKETCH:
         _close_slice(s, ts, st)
     if w[js.APPLIED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] != js.WEIGHTED:
-        adjust_door(st, q.control[queue.SIZE], ts)
+        adjust_admission(st, q.control[queue.SIZE], ts)
         sweep(w[ms.ENTRY_TOTAL], st, q)
 
 
@@ -265,4 +265,4 @@ def promise(
         a = w[js.ARRIVED] - 1
         allow(st.real[js.SHARE] * grant[a], st)
         if w[js.ARRIVED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] == js.WEIGHTED:
-            adjust_door(st, q.control[queue.SIZE], arr.ts[a])
+            adjust_admission(st, q.control[queue.SIZE], arr.ts[a])

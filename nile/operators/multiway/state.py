@@ -49,8 +49,8 @@ class State(NamedTuple):
     window: Array  # int64 [1]: ns
     shed: Array  # int64 [n]: tuples of each stream turned away
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
-    doors: Array  # float64 [N]: the door when each tuple came in (weighted; 0: it did not), else length 0
-    entry: Array  # int64 [n, 2]: the bounds of the entry in progress, a row a stream; its own row is unused
+    admissions: Array  # float64 [N]: admission when each tuple came in (weighted; 0: it did not), else length 0
+    entry: Array  # int64 [n, 2]: the bounds of the entry in progress, a row per stream; its own row is unused
     cut: Array  # int64 [m + 1, n]: work space, where each granularity begins; row 0 is the end of the newest
     expected: Array  # float64 [m, n]: work space, tuples of the key that a stream holds in a granularity
     bound: Array  # float64 [m, n]: work space, the same from above

@@ -64,7 +64,7 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
     pay_hit(st, st.prices[js.P_LOOKUP])
     w[js.ADMITTED] += 1
     if high > low:
-        make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[js.DOOR] * st.real[js.DOOR]))
+        make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[js.ADMISSION] * st.real[js.ADMISSION]))
     return True
 
 
@@ -108,7 +108,7 @@ def hash_join(
 ) -> int:
     """The symmetric hash join up to arrival `end`; returns why it stopped (`preferences.state`).
 
-    A tuple comes in when a random number, drawn from its place in its stream, lies below the door, and when
+    A tuple comes in when a random number, drawn from its place in its stream, lies below admission, and when
     inserting and looking it up is affordable; else it waits (under a replay) or is shed.  keeps: what is
     unfinished when the next tuple arrives goes on the stack, and the newest is taken up when credit is left;
     otherwise it is dropped.  order: int8 [arrivals], the stream of each; grant: float64 [arrivals].
@@ -131,7 +131,7 @@ def hash_join(
                 ordinal = w[js.SEQUENCE + side]
                 at = held_at(left, ordinal) if side == 0 else held_at(right, ordinal)
                 null = left.code[at] < 0 if side == 0 else right.code[at] < 0
-                kept = null or unit(U8(2 * ordinal + side), st.setting[js.SALT]) < st.real[js.DOOR]
+                kept = null or unit(U8(2 * ordinal + side), st.setting[js.SALT]) < st.real[js.ADMISSION]
                 waits = False
                 if null or (kept and st.real[js.CREDIT] >= entrance):
                     taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)

@@ -260,7 +260,7 @@ def join_probe(
 ) -> int:
     """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`preferences.state`).
 
-    order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; zones: the most entries an arrival
+    order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; zones: the most entries per arrival
     can make in one queue; debt: float64 [2].  out.third: the query of each output, where there is room for it.
     """
     w = st.whole

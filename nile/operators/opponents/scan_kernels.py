@@ -1,6 +1,6 @@
 """Scanning a tuple list in arrival order: what the paper's structures do, and the opponent `scan` all the way.
 
-A method that scans keeps one tuple list a value bucket instead of one a key (the arrays are the same).  A
+A method that scans keeps one tuple list a value bucket instead of one per key (the arrays are the same).  A
 cell of the grid is then a run of ordinals of its bucket's list, however often COLLAPSE has concatenated it.
 """
 

@@ -1,14 +1,13 @@
 """Admission by promise: which cells of the value a tuple must have to be let in while there is not time for all.
 
-Design.  One slice in REFIT (fewer and fewer while no door is found worth it) is for exploring: every tuple that can be
-paid is let in and counted in its cell.  Then nothing is let in until the decision is paid for:
-cells are put in the order of the preference, and of all beginnings of that order, and of no door at all, the one
-is taken that promises the most.  Asking at the door costs a binary search over the value runs of its cells, one
-scan each step, or the look-up, which then need not be made again.
-Promise of a set.  With probability p_c of a cell, v_c outputs of a tuple there and k_c their price with taking it
-in, asking at price d: sum of p_c v_c, times the share of that work, d + sum of p_c k_c, that the grant of an
-arrival pays for.
-Source: promising tuples, section 4 (promise), applied before insertion; DESIGN section 3, item 3.
+Design.  One slice in REFIT (fewer and fewer while no admission rule is found worth it) is for exploring: every tuple
+that can be paid is let in and counted in its cell.  Then nothing is let in until the decision is paid for: cells are
+put in the order of the preference, and of all beginnings of that order, and of none at all, the one is taken that
+promises the most.  Asking at admission costs a binary search over the value runs of its cells, one scan each step, or
+the look-up, which then need not be made again. Promise of a set.  With probability p_c of a cell, v_c outputs of a
+tuple there and k_c their price with taking it in, asking at price d: sum of p_c v_c, times the share of that work, d
++ sum of p_c k_c, that the grant of an arrival pays for. Source: promising tuples, section 4 (promise), applied before
+insertion; DESIGN section 3, item 3.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import numpy as np
 
 from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import pay
-from nile.operators.selection.state import Door, Progress, Standing
+from nile.operators.selection.state import Admission, Progress, Standing
 from pyramid.grid.spec import SLICE
 from summaries.kernels import allocating_part, inlined, part
 
 Array = np.ndarray[Any, Any]
-_GAIN = 1.05  # a door has to promise so much more than none, or noise opens and shuts it
+_GAIN = 1.05  # an admission threshold has to promise so much more than none, or noise opens and shuts it
 _FADE = 0.5  # what older slices' counts are worth against the next exploring slice's
 
 
@@ -64,8 +63,8 @@ def _asking(runs: int, p: Progress) -> float:
 
 
 @allocating_part
-def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> None:
-    """Which cells the door is open to, when each arrival grants so much."""
+def _decide(s: Standing, d: Admission, p: Progress, grant: float, sorting: bool) -> None:
+    """Which cells are admitted, when each arrival grants so much."""
     cells = d.counts.shape[0]
     p.whole[ss.DOORED] = 0
     total = 0.0
@@ -133,12 +132,12 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
         if better:
             best = gained
             chosen = i
-            p.real[ss.DOOR] = _asking(runs, p)
+            p.real[ss.ADMISSION] = _asking(runs, p)
     if p.setting[ss.PREFERENCE] == ss.WEIGHTED and runs > 0 and not plenty:
         asking = _asking(runs, p)
         if outputs * min(1.0, grant / (asking + work)) > best:
             chosen = cells - 1
-            p.real[ss.DOOR] = asking
+            p.real[ss.ADMISSION] = asking
     if chosen >= 0:
         p.whole[ss.DOORED] = 1
         d.wanted[:] = 0
@@ -152,8 +151,8 @@ def _decide(s: Standing, d: Door, p: Progress, grant: float, sorting: bool) -> N
 
 
 @part
-def refit(s: Standing, d: Door, p: Progress) -> bool:
-    """Decide on the door anew, after an exploring slice.  O(cells log cells + intervals), charged.
+def refit(s: Standing, d: Admission, p: Progress) -> bool:
+    """Decide on admission anew, after an exploring slice.  O(cells log cells + intervals), charged.
 
     False while that cannot be paid.  It is left out when it would take a 16th of what is granted until the next.
     """

@@ -14,7 +14,7 @@ from pyramid.grid import arrays as ga
 from pyramid.grid.spec import SLICE, STRUCTURES
 from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
-__all__ = ["UNIT", "detector", "door", "kept", "outputs", "places", "progress", "standing", "value_grid"]
+__all__ = ["UNIT", "admission", "detector", "kept", "outputs", "places", "progress", "standing", "value_grid"]
 
 Array = np.ndarray[Any, Any]
 UNIT = 100.0
@@ -112,12 +112,12 @@ def detector(plan: SelectionPlan, data: SelectionInput) -> st.Detector:
     )
 
 
-def door(data: SelectionInput, index: PredicateIndex) -> st.Door:
-    """The door of `nile`, open to all."""
+def admission(data: SelectionInput, index: PredicateIndex) -> st.Admission:
+    """Admission of `nile`, open to all."""
     cells = index.cells
     order = np.argsort(index.cell_of_interval, kind="stable")
     promise = np.diff(index.full_from) + 0.5 * np.diff(index.edge_from)
-    return st.Door(
+    return st.Admission(
         interval_cell=index.cell_of_interval,
         intervals_from=np.searchsorted(index.cell_of_interval[order], np.arange(cells + 1)).astype(np.int64),
         intervals=order.astype(np.int32),

@@ -94,7 +94,7 @@ class SelectionFigures:
     outputs: tuples given, however many to a record; records: of all outputs, those that are ranges; evaluated,
     scanned: predicates put to a distinct key, to a tuple; regions read (on summaries), visited, undone (their rounds
     ended first); rounds: dispatches; lost: (tuple, query) that an opponent had no time for; turned_away: tuples that
-    the door did not let in; changes: zones that ended because the stream changed.
+    admission refused; changes: zones that ended because the stream changed.
     """
 
     arrivals: int

@@ -1,9 +1,9 @@
 """Standing selections as the measurements ask for: one predicate index, full cells as runs, edges scanned.
 
 Design.  Every tuple costs the same to take in, however many of its outputs are then found; so what is taken in is
-answered in full, and what there is no time for is shed at the door, before it costs anything.  The tuple in
+answered in full, and what there is no time for is shed at admission, before it costs anything.  The tuple in
 progress stays in a register and goes on with the next grant; nothing else is let in meanwhile.  Where cells differ
-enough in what they promise, the door asks for the value (`selection_door_kernels`).
+enough in what they promise, admission asks for the value (`admission_kernels`).
 Pairs: the outputs of a tuple are given as it is taken in.  Ranges: what its cell leaves open still is; for the rest
 it is put into the open zone, and when that ends its tuples are laid out in the order of cells, so that a query's
 full cells are one run of places: one record.  Runs that promise most come first when there is no time for all; what
@@ -23,7 +23,7 @@ from nile.operators.selection import state as ss
 from nile.operators.selection.admission_kernels import exploring, refit
 from nile.operators.selection.common_kernels import arrive, emit, finding, meet, must_go, oldest_valid, pay, shed
 from nile.operators.selection.ranges_kernels import edge, flush, reserved
-from nile.operators.selection.state import Door, Places, Progress, Selected, Standing
+from nile.operators.selection.state import Admission, Places, Progress, Selected, Standing
 from pyramid.grid.spec import SLICE
 from summaries.kernels import U8, inlined, kernel, part
 
@@ -33,7 +33,7 @@ _BOUGHT = 2  # of EXACT: a budget of 1 or more, not the lack of one
 
 
 @part
-def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
+def _take(s: Standing, d: Admission, z: Places, p: Progress) -> int:
     """The oldest waiting arrival: let in, turned away, or it waits for credit."""
     w = p.whole
     ordinal = w[ss.APPLIED]
@@ -50,7 +50,7 @@ def _take(s: Standing, d: Door, z: Places, p: Progress) -> int:
     learning = not p.setting[ss.EXACT] and exploring(p)
     asking = 0.0
     if w[ss.DOORED] and not learning and (p.setting[ss.LEARNED] == 0 or s.seen[code]):
-        asking = p.real[ss.DOOR]
+        asking = p.real[ss.ADMISSION]
         if asking >= prices[ss.P_LOOKUP]:
             price -= min(find, prices[ss.P_LOOKUP])
     # Counting a tuple into the open zone is known to be due only when its cell is.
@@ -145,7 +145,7 @@ def _is_late(s: Standing, z: Places, p: Progress) -> bool:
 
 
 @kernel
-def select_nile(s: Standing, d: Door, z: Places, grant: Array, end: int, p: Progress, out: Selected) -> int:
+def select_nile(s: Standing, d: Admission, z: Places, grant: Array, end: int, p: Progress, out: Selected) -> int:
     """Run up to arrival `end`.  Returns 0 when there, or the room that the outputs of the next step need.
 
     grant: float64 [n], what each arrival grants.

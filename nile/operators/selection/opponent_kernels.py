@@ -73,7 +73,7 @@ def select_naive(s: Standing, grant: Array, end: int, p: Progress, out: Selected
 
 @kernel
 def select_indexed(s: Standing, keep: Array, grant: Array, end: int, p: Progress, out: Selected) -> int:
-    """One predicate index for all: a lookup a tuple, then its matches while credit lasts.  As `select_naive`.
+    """One predicate index for all: a lookup per tuple, then its matches while credit lasts.  As `select_naive`.
 
     keep: uint8 [n], 0 for the tuples that `shed-uniform` sheds before they cost anything; length 0 keeps all.
     """

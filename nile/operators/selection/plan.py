@@ -14,9 +14,9 @@ from summaries.errors import BudgetError, ConfigError
 __all__ = ["OUTPUTS", "PROMISES", "SELECTION_METHODS", "SelectionPlan"]
 
 SELECTION_METHODS = ("nile", "paper", "naive", "predicate-index", "shed-uniform")
-"""nile: one predicate index, shedding at the door; paper: Figure 8; naive: each query fed for itself; predicate-index:
-one index over all predicates, no summary; shed-uniform: that index behind a random door, which is told how many tuples
-the budget can answer."""
+"""nile: one predicate index, shedding at admission; paper: Figure 8; naive: each query fed for itself; predicate-index:
+one index over all predicates, no summary; shed-uniform: that index behind a random admission, which is told how many
+tuples the budget can answer."""
 
 PROMISES = ("share", "value")
 """share: the estimated share of satisfying tuples of a region; value: the sum of |value| x frequency over them."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import emit, oldest_valid, pay, try_edge
-from nile.operators.selection.state import Door, Places, Progress, Selected, Standing
+from nile.operators.selection.state import Admission, Places, Progress, Selected, Standing
 from summaries.kernels import allocating_part, inlined, part
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +66,7 @@ def _keep(z: Places, region: Array, first_ts: int, p: Progress) -> None:
 
 
 @part
-def _lay_out(s: Standing, z: Places, d: Door, p: Progress) -> None:
+def _lay_out(s: Standing, z: Places, d: Admission, p: Progress) -> None:
     """The open zone's tuples into `order`, cell by cell, in the order they came."""
     w = p.whole
     at = w[ss.TOP]
@@ -129,7 +129,7 @@ def _regions(z: Places, p: Progress) -> int:
 
 
 @allocating_part
-def _report_zone(s: Standing, z: Places, d: Door, p: Progress, out: Selected) -> None:
+def _report_zone(s: Standing, z: Places, d: Admission, p: Progress, out: Selected) -> None:
     """Give the zone run by run, while credit lasts."""
     w = p.whole
     first_ts = s.ts[z.held[0]]
@@ -154,7 +154,7 @@ def _report_zone(s: Standing, z: Places, d: Door, p: Progress, out: Selected) ->
 
 
 @part
-def flush(s: Standing, z: Places, d: Door, p: Progress, out: Selected) -> None:
+def flush(s: Standing, z: Places, d: Admission, p: Progress, out: Selected) -> None:
     """Report the open zone, then what earlier ones left, and begin the next."""
     w = p.whole
     prices = p.prices

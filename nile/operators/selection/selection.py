@@ -35,10 +35,10 @@ class StandingSelections:
     """One run of a SelectionPlan over one SelectionInput: `run` yields Selections as they are found.
 
     Same plan and input, same bytes, however the input is cut into batches.  Memory of `paper`: 8 bytes a
-    tuple, 56 a cell (value bucket x zone), 40 a query and bucket; of `nile` giving ranges: 16 bytes a tuple.
+    tuple, 56 a cell (value bucket x zone), 40 a query and bucket; of `nile` giving ranges: 16 bytes per tuple.
 
     The grid of `paper` is its own: a cell keeps an exact count and its tuples in arrival order, where `pyramid` keeps
-    count sketches.  A range predicate asks how many tuples a run of values has; a sketch answers for one key
+    count sketches.  A range predicate asks how many tuples per run of values has; a sketch answers for one key
     at a time, so it would be asked once for each of hundreds of keys.  Buckets are order-preserving: their
     borders are equal shares of the stream's first `sample` tuples, so a range satisfies whole buckets but for
     the two at its ends.  The count is a summary in the sense of section 3.2, the histogram it names.
@@ -64,7 +64,7 @@ class StandingSelections:
             self._grid = arrays.value_grid(plan, data)
             self._detector = arrays.detector(plan, data)
         elif plan.method == "nile":
-            self._door = arrays.door(data, self.index)
+            self._admission = arrays.admission(data, self.index)
             self._places = arrays.places(plan, data, self.index)
         self._keep = arrays.kept(plan, data, float(self._grant.sum()))
         self._ranges = self._places is not None and self._places.order.shape[0] > 0
@@ -91,7 +91,7 @@ class StandingSelections:
         if self._grid is not None:
             return int(selection_kernels.select_promising(self.standing, self._grid, self._detector, *common))
         if self._places is not None:
-            return int(selection_nile_kernels.select_nile(self.standing, self._door, self._places, *common))
+            return int(selection_nile_kernels.select_nile(self.standing, self._admission, self._places, *common))
         if self.plan.method == "naive":
             return int(selection_opponent_kernels.select_naive(self.standing, *common))
         return int(selection_opponent_kernels.select_indexed(self.standing, self._keep, *common))
@@ -113,7 +113,7 @@ class StandingSelections:
         if self._grid is not None:
             return sum(int(array.nbytes) for array in (*self._grid, *self._detector))
         if self._places is not None:
-            return sum(int(array.nbytes) for array in (*self._places, *self._door))
+            return sum(int(array.nbytes) for array in (*self._places, *self._admission))
         return 0
 
     @property

@@ -17,9 +17,9 @@ ARRIVED, PENDING, NEXT, WRITTEN, SHED, KNOWN, OUTPUTS = 0, 1, 2, 3, 4, 5, 6
 EVALUATED, SCANNED, READ, VISITED, UNDONE, ROUNDS, LOST, APPLIED = 7, 8, 9, 10, 11, 12, 13, 14
 # of `paper`: the open zone, where it began, and the change detector's tuples in the last slice and before it.
 ZONE_NOW, ZONE_BEGAN, SLICE_COUNT, REFERENCE, CHANGES = 15, 16, 17, 18, 19
-# of `nile`: the entry in progress (ACTIVE, which tuple, how far), tuples turned away at the door; the open zone: its
+# of `nile`: the entry in progress (ACTIVE, which tuple, how far), tuples turned away at admission; the open zone: its
 # tuples, when it began (arrivals), how long the one before was; TOP: places used; LEFT: regions left undone;
-# FLUSHING: the zone is to be reported; RECORDS: ranges given; DOORED: the door asks; FITTING: it is to be decided on
+# FLUSHING: the zone is to be reported; RECORDS: ranges given; DOORED: admission asks; FITTING: it is to be decided on
 # anew; EXPLORE_AT, EXPLORE_GAP: the slice to explore next, and slices from there to the one after.
 ACTIVE, ENTRY, ENTRY_AT, TURNED, HELD, HELD_FROM, LAST_ZONE, TOP = 20, 21, 22, 23, 24, 25, 26, 27
 LEFT, FLUSHING, RECORDS, DOORED, FITTING, EXPLORE_AT, EXPLORE_GAP = 28, 29, 30, 31, 32, 33, 34
@@ -27,15 +27,15 @@ WHOLE_FIELDS = 35
 
 # `real`, in hundredths of the cost table's unit.  SPENT_SUMMARY: of it, what taking tuples in has cost; LEAST: the
 # credit below which no dispatch begins.  OWED: what giving the open zone tuple by tuple would cost; ZONE_GRANT:
-# credit at its begin and grants since; DOOR: the price of asking at the door; GRANTED_BEFORE, ARRIVED_BEFORE: when
-# the door was last decided on; HITS, TRIES: of edge scans.
+# credit at its begin and grants since; ADMISSION: the price of asking at admission; GRANTED_BEFORE, ARRIVED_BEFORE:
+# when admission was last decided on; HITS, TRIES: of edge scans.
 CREDIT, GRANTED, SPENT, SPENT_SUMMARY, LEAST = 0, 1, 2, 3, 4
-OWED, ZONE_GRANT, DOOR, GRANTED_BEFORE, ARRIVED_BEFORE, HITS, TRIES = 5, 6, 7, 8, 9, 10, 11
+OWED, ZONE_GRANT, ADMISSION, GRANTED_BEFORE, ARRIVED_BEFORE, HITS, TRIES = 5, 6, 7, 8, 9, 10, 11
 REAL_FIELDS = 12
 
 # `setting`.  STRUCTURE: 1 to 4 for T1 to T4; HOW: which confidence; REPLAYED, WAITING: pacing; LEARNED: predicates
 # that have to be put to every new key; RANGES: outputs are runs; PLAIN: emit on arrival; EXACT: 1 without a
-# budget, 2 where it buys everything; REFIT: least slices between two decisions on the door.
+# budget, 2 where it buys everything; REFIT: least slices between two decisions on admission.
 ZONE, EVERY, PREFERENCE, BY_VALUE, WINDOW, SAMPLE, STRUCTURE, HOW = 0, 1, 2, 3, 4, 5, 6, 7
 REPLAYED, WAITING, LEARNED, RANGES, PLAIN, EXACT, REFIT = 8, 9, 10, 11, 12, 13, 14
 SETTING_FIELDS = 15
@@ -97,7 +97,7 @@ class ValueGrid(NamedTuple):
     bucket: Array  # int32 [k], the key's value bucket; order-preserving
     magnitude: Array  # float64 [k], |value|, 0 where a key is no finite number
     zone_end: Array  # int64 [z]: where a zone ends, in ordinals; of the open one, where it ended last time
-    tuples: Array  # int64 [z, b]: how many tuples a cell has
+    tuples: Array  # int64 [z, b]: how many tuples per cell has
     head: Array  # int64 [z, b]: its first tuple, -1 for none
     tail: Array  # int64 [z, b]: its last tuple
     after: Array  # int64 [n]: the next tuple of the same cell
@@ -125,14 +125,14 @@ class Detector(NamedTuple):
     threshold: Array  # float64 [1]
 
 
-class Door(NamedTuple):
+class Admission(NamedTuple):
     """What admission by promise knows.  c cells, i elementary intervals in the order of values."""
 
     interval_cell: Array  # int32 [i]
     intervals_from: Array  # int64 [c + 1]
     intervals: Array  # int32: the intervals of each cell
     inside: Array  # uint8 [i + 2], scratch
-    wanted: Array  # uint8 [c]: whether the door is open to a cell
+    wanted: Array  # uint8 [c]: whether are admitted a cell
     counts: Array  # float64 [c]: tuples counted while exploring, decayed
     weight: Array  # float64 [c]: the sum of |value| of those
     order: Array  # int64 [c]: cells, most satisfied queries first

@@ -46,7 +46,7 @@ def curve_figure(runs: Runs, preference: str, figure: Figure) -> Markup:
 
 
 def _numbers(runs: Runs, figure: Figure, curves: Sequence[Curve], ideals: Sequence[Curve]) -> Markup:
-    """The table of a chart: a row a budget, a column a series, the ideal in a column of its own."""
+    """The table of a chart: a row per budget, a column a series, the ideal in a column of its own."""
     columns = [(curve.series.name, curve) for curve in curves]
     columns += [(f"ideal for {curve.series.name}", curve) for curve in ideals]
     head = element("tr", column("budget"), *(column(name) for name, _ in columns))

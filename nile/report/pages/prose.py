@@ -28,7 +28,7 @@ OPPONENTS = {
     "hash-drop": "a symmetric hash join that drops the matches it cannot pay for",
     "hash-backlog": "a symmetric hash join that keeps unfinished matches in a last-in-first-out backlog",
     "scan": "a symmetric join that scans the window",
-    "shed-uniform": "a symmetric hash join behind a door that sheds tuples at random",
+    "shed-uniform": "a symmetric hash join behind an admission threshold that sheds tuples at random",
     "paper": "the promising-tuple join exactly as its paper prints it",
 }
 

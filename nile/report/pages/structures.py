@@ -218,7 +218,7 @@ def _why_insert(a: Structure, b: Structure) -> str:
         same = f"{a.name} = {b.name} on insertion"
         if a.rows == b.rows and _level(a.zones, b.zones):
             return (
-                f"{same}: both update {a.rows:g} counters a tuple, one in each row of a sketch, whether or not the "
+                f"{same}: both update {a.rows:g} counters per tuple, one in each row of a sketch, whether or not the "
                 f"sketches are split by value, and both ended {grouped_digits(a.zones)} zones, whose counters "
                 "are added up alike."
             )

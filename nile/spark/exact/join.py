@@ -39,7 +39,7 @@ class ExactAnswer:
     """Where the exact answer is and how many pairs it has.
 
     path: a directory of part-*.parquet with left_ordinal int64, right_ordinal int64, key_rank int32,
-    age int64 (ns), window_count int32, frequency int64; one row a pair, in no particular order.
+    age int64 (ns), window_count int32, frequency int64; one row per pair, in no particular order.
     """
 
     path: Path

@@ -181,7 +181,7 @@ def _one_after_another(each: Sequence[Rows]) -> Rows:
 def _json_input(spark: SparkSession, text: str, files: Sequence[Path]) -> Input:
     schema = _json_schema(files[0])
     if b"\n" not in files[0].read_bytes()[:_BLOCK].strip() and not len(schema):
-        raise SourceError(f"{files[0]}: needed JSON lines, an object a line; got none; write one object a line")
+        raise SourceError(f"{files[0]}: needed JSON lines, an object per line; got none; write one object per line")
 
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
@@ -214,7 +214,7 @@ def _json_schema(file: Path) -> pa.Schema:
                     given.append(cell if isinstance(cell, str) else json.dumps(cell))
             count += 1
     if not count:
-        raise SourceError(f"{file}: needed JSON lines, an object a line; got no object; write one object a line")
+        raise SourceError(f"{file}: needed JSON lines, an object per line; got no object; write one object per line")
     fields = []
     for name, given in cells.items():
         kind = infer_type(pa.array(given, pa.string()))

@@ -2,7 +2,7 @@
 
 Spark sends a bound method as the name of its class and the fields of its object, so no code travels.
 
-Tasks write Parquet themselves; what returns to the driver is a row a file.  A task that is retried writes
+Tasks write Parquet themselves; what returns to the driver is a row per file.  A task that is retried writes
 files of its own, and those of the attempt that failed are never named in a manifest.
 """
 

@@ -119,7 +119,7 @@ class Totals:
             self._of = np.zeros(len(self._weight), np.int64)
 
     def row_batch(self) -> pa.RecordBatch:
-        """One row a group, in the group's fields."""
+        """One row per group, in the group's fields."""
         arrays = []
         for k, field in enumerate(self.group.fields):
             if k < len(self.group.by):
@@ -132,7 +132,7 @@ class Totals:
         return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in self.group.fields])
 
     def estimates(self, confidence: float) -> dict[str, list[Estimate]]:
-        """What counts, sums and averages are worth, by column, one a group.
+        """What counts, sums and averages are worth, by column, one per group.
 
         Of counts what was found is certain; intervals of weighted sums are normal and not certified.
         """

@@ -55,8 +55,8 @@ class Database(Protocol):
 class ScanQuery:
     """A statement that a scan can answer, checked.
 
-    kind: of the preference, "" none; streams: of the lake, one a side; task: what tasks do, without partitions; limit:
-    (rows to leave out, rows at most) or None; group: the aggregates, None: rows.
+    kind: of the preference, "" none; streams: of the lake, one per side; task: what tasks do, without partitions;
+    limit: (rows to leave out, rows at most) or None; group: the aggregates, None: rows.
     """
 
     kind: str

@@ -189,7 +189,7 @@ class ScanRun:
 
     @property
     def estimates(self) -> Mapping[str, Sequence[Estimate]]:
-        """Of aggregates that stand for themselves, by column, one a group; none after a HAVING."""
+        """Of aggregates that stand for themselves, by column, one per group; none after a HAVING."""
         group, above = self.query.group, self.query.task.shape.above
         if group is None or any(isinstance(step, Filter) for step in above):
             return {}

@@ -39,7 +39,7 @@ __all__ = ["WAVE_ROWS", "ScanTask", "TaskSide"]
 Array = np.ndarray[Any, Any]
 
 WAVE_ROWS = "place bigint, outputs bigint, left bigint, right bigint, batch binary"
-"""A row a batch found; the first of each place also says how many tuples of each side it answers for."""
+"""A row per batch found; the first of each place also says how many tuples of each side it answers for."""
 CHUNK = 65_536
 """Pairs worked on at a time."""
 _ALL = 1 << 62  # no window: more than any two times are apart
@@ -112,7 +112,7 @@ class ScanTask:
     """The pairs, or of one side the rows, of some partitions.
 
     works: of the wave.  window: ns or None (0 of one side); cap: under asc, else None.  residual: what else must
-    be true of a pair or row.  counts: only how many pairs there are is asked.  room: rows a partition gives at most,
+    be true of a pair or row.  counts: only how many pairs there are is asked.  room: rows per partition gives at most,
     None: all.
     """
 
