@@ -17,7 +17,6 @@ from nile.operators.common import plan as plans
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.inputs.joining import Joinable
-from nile.operators.join import join as operator
 from nile.operators.join.join import PromisingJoin
 from preferences import state
 from preferences.budget import Budget
@@ -108,45 +107,6 @@ def test_no_plan_makes_a_false_or_an_unpaid_pair(
     else:
         assert_honest(plan, joined, found, join)
     assert all(weight >= 1.0 for weight in (row[2] for row in records(plan, joined, batch_rows=10_000)))
-
-
-@pytest.mark.parametrize("guide", plans.GUIDES)
-@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
-@pytest.mark.parametrize("output", plans.OUTPUTS)
-@pytest.mark.parametrize("costs", [ENGINE, MEMORY])
-def test_any_batch_split_gives_the_same_bytes(guide: str, preference: str, output: str, costs: Any) -> None:
-    joined = joinable(9, n=1_200, keys=60, window=WINDOW)
-    plan = plan_of(joined, 0.3, guide=guide, preference=preference, output=output, costs=costs, seed=5)
-    told = [records(plan, joined, batch_rows=rows) for rows in (1, 7, 256, 100_000)]
-    assert told[0] == told[1] == told[2] == told[3]
-    figures = []
-    for rows in (13, 100_000):
-        join = PromisingJoin(plan, joined.input(costs, ranges=output == "ranges"), batch_rows=rows)
-        list(join.run())
-        figures.append(join.figures)
-    assert figures[0] == figures[1]
-
-
-@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
-def test_a_full_output_or_queue_or_arena_interrupts_without_a_trace(
-    preference: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kernels stop in the middle of an entry when there is no room, and go on as if nothing had been."""
-    joined = joinable(11, n=1_000, keys=15, window=WINDOW)
-    plan = plan_of(joined, 0.5, preference=preference, seed=1)
-    whole = records(plan, joined, batch_rows=10_000)
-    monkeypatch.setattr(operator, "_ROOM", 3)
-    assert records(plan, joined, batch_rows=10_000) == whole
-
-
-@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
-def test_reading_every_estimate_as_zero_changes_which_regions_are_visited(preference: str) -> None:
-    joined = joinable(21, n=3_000, keys=80, window=WINDOW)
-    seen = [
-        records(plan_of(joined, 0.35, preference=preference, blind=blind), joined, batch_rows=10_000)
-        for blind in (False, True)
-    ]
-    assert {row[:2] for row in seen[0]} != {row[:2] for row in seen[1]}
 
 
 def test_forgetting_never_gives_a_pair_with_a_forgotten_side_and_lowers_coverage() -> None:

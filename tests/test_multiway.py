@@ -133,43 +133,6 @@ def test_under_any_budget_regions_are_disjoint_and_with_credit_enough_they_cover
         assert len(found) >= 0.97 * len(truth)  # credit of the last arrivals' gaps is what may lack
 
 
-@pytest.mark.parametrize("guide", plans.GUIDES)
-@pytest.mark.parametrize("preference", PREFERENCES)
-@pytest.mark.parametrize("output", plans.OUTPUTS)
-def test_any_batch_split_gives_the_same_bytes(guide: str, preference: str, output: str) -> None:
-    joined = joinable(9, streams=3, n=700, keys=200, window=WINDOW)
-    plan = plan_of(WINDOW, 0.3, guide=guide, preference=preference, output=output, seed=5)
-    told = [records(plan, joined, batch_rows=rows) for rows in (1, 7, 256, 100_000)]
-    assert told[0] == told[1] == told[2] == told[3]
-    figures = []
-    for rows in (13, 100_000):
-        join = operator(plan, joined, batch_rows=rows)
-        list(join.run())
-        figures.append(join.figures)
-    assert figures[0] == figures[1]
-
-
-@pytest.mark.parametrize("preference", PREFERENCES)
-@pytest.mark.parametrize("method", multiway.METHODS)
-def test_a_full_output_interrupts_without_a_trace(
-    preference: str, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    joined = joinable(11, streams=3, n=400, keys=60, window=WINDOW)
-    plan = plan_of(WINDOW, 0.5, preference=preference, method=method, seed=1)
-    whole = records(plan, joined, batch_rows=10_000)
-    monkeypatch.setattr(multiway, "_ROOM", 3)
-    assert records(plan, joined, batch_rows=10_000) == whole
-
-
-def test_reading_every_estimate_as_zero_changes_which_regions_are_visited() -> None:
-    joined = joinable(21, streams=3, n=1_500, keys=150, window=WINDOW)
-    seen = [
-        {row[1] for row in records(plan_of(WINDOW, 0.35, blind=blind), joined, batch_rows=10_000)}
-        for blind in (False, True)
-    ]
-    assert seen[0] != seen[1]
-
-
 def half(joined: MultiwayJoinable) -> tuple[MultiwayInput, int]:
     """The input under a condition that half of the candidates meet, and how many do."""
 

@@ -1,0 +1,103 @@
+"""What every operator over ordered input promises, once for all of them (the catalogue is `operator_laws`)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from operator_laws import CASES, Case, having
+
+from nile.operators.join import join
+from nile.operators.multiway import multiway
+from preferences.budget import Budget
+
+
+def over(law: str) -> Any:
+    return pytest.mark.parametrize("case", having(law), ids=lambda case: case.name)
+
+
+def test_every_method_and_guide_is_in_the_catalogue() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert {case.plan.method for case in CASES} >= {"nile", "paper", "scan", "hash-drop", "hash-backlog"}
+    assert {case.plan.guide for case in CASES} == {"countsketch", "directory"}
+
+
+@over("cut")
+def test_no_cut_of_the_output_or_of_the_input_shows(case: Case) -> None:
+    whole, operator = case.told()
+    assert len(whole) > 0
+    for rows in (1, 13):
+        again, other = case.told(batch_rows=rows)
+        assert again == whole
+        assert other.figures == operator.figures
+    stepped, other = case.advanced(iter(range(0, operator.arrivals, 89)))
+    assert stepped == whole
+    assert other.figures == operator.figures
+
+
+@over("room")
+def test_a_full_output_interrupts_without_a_trace(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, operator = case.told()
+    monkeypatch.setattr(join, "_ROOM", 3)
+    monkeypatch.setattr(multiway, "_ROOM", 3)
+    again, other = case.told()
+    assert again == whole
+    assert other.figures == operator.figures
+
+
+@over("honest")
+def test_outputs_are_true_told_once_and_paid_for(case: Case) -> None:
+    found, operator = case.found()
+    figures = operator.figures
+    assert len(found) == len(set(found)) > 0
+    assert set(found) <= case.truth()
+    assert figures.spent <= figures.granted * (1 + 1e-9)
+    assert 0.0 < figures.spent_insert + figures.spent_hit <= figures.spent * (1 + 1e-9)
+    assert figures.arrivals == case.arrivals
+    assert 0.0 <= figures.coverage <= 1.0
+
+
+@over("accounts")
+def test_every_tuple_is_null_admitted_or_shed(case: Case) -> None:
+    figures = case.told()[1].figures
+    assert figures.arrivals == figures.nulls + figures.admitted + sum(figures.shed)
+
+
+@over("whole")
+def test_the_whole_budget_buys_the_whole_answer(case: Case) -> None:
+    found, operator = case.found(replace(case.plan, budget=Budget(10.0)))
+    truth = case.truth()
+    if case.plan.preference == "asc":
+        assert set(found) <= truth
+    else:
+        assert set(found) == truth
+        assert operator.figures.coverage == 1.0
+    assert len(found) == len(set(found))
+
+
+@over("zero")
+def test_reading_every_estimate_as_zero_changes_which_regions_are_visited(case: Case) -> None:
+    seeing, blind = (case.found(replace(case.plan, blind=blind))[0] for blind in (False, True))
+    assert set(seeing) != set(blind)
+
+
+@over("interrupt")
+def test_a_run_that_is_interrupted_between_batches_goes_on_to_the_same_answer(case: Case) -> None:
+    """What asked for the next batch raises, the operator does not know: asked again, it goes on where it was."""
+    whole, _ = case.told()
+    operator = case.make(case.plan, 7)
+    running = operator.run()
+    rows: list[tuple[Any, ...]] = []
+
+    def reader(batches: int) -> None:
+        for part in itertools.islice(running, batches):
+            rows.extend(case.rows(part))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reader(min(5, len(whole) // 14))
+    for part in running:
+        rows += case.rows(part)
+    assert rows == whole
