@@ -159,6 +159,7 @@ class JoinQuery:
             budget=budget,
             method=self.method,
             preference=preference,
+            preferred=self.preference is not None,
             guide=choose_guide(spec, costs, preference).guide if self.guide == AUTO else self.guide,
             fade=Fade(self.fade),
             output=self.output,

@@ -47,7 +47,8 @@ class JoinPlan:
     printed, over the structure that `spec` names; or an opponent, which has no preference and no guide.
     outlier_cap: the most tuples of a key, both streams
     together, that make a pair an outlier.  waiting: arrivals that may wait for credit before the oldest is shed;
-    None: see `patience`.  blind: test only, every sketch estimate is read as 0.
+    None: see `patience`.  blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
+    given; a whole answer then comes in the order that standing queries give it in too, else in that of `nile.exact`.
     """
 
     window: int | None
@@ -64,6 +65,7 @@ class JoinPlan:
     seed: int = 0
     waiting: int | None = None
     blind: bool = False
+    preferred: bool = True
 
     def __post_init__(self) -> None:
         for name, value, known in (

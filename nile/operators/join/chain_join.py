@@ -42,8 +42,8 @@ class Joined(Protocol):
 
 
 def is_chain_join(plan: JoinPlan) -> bool:
-    """Whether a plan asks for every pair as a pair, so that nothing is preferred, priced or summarised."""
-    return plan.is_exact and plan.output == "pairs" and plan.preference != "asc"
+    """Whether a plan asks for every pair as a pair and prefers none, so that nothing is priced or summarised."""
+    return plan.is_exact and plan.output == "pairs" and not plan.preferred
 
 
 class ChainJoin:
