@@ -15,7 +15,7 @@ from experiments.atlas.kinds import Data
 from experiments.atlas.shelf import chosen
 from experiments.atlas.verdicts import Spread
 from experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
-from experiments.atlas.window_streams import Arrivals, made, split
+from experiments.atlas.window_streams import Played, made, split
 from nile.exact.join.clique import ExactClique
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
@@ -26,11 +26,11 @@ ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripp
 SMALL = {"streams": 3, "tuples": 1_500, "rate": 50.0, "window": 1.0, "items": 20}
 
 
-def streams(pattern: str, tuples: int = 30_000) -> Arrivals:
+def streams(pattern: str, tuples: int = 30_000) -> Played:
     return made(3, 1, tuples=tuples, rate=1000.0, least=10.0, pattern=pattern, items=7)
 
 
-def shares(arrivals: Arrivals) -> list[float]:
+def shares(arrivals: Played) -> list[float]:
     return (np.bincount(arrivals.which, minlength=3) / arrivals.ts.shape[0]).tolist()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.atlas.window_streams import PATTERNS, Arrivals, made, split
+from experiments.atlas.window_streams import PATTERNS, Played, made, split
 from experiments.run.fields import one_of
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, WindowJoin, WindowJoinPlan
@@ -82,7 +82,7 @@ def _operator(options: WindowOptions) -> str:
     return algorithm if plan.graph.is_uniform else f"{algorithm} by {strategy}"
 
 
-def _prepare(options: WindowOptions, seed: int, data: Data | None) -> Arrivals:
+def _prepare(options: WindowOptions, seed: int, data: Data | None) -> Played:
     if data is not None:
         return split(options.streams, data, tuples=options.tuples)
     return made(
@@ -91,7 +91,7 @@ def _prepare(options: WindowOptions, seed: int, data: Data | None) -> Arrivals:
     )  # fmt: skip
 
 
-def _played(join: WindowJoin, arrivals: Arrivals, outputs: int | None, held: list[int] | None = None) -> int:
+def _played(join: WindowJoin, arrivals: Played, outputs: int | None, held: list[int] | None = None) -> int:
     """Push the arrivals, and take what comes out, until so many have come; how many arrivals are in.
 
     held: gets how many tuples are kept, after each batch.
@@ -108,7 +108,7 @@ def _played(join: WindowJoin, arrivals: Arrivals, outputs: int | None, held: lis
     return len(arrivals)
 
 
-def _measure(arrivals: Arrivals, options: WindowOptions, _seed: int) -> Mapping[str, float | None]:
+def _measure(arrivals: Played, options: WindowOptions, _seed: int) -> Mapping[str, float | None]:
     join = _plan(options).start()
     held: list[int] = []
     came = _played(join, arrivals, options.outputs, held)
@@ -132,7 +132,7 @@ def _short(join: WindowJoin, options: WindowOptions, figure: float) -> float | N
     return None if options.outputs is not None and join.completed < options.outputs else figure
 
 
-def _response(options: WindowOptions, arrivals: Arrivals, speed: float) -> float:
+def _response(options: WindowOptions, arrivals: Played, speed: float) -> float:
     """Mean seconds from a tuple's arrival until it is done: it waits for those before it, then takes its operations.
 
     Tuples that arrive in the first window are left out: buffers are filling.
@@ -166,7 +166,7 @@ def _compiled(options: WindowOptions) -> None:
     _played(_plan(options).start(), few, None)
 
 
-def _timed(arrivals: Arrivals, options: WindowOptions, _seed: int) -> Mapping[str, float | None]:
+def _timed(arrivals: Played, options: WindowOptions, _seed: int) -> Mapping[str, float | None]:
     _compiled(options)
     join = _plan(options).start()
     runs, came = 0, 0

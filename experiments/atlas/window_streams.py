@@ -14,7 +14,7 @@ from experiments.atlas.kinds import Data
 from nile.exact.join.chain import encode_all
 from summaries.errors import ConfigError
 
-__all__ = ["PATTERNS", "Arrivals", "made", "split"]
+__all__ = ["PATTERNS", "Played", "made", "split"]
 
 Array = np.ndarray[Any, Any]
 PATTERNS = ("even", "spread", "turns")
@@ -23,7 +23,7 @@ _TURN = 100  # tuples of the last stream after which its rate changes
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class Played:
     """Tuples of several streams in total order: which int8, ts int64 ns not decreasing, code int64, all [n]."""
 
     streams: int
@@ -35,7 +35,7 @@ class Arrivals:
         return int(self.ts.shape[0])
 
 
-def made(streams: int, seed: int, *, tuples: int, rate: float, least: float, pattern: str, items: int) -> Arrivals:
+def made(streams: int, seed: int, *, tuples: int, rate: float, least: float, pattern: str, items: int) -> Played:
     """Streams with exponential gaps and uniform items.  tuples: of all streams; rate, least: tuples per second.
 
     pattern: "even": every stream at `rate`; "spread": from `rate` down to `least` by equal factors; "turns": the last
@@ -61,10 +61,10 @@ def made(streams: int, seed: int, *, tuples: int, rate: float, least: float, pat
     ts, stream = np.concatenate(times), np.concatenate(which)
     order = np.argsort(ts, kind="stable")[:tuples]
     code: Any = rng.integers(0, items, order.shape[0])
-    return Arrivals(streams, stream[order], ts[order], code)
+    return Played(streams, stream[order], ts[order], code)
 
 
-def split(streams: int, data: Data, *, tuples: int) -> Arrivals:
+def split(streams: int, data: Data, *, tuples: int) -> Played:
     """The first tuples of a file whose most frequent values of `data.split` are the streams, the most frequent first.
 
     Raises ConfigError when that column has fewer values than streams, and what reading raises.
@@ -79,7 +79,7 @@ def split(streams: int, data: Data, *, tuples: int) -> Arrivals:
     which = np.full(counts.shape[0] + 1, -1, np.int8)  # the last entry is for null
     which[largest] = np.arange(streams, dtype=np.int8)
     kept = np.flatnonzero(which[place] >= 0)[:tuples]
-    return Arrivals(streams, which[place[kept]], ts[kept], code[kept])
+    return Played(streams, which[place[kept]], ts[kept], code[kept])
 
 
 @lru_cache(maxsize=1)

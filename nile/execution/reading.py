@@ -20,13 +20,13 @@ from summaries.heavy import pa, pc
 if TYPE_CHECKING:
     from nile.expressions.conditions import Condition
 
-__all__ = ["Home", "Leaf", "Reading", "named_leaf", "selected"]
+__all__ = ["Leaf", "Readable", "Reading", "named_leaf", "selected"]
 
 Array = np.ndarray[Any, Any]
 _ROWS = 65_536
 
 
-class Home(Protocol):
+class Readable(Protocol):
     """What is asked of a database."""
 
     def manager(
@@ -56,7 +56,7 @@ class Reading:
     accounting: of each alias, in = applied + late + shed + rejected, as far as it was read.
     """
 
-    def __init__(self, home: Home, plan: Plan) -> None:
+    def __init__(self, home: Readable, plan: Plan) -> None:
         self._home = home
         self._needed: dict[str, list[str]] = {}
         for leaf in leaves_of(plan):

@@ -25,7 +25,7 @@ from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
 from nile.exact.pipeline.graph import GraphJoining
 from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
-from nile.exact.pipeline.leaf import Arrivals, Relation, Stream, chain_of
+from nile.exact.pipeline.leaf import Incoming, Relation, Stream, chain_of
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.setops import Bag, UnionAll
 from nile.exact.pipeline.streams import Chain, StreamJoining, fits
@@ -49,7 +49,7 @@ class Built:
     DERIVED: ClassVar = ("begins",)
 
     def __init__(self) -> None:
-        self.arrivals: list[Arrivals] = []
+        self.arrivals: list[Incoming] = []
         self.streams: list[Stream | StreamJoining] = []
         self.joins: list[Joining | GraphJoining | StreamJoining] = []
         self.begins = False  # whether something holds before the first tuple

@@ -14,7 +14,7 @@ import numpy as np
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.exact.pipeline.algebra import GraphJoin, Scan
-from nile.exact.pipeline.leaf import Arrivals, chain_of, selected
+from nile.exact.pipeline.leaf import Incoming, chain_of, selected
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, joined
@@ -66,7 +66,7 @@ class GraphJoining:
         self.pairs = 0
         self._go, self._keep = go, keep
         bases = [chain_of(each) for each in plan.inputs]
-        self.arrivals = [Arrivals(scan, above) for scan, above in bases if isinstance(scan, Scan)]
+        self.arrivals = [Incoming(scan, above) for scan, above in bases if isinstance(scan, Scan)]
         n = len(self.arrivals)
         joining = joined_by(plan)
         self.left = [0] * n  # it is combinations that leave

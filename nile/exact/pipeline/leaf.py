@@ -19,7 +19,7 @@ from nile.exact.state.expire import NEVER, Calendar, after, joined, never
 from nile.exact.state.held import MOST, Held, State
 from summaries.errors import ConfigError, UnknownColumn
 
-__all__ = ["Arrivals", "Relation", "Stream", "chain_of", "conformed", "selected"]
+__all__ = ["Incoming", "Relation", "Stream", "chain_of", "conformed", "selected"]
 
 
 def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
@@ -79,7 +79,7 @@ def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[An
     return rows, at
 
 
-class Arrivals:
+class Incoming:
     """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan.
 
     counts: int64 [1 + nodes of the chain], rows out of each.
@@ -177,7 +177,7 @@ class Stream:
         self, clock: Clock, scan: Scan, above: list[Select | Project], *, keep: bool = False, go: bool = True
     ) -> None:
         self.clock = clock
-        self.arrivals = Arrivals(scan, above)
+        self.arrivals = Incoming(scan, above)
         self.schema = self.arrivals.schema
         self.window = scan.window
         self.negative = 0

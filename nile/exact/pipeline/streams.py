@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.algebra import Join, Project, Range, Scan, Select, Unbounded
-from nile.exact.pipeline.leaf import Arrivals, selected
+from nile.exact.pipeline.leaf import Incoming, selected
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
@@ -52,7 +52,7 @@ class StreamJoining:
         self.schema = plan.schema
         self.come, self.go = come, go
         self.pairs = 0
-        self.arrivals = [Arrivals(*left), Arrivals(*right)]
+        self.arrivals = [Incoming(*left), Incoming(*right)]
         self._windows = [each.scan.window.ns if isinstance(each.scan.window, Range) else -1 for each in self.arrivals]
         self._rings = [Ring(each.schema) for each in self.arrivals]
         self._place = np.zeros((2, 3), np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import JoinAggregate, PreferredJoin
-from nile.execution.approximate.scope import Keeper, Shape, shape_of
+from nile.execution.approximate.scope import RegisteredStreams, Shape, shape_of
 from nile.execution.approximate.selection import PreferredSelection
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
@@ -29,7 +29,7 @@ __all__ = ["ApproximateRun", "Prepared", "approximate", "is_approximate"]
 WEIGHT = "_weight"
 
 
-class Engine(Keeper, Protocol):
+class Engine(RegisteredStreams, Protocol):
     """What is asked of a database."""
 
     @property

@@ -19,7 +19,7 @@ from summaries.heavy import pa
 __all__ = ["Scope", "Shape", "condition_of", "shape_of", "substituted"]
 
 
-class Keeper(Protocol):
+class RegisteredStreams(Protocol):
     """What is asked of a database."""
 
     def manager(
@@ -126,7 +126,7 @@ def condition_of(node: Node, alias: str) -> Condition:
 class Scope:
     """Streams by the names that a query gives them; two of the same stream and condition share one name, the first."""
 
-    def __init__(self, keeper: Keeper, streams: tuple[Stream, ...]) -> None:
+    def __init__(self, keeper: RegisteredStreams, streams: tuple[Stream, ...]) -> None:
         self._keeper = keeper
         self._named: dict[str, tuple[str, Condition | None]] = {}
         self.names: dict[str, str] = {}

@@ -13,7 +13,7 @@ from nile.execution.exact.actual import Actual, actual_of
 from nile.execution.exact.joining import Side, joined
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
-from nile.execution.reading import Home, Leaf, Reading
+from nile.execution.reading import Leaf, Readable, Reading
 from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
 from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
@@ -48,7 +48,7 @@ class ExactRun:
     operators counted; actual: what a pipeline's operators did, by path.
     """
 
-    def __init__(self, home: Home, query: Query, choice: Choice) -> None:
+    def __init__(self, home: Readable, query: Query, choice: Choice) -> None:
         self.query = query
         self.choice = choice
         self.schema = output_schema(query, choice.emit)

@@ -11,7 +11,7 @@ from nile.answers.join_query import JoinQuery
 from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
-from nile.execution.live.approximate_rows import Arrivals
+from nile.execution.live.approximate_rows import JoinRows
 from nile.execution.live.standing_query import StandingQuery
 from nile.execution.options import Options
 from nile.operators.common.figures import JoinFigures
@@ -82,7 +82,7 @@ class ApproximateSubscription(StandingQuery):
         self.schema = self._prepared.schema
         self._join = LiveJoin(self.plan, names.hasher)
         self._arrivals = [
-            Arrivals(stream, on, live[stream.name])
+            JoinRows(stream, on, live[stream.name])
             for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
         ]
         self._streams = {each.live.name: each.live for each in self._arrivals}

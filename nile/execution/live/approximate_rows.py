@@ -17,13 +17,13 @@ from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from summaries.heavy import pa
 
-__all__ = ["Arrivals"]
+__all__ = ["JoinRows"]
 
 Array = np.ndarray[Any, Any]
 _FEW = 64
 
 
-class Arrivals:
+class JoinRows:
     """One stream of a statement.  on: its key column; live: where its tuples come from.
 
     Tuples wait until all streams have passed them (`take`, `due`), get ordinals from 0 in their order, and are held

@@ -13,9 +13,9 @@ from nile.execution.choice import choose
 from nile.execution.definitions import QueryDefinition, StreamDefinition, checked_offset
 from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.live.keeping import Keeping
-from nile.execution.live.standing_queries import StandingQueries
 from nile.execution.live.standing_query import StandingQuery
 from nile.execution.live.subscription import Subscription
+from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
 from nile.execution.options import Options
 from nile.execution.registry import Registry
@@ -51,7 +51,7 @@ class Live:
         self._lock = threading.RLock()
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
-        self.standing = StandingQueries()
+        self.standing = Subscriptions()
         self.summaries = LiveSummaries(names.hasher)
         self.idleness = Idleness()
         if keeper is not None:

@@ -13,7 +13,7 @@ from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.run import changed, output_schema
 from nile.execution.live.standing_query import StandingQuery
-from nile.execution.reading import Home, Reading, named_leaf, selected
+from nile.execution.reading import Readable, Reading, named_leaf, selected
 from nile.sql.plan import Query, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
@@ -49,7 +49,7 @@ class Subscription(StandingQuery):
 
     def __init__(
         self,
-        home: Home,
+        home: Readable,
         query: Query,
         choice: Choice,
         live: dict[str, LiveStream],

@@ -18,7 +18,7 @@ from nile.execution.live.summaries import spec_of
 from nile.execution.options import Options
 from nile.execution.progress.input import Kept
 from nile.execution.progress.plan import progressive
-from nile.execution.reading import Home
+from nile.execution.reading import Readable
 from nile.execution.statement.expected import Counts
 from nile.execution.statement.explain import explain_approximate, explain_exact
 from nile.sql.catalog import Entry
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "run_query", "run_statement"]
 
 
-class Engine(Home, Approximating, Counts, Kept, Protocol):
+class Engine(Readable, Approximating, Counts, Kept, Protocol):
     """What statements ask of a database."""
 
     @property

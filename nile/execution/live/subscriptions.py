@@ -11,10 +11,10 @@ from nile.streams.live import LiveStream
 from summaries.errors import ConfigError, UnknownStream
 from summaries.heavy import pa
 
-__all__ = ["StandingQueries"]
+__all__ = ["Subscriptions"]
 
 
-class StandingQueries:
+class Subscriptions:
     """Standing queries in the order in which they were asked.  Not safe for threads: used under the lock of `Live`."""
 
     def __init__(self) -> None:
