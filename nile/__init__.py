@@ -47,8 +47,9 @@ from summaries.lazy import lazy_names
 if TYPE_CHECKING:
     from nile.answers.aggregate_answer import AggregateAnswer
     from nile.answers.aggregate_query import AggregateQuery
+    from nile.answers.answer import Answer
     from nile.answers.join_aggregate import JoinAggregateAnswer, JoinAggregateQuery
-    from nile.answers.join_answer import Answer
+    from nile.answers.join_answer import JoinAnswer
     from nile.answers.join_query import JoinQuery
     from nile.answers.multiway_answer import MultiwayAnswer
     from nile.answers.multiway_query import MultiwayQuery
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from nile.engine.connect import connect
     from nile.engine.database import Database
     from nile.execution.live.approximate import ApproximateSubscription
-    from nile.execution.live.subscription import Subscription
+    from nile.execution.live.standing_query import Subscription
     from nile.execution.statement.builder import QueryBuilder
     from nile.report.accuracy.report import AccuracyReport
     from nile.streams.accounting import Accounting
@@ -90,6 +91,7 @@ __all__ = [
     "JavaMissing",
     "JoinAggregateAnswer",
     "JoinAggregateQuery",
+    "JoinAnswer",
     "JoinQuery",
     "KeyTypeError",
     "MemoryRefused",
@@ -136,7 +138,7 @@ _HOMES = {
     "AccuracyReport": "nile.report.accuracy.report",
     "AggregateAnswer": "nile.answers.aggregate_answer",
     "AggregateQuery": "nile.answers.aggregate_query",
-    "Answer": "nile.answers.join_answer",
+    "Answer": "nile.answers.answer",
     "ApproximateSubscription": "nile.execution.live.approximate",
     "Budget": "preferences.budget",
     "BudgetReport": "preferences.budget",
@@ -145,6 +147,7 @@ _HOMES = {
     "Estimate": "summaries.estimate",
     "JoinAggregateAnswer": "nile.answers.join_aggregate",
     "JoinAggregateQuery": "nile.answers.join_aggregate",
+    "JoinAnswer": "nile.answers.join_answer",
     "JoinQuery": "nile.answers.join_query",
     "MultiwayAnswer": "nile.answers.multiway_answer",
     "MultiwayQuery": "nile.answers.multiway_query",
@@ -156,7 +159,7 @@ _HOMES = {
     "SelectionQuery": "nile.answers.selection_query",
     "StandingAnswer": "nile.answers.standing",
     "StandingQueries": "nile.answers.standing",
-    "Subscription": "nile.execution.live.subscription",
+    "Subscription": "nile.execution.live.standing_query",
     "connect": "nile.engine.connect",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

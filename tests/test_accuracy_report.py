@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.answers.join_answer import Answer
+from nile.answers.join_answer import JoinAnswer
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.truth import exact_pairs
 
@@ -66,16 +66,16 @@ def truth() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def answer() -> Answer:
+def answer() -> JoinAnswer:
     return joined("weighted").run(0.3)
 
 
 @pytest.fixture(scope="module")
-def report(answer: Answer) -> AccuracyReport:
+def report(answer: JoinAnswer) -> AccuracyReport:
     return answer.report(budgets=[0.1, 0.5], seeds=3)
 
 
-def test_the_truth_is_that_of_loops_with_keys_ranked_by_value(answer: Answer, truth: list[dict[str, Any]]) -> None:
+def test_the_truth_is_that_of_loops_with_keys_ranked_by_value(answer: JoinAnswer, truth: list[dict[str, Any]]) -> None:
     exact = exact_pairs(answer.joined)
     keys = sorted({pair["key"] for pair in truth})
     frequency = {key: sum(table.column("item").to_pylist().count(key) for table in streams()) for key in keys}
@@ -86,7 +86,7 @@ def test_the_truth_is_that_of_loops_with_keys_ranked_by_value(answer: Answer, tr
 
 
 def test_recall_and_outliers_are_those_of_a_recount(
-    answer: Answer, report: AccuracyReport, truth: list[dict[str, Any]]
+    answer: JoinAnswer, report: AccuracyReport, truth: list[dict[str, Any]]
 ) -> None:
     got = {(row["left_ordinal"], row["right_ordinal"]) for row in answer.to_arrow().to_pylist()}
     assert report.exact == len(truth)
@@ -116,7 +116,7 @@ def test_recall_over_budget_is_the_mean_over_seeds_of_runs_made_by_hand(
 
 
 def test_histograms_count_the_exact_pairs_and_the_weights_of_those_found(
-    answer: Answer, report: AccuracyReport, truth: list[dict[str, Any]]
+    answer: JoinAnswer, report: AccuracyReport, truth: list[dict[str, Any]]
 ) -> None:
     keys = sorted({pair["key"] for pair in truth})
     of = {(pair["left"], pair["right"]): pair for pair in truth}
@@ -219,7 +219,7 @@ def test_the_json_beside_the_page_has_the_same_figures(report: AccuracyReport, t
     assert [path.name for path in report.save(tmp_path / "folder")] == ["report.html", "report.json"]
 
 
-def test_a_report_of_the_same_answer_is_the_same(answer: Answer, report: AccuracyReport) -> None:
+def test_a_report_of_the_same_answer_is_the_same(answer: JoinAnswer, report: AccuracyReport) -> None:
     assert answer.report(budgets=[0.1, 0.5], seeds=3).record() == report.record()
 
 
@@ -255,7 +255,7 @@ def test_an_exact_answer_has_nothing_to_report() -> None:
     ],
 )
 def test_what_cannot_be_measured_is_named(
-    answer: Answer, asked: dict[str, Any], error: type[Exception], told: str
+    answer: JoinAnswer, asked: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match="report") as raised:
         answer.report(**asked)

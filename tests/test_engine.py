@@ -25,7 +25,7 @@ def database() -> nile.Database:
     return nile.connect().register("l", LEFT, time="at").register("r", RIGHT, time="at")
 
 
-def pairs_of(answer: nile.Answer) -> list[tuple[int, int]]:
+def pairs_of(answer: nile.JoinAnswer) -> list[tuple[int, int]]:
     table = answer.expand()
     return sorted(zip(table["left_ordinal"].to_pylist(), table["right_ordinal"].to_pylist(), strict=True))
 

@@ -44,7 +44,7 @@ def database(tables: dict[str, pa.Table], **options: Any) -> nile.Database:
     return db
 
 
-def asked(db: nile.Database, window: float | None) -> tuple[nile.Result, nile.Result, nile.Answer]:
+def asked(db: nile.Database, window: float | None) -> tuple[nile.Result, nile.Result, nile.JoinAnswer]:
     """The three ways."""
     text = f"SELECT {', '.join(CHOSEN)} FROM a, b WHERE a.k = b.k"
     built = db.query("a").join("b", on="k")

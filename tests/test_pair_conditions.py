@@ -154,7 +154,7 @@ def test_where_the_input_is_cut_into_batches_changes_nothing(method: str, monkey
 
 
 def _joined(query: MultiwayQuery) -> Any:
-    return query.run(0.3)._joined
+    return query.run(0.3).joined
 
 
 def test_a_small_trace_is_charged_an_insert_and_look_up_a_tuple_a_scan_a_candidate_and_an_emit_a_pair() -> None:
@@ -167,7 +167,7 @@ def test_a_small_trace_is_charged_an_insert_and_look_up_a_tuple_a_scan_a_candida
     assert answer.figures.spent == 3 * 10 + 3 * 10 + 2 * 2 + 10
     assert answer.figures.candidates == 2
     # The exact base of a budget is the same: what the plain join with the condition spends.
-    base = answer._joined.costs(answer.plan.costs, ranges=False)
+    base = answer.joined.costs(answer.plan.costs, ranges=False)
     assert base.tolist() == [20.0, 20.0, 20.0 + 2 * 2 + 10]
 
 

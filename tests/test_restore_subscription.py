@@ -11,7 +11,7 @@ from twin_held import undecided
 
 import nile
 from nile.execution.held import content, packed
-from nile.execution.live.subscription import Subscription
+from nile.execution.live.subscription import ExactSubscription
 from summaries.envelope import pack, unpack
 from summaries.errors import ConfigError, EnvelopeError
 
@@ -63,7 +63,9 @@ def cut(whole: dict[str, pa.RecordBatch], rng: np.random.Generator) -> list[tupl
     return out
 
 
-def restarted(db: nile.Database, standing: Subscription, text: str, how: dict[str, Any]) -> tuple[Any, Subscription]:
+def restarted(
+    db: nile.Database, standing: ExactSubscription, text: str, how: dict[str, Any]
+) -> tuple[Any, ExactSubscription]:
     """The database and the query as another process would have them, from bytes alone."""
     again = database()
     for name, stream in db._live.streams().items():
@@ -71,9 +73,9 @@ def restarted(db: nile.Database, standing: Subscription, text: str, how: dict[st
     return again, revived(again, unpack(packed("query", standing.capture())), text, how)
 
 
-def revived(db: nile.Database, envelope: Any, text: str, how: dict[str, Any]) -> Subscription:
+def revived(db: nile.Database, envelope: Any, text: str, how: dict[str, Any]) -> ExactSubscription:
     like = db.subscribe(text, **how)
-    made = Subscription(
+    made = ExactSubscription(
         db._live._names, like.query, like.choice, db._live.streams(), db._live._lock, None, content(envelope)
     )
     db._live.standing.add(made)
@@ -145,7 +147,7 @@ def test_any_cut_of_what_is_pushed_gives_the_same_bytes_and_ordinals(at: int) ->
 def test_a_callback_reads_the_ordinal_of_its_batch() -> None:
     db = database()
     seen: list[tuple[int, int]] = []
-    made: list[Subscription] = []
+    made: list[ExactSubscription] = []
     made.append(db.subscribe("SELECT page FROM clicks", lambda batch: seen.append((made[0].ordinal, len(batch)))))
     for name, batch in cut({"clicks": rows_of(np.random.default_rng(1), "clicks", 60)}, np.random.default_rng(2)):
         db.push(name, batch)

@@ -20,7 +20,7 @@ ROWS = pa.table({
 })  # fmt: skip
 
 
-def rows_of(answer: nile.Answer | nile.MultiwayAnswer) -> list[tuple[int, ...]]:
+def rows_of(answer: nile.JoinAnswer | nile.MultiwayAnswer) -> list[tuple[int, ...]]:
     table = answer.expand()
     names = [name for name in table.schema.names if name.endswith("_ordinal")]
     return sorted(zip(*[table[name].to_pylist() for name in names], strict=True))

@@ -39,7 +39,7 @@ def streams_of(seed: int, names: str = "ABC", *, n: int = 1_000, keys: int = 40,
     return {name: random_stream(name, rng, n, keys, gap=gap) for name in names}
 
 
-def pairs_of(answer: nile.Answer) -> list[tuple[int, int]]:
+def pairs_of(answer: nile.JoinAnswer) -> list[tuple[int, int]]:
     found = answer.pairs()
     return list(zip(found.left.tolist(), found.right.tolist(), strict=True))
 

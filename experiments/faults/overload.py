@@ -72,7 +72,7 @@ def _burst(seed: int, lost: int = 0) -> None:
     for told in joined.accounting.values():
         told.check()
         expect(told.tuples_in == told.applied + told.shed + told.late, f"the join's accounting: {told}")
-    spent = joined.budget  # type: ignore[attr-defined]
+    spent = joined.budget
     expect(spent.spent <= spent.asked * (1 + _BUDGET_TOLERANCE), f"spent {spent.spent} of {spent.asked}")
 
 

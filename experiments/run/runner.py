@@ -15,7 +15,7 @@ from experiments.run.config import SYNTHETIC, RunConfig, StreamConfig
 from experiments.run.progress import Progress
 from experiments.run.workload import Workload, Workshop
 from nile import __version__
-from nile.answers.join_answer import Answer
+from nile.answers.join_answer import JoinAnswer
 from nile.base.machine import core_count, memory_bytes
 from nile.operators.common.plan import PREFERRING, JoinPlan
 from nile.operators.drive.metered import load_kernels
@@ -157,7 +157,7 @@ def _warm_up(config: RunConfig, workload: Workload) -> None:
     for case in cases(config):
         plan = plan_of(config, case)
         if plan.budget.is_reproducible:
-            answer = Answer(workload.joined, plan, key="key", batch_rows=256)
+            answer = JoinAnswer(workload.joined, plan, key="key", batch_rows=256)
             next(iter(answer.outputs()), None)
         else:
             load_kernels(example_join(plan))
@@ -185,7 +185,9 @@ class _Bench:
     def run(self, case: Case, workload: Workload) -> tuple[dict[str, Any], dict[str, Any]]:
         """The record of a case, and what it took on this machine."""
         plan = plan_of(self._config, case)
-        answer = Answer(workload.joined, plan, key="key", batch_rows=self._config.batch_rows, speed=self._config.speed)
+        answer = JoinAnswer(
+            workload.joined, plan, key="key", batch_rows=self._config.batch_rows, speed=self._config.speed
+        )
         record = {
             **join_record(answer, workload.exact),
             "budget": case.budget,
@@ -194,7 +196,7 @@ class _Bench:
         }
         return record, finite(self._measure(case, plan, answer))
 
-    def _measure(self, case: Case, plan: JoinPlan, answer: Answer) -> dict[str, float | None]:
+    def _measure(self, case: Case, plan: JoinPlan, answer: JoinAnswer) -> dict[str, float | None]:
         key = (replace(case, budget=0.0), plan.is_exact)
         if key not in self._inserting:
             self._inserting[key] = insert_time(plan, answer.input)
@@ -214,7 +216,7 @@ class _Bench:
         }
 
 
-def _cpu_budget(config: RunConfig, plan: JoinPlan, answer: Answer) -> float | None:
+def _cpu_budget(config: RunConfig, plan: JoinPlan, answer: JoinAnswer) -> float | None:
     """CPU ns that a budget by the wall clock grants an arrival; None for one that does not look at it."""
     arrivals = int(answer.input.order.shape[0])
     budget = plan.budget

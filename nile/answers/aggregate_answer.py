@@ -47,15 +47,25 @@ class AggregateAnswer(AggregateTable):
             [scope.name for scope in data.scopes],
             standing=standing,
         )
-        self.plan = plan
+        self._plan = plan
         self._asked = asked
         self._read = accounting
         self._stream = stream
         self._run = AggregateRun(plan, asked.data)
         self.notes: list[str] = []
-        self.warnings: list[str] = []
+        self._costly: tuple[str, ...] = ()
         self._numbers = self._answer()
         self._take_notes()
+
+    @property
+    def plan(self) -> AggregatePlan:
+        """What was asked, checked and complete."""
+        return self._plan
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """That the answer cost more than the plain exact way, where it did."""
+        return self._costly
 
     def again(self, budget: float | None, *, seed: int | None = None, method: str | None = None) -> AggregateAnswer:
         """The same aggregates of what was read, under a fraction of the exact work (None: all of it)."""
@@ -127,7 +137,7 @@ class AggregateAnswer(AggregateTable):
                 f"{self._place}: this answer cost {run.spent:,.0f} units of the {self.plan.costs.name} table, the "
                 f"plain exact one costs {run.exact_cost:,.0f}; run it without a budget, or with method='naive'"
             )
-            self.warnings.append(told)
+            self._costly = (told,)
             warnings.warn(told, CostWarning, stacklevel=4)
 
     def _name(self, q: int) -> str:
@@ -163,6 +173,11 @@ class AggregateAnswer(AggregateTable):
         told.shed_applied(self.figures.shed)
         told.check()
         return told
+
+    @property
+    def accounts(self) -> tuple[Accounting, ...]:
+        """Of the one stream."""
+        return (self.accounting,)
 
     @property
     def memory_bytes(self) -> int:

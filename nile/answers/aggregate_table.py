@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nile.aggregates.asked import Aggregate
-from nile.answers.tabular import Tabular
+from nile.answers.answer import Answer
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.numbers import Numbers
-from nile.report.accuracy.reporting import Reporting
-from preferences.budget import BudgetReport
 from summaries.errors import ConfigError, UnknownColumn
 from summaries.estimate import Estimate
 from summaries.heavy import pa
@@ -21,7 +19,7 @@ from summaries.heavy import pa
 __all__ = ["AggregateTable"]
 
 
-class AggregateTable(Tabular, Reporting):
+class AggregateTable(Answer):
     """A row for every query (column `query`, when they are named) and group.
 
     For an aggregate `x`: its value `x`, the interval `x_low` and `x_high`, and `x_certified`, whether that interval
@@ -51,16 +49,6 @@ class AggregateTable(Tabular, Reporting):
     @abstractmethod
     def _shown(self, q: int) -> list[int]:
         """The groups of query q that have a row."""
-
-    @property
-    @abstractmethod
-    def coverage(self) -> float:
-        """The share of the window, in time, that was still held."""
-
-    @property
-    @abstractmethod
-    def budget(self) -> BudgetReport:
-        """Asked and spent."""
 
     def numbers(self) -> Iterator[tuple[str, tuple[Any, ...], str, Number]]:
         """(query, group, aggregate, number), row by row."""
@@ -96,6 +84,14 @@ class AggregateTable(Tabular, Reporting):
             raise ConfigError(f"{self._place}: {name!r} is a list of estimates; use value({name!r})")
         return Estimate.exact(math.nan) if number.estimate is None else number.estimate
 
+    @property
+    def overall(self) -> Estimate | None:
+        """The number, where there is but one."""
+        if self._by or len(self._aggregates) != 1 or len(self._names) != 1:
+            return None
+        number = self._numbers[0][0][0]
+        return None if isinstance(number.value, list) else self.estimate(self._aggregates[0].name)
+
     def __getitem__(self, name: str) -> Estimate:
         """`estimate(name)` of an answer with one query and no groups."""
         return self.estimate(name)
@@ -125,9 +121,10 @@ class AggregateTable(Tabular, Reporting):
             estimates = [Estimate.exact(math.nan) if n.estimate is None else n.estimate for n in numbers]
             known = [n.value is not None for n in numbers]
             columns[aggregate.name] = _values([n.value for n in numbers])
-            for end in ("low", "high"):
-                ends = [getattr(e, end) if have else None for e, have in zip(estimates, known, strict=True)]
-                columns[f"{aggregate.name}_{end}"] = pa.array(ends, pa.float64())
+            ends = ("low", [e.low for e in estimates]), ("high", [e.high for e in estimates])
+            for end, found in ends:
+                shown = [float(one) if have else None for one, have in zip(found, known, strict=True)]
+                columns[f"{aggregate.name}_{end}"] = pa.array(shown, pa.float64())
             columns[f"{aggregate.name}_certified"] = pa.array([e.certified for e in estimates], pa.bool_())
         return pa.table(columns)
 

@@ -32,15 +32,15 @@ from summaries.heavy import pa
 from summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from nile.answers.join_answer import Answer
+    from nile.answers.join_outputs import JoinOutputs
     from nile.answers.join_query import JoinQuery
-    from nile.answers.multiway_answer import MultiwayAnswer
+    from nile.operators.common.plan import JoinPlan
     from nile.report.accuracy import aggregates as accuracy
     from nile.report.accuracy.report import AccuracyReport
 else:
     accuracy = lazy("nile.report.accuracy.aggregates")
 
-__all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "aggregate_of_pairs", "join_aggregates"]
+__all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "join_aggregates"]
 
 Array = np.ndarray[Any, Any]
 _PLACE = "aggregates over a join"
@@ -78,7 +78,7 @@ class JoinAggregateAnswer(AggregateTable):
 
     def __init__(
         self,
-        answer: Answer | MultiwayAnswer,
+        answer: JoinOutputs[Any],
         aggregates: tuple[Aggregate, ...],
         by: tuple[Value, ...],
         aliases: tuple[str, ...],
@@ -130,7 +130,7 @@ class JoinAggregateAnswer(AggregateTable):
         if by:
             self.notes.append("groups of which no output was found are missing")
 
-    def again(self, answer: Answer | MultiwayAnswer) -> JoinAggregateAnswer:
+    def again(self, answer: JoinOutputs[Any]) -> JoinAggregateAnswer:
         """The same aggregates over another answer to the same join."""
         aggregates, by, aliases, confidence = self._of
         return JoinAggregateAnswer(answer, aggregates, by, aliases, confidence)
@@ -157,9 +157,34 @@ class JoinAggregateAnswer(AggregateTable):
         return list(range(self._groups))
 
     @property
+    def plan(self) -> JoinPlan:
+        """Of the join."""
+        return self.answer.plan
+
+    @property
     def coverage(self) -> float:
         """As of the join's answer."""
         return self.answer.coverage
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As of the join's answer."""
+        return self.answer.warnings
+
+    @property
+    def figures(self) -> Any:
+        """As of the join's answer."""
+        return self.answer.figures
+
+    @property
+    def memory_bytes(self) -> int:
+        """As of the join's answer."""
+        return self.answer.memory_bytes
+
+    @property
+    def accounts(self) -> tuple[Accounting, ...]:
+        """As of the join's answer."""
+        return self.answer.accounts
 
     @property
     def budget(self) -> BudgetReport:
@@ -187,24 +212,15 @@ def join_aggregates(
     return JoinAggregateQuery(query, read, groups, aliases)
 
 
-def aggregate_of_pairs(
-    answer: Answer, aggregates: Mapping[str, str], by: str | Sequence[str] | None
-) -> JoinAggregateAnswer:
-    """The body of `Answer.aggregate`: over the key, the times, and what else the join carried."""
-    joined = answer.joined
-    aliases = ("left", "right") if joined.left.name == joined.right.name else (joined.left.name, joined.right.name)
-    return aggregate_of_outputs(answer, aliases, answer.key, aggregates, by)
-
-
 def aggregate_of_outputs(
-    answer: Answer | MultiwayAnswer,
+    answer: JoinOutputs[Any],
     aliases: tuple[str, ...],
     key: str,
     aggregates: Mapping[str, str],
     by: str | Sequence[str] | None,
 ) -> JoinAggregateAnswer:
     """Aggregates of an answer of streams called `aliases`, joined on `key`."""
-    schemas = tuple(_available(side, key).schema for side in answer.joined.streams)
+    schemas = tuple(_available(side, key).schema for side in answer.streams)
     read, groups = _read(aggregates, by, aliases, schemas)
     return JoinAggregateAnswer(answer, read, groups, aliases)
 

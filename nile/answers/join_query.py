@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from nile.answers.join_aggregate import JoinAggregateQuery, join_aggregates
-from nile.answers.join_answer import Answer
+from nile.answers.join_answer import JoinAnswer
 from nile.base.durations import format_duration, parse_duration
 from nile.exact.join.wjoin import TOLD
 from nile.operators.common.guides import AUTO, choose_guide
@@ -123,7 +123,7 @@ class JoinQuery:
         """
         return join_aggregates(self, aggregates, by)
 
-    def run(self, budget: Budget | float | None = None, *, carry: Sequence[tuple[str, ...]] = ((), ())) -> Answer:
+    def run(self, budget: Budget | float | None = None, *, carry: Sequence[tuple[str, ...]] = ((), ())) -> JoinAnswer:
         """Read the streams and prepare the answer; rows are found as they are asked for.
 
         budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a share
@@ -134,7 +134,7 @@ class JoinQuery:
         plan = self.plan(budget)
         loaded = load_together(self.database.manager, (self.left, self.right), self.on, carry)
         left, right = retimed(loaded, self.pace, self.seed)
-        return Answer(Joinable(left, right, self.window), plan, key=self.on[0], speed=self.speed)
+        return JoinAnswer(Joinable(left, right, self.window), plan, key=self.on[0], speed=self.speed)
 
     def plan(self, budget: Budget | float | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""

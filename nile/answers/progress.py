@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import GEN_RUNNING, getgeneratorstate
 from types import TracebackType
-from typing import Protocol
 
 from nile.base.durations import parse_duration
 from summaries.errors import ConfigError
@@ -18,40 +19,50 @@ from summaries.heavy import pa
 __all__ = ["Partial", "Progress", "Progressive"]
 
 
-class Progressive(Protocol):
+class Progressive(ABC):
     """A statement that can be answered in growing pieces, checked; nothing is read before `steps`.
 
     replaces: whether each answer takes the place of the one before (aggregates) or comes on top of it (rows).
+    schema: the columns of its rows.
     """
 
-    replaces: bool
+    replaces = False
+    schema: pa.Schema
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of its rows."""
-
-    def steps(self) -> Iterator[None]:
+    @abstractmethod
+    def steps(self) -> Generator[None]:
         """Pieces of work of a few milliseconds each."""
 
+    @abstractmethod
     def take(self) -> list[pa.RecordBatch]:
         """Rows found since the last call; where `replaces`, the answer as it is now."""
 
     @property
+    @abstractmethod
     def has_news(self) -> bool:
         """Whether `take` would give rows."""
 
     @property
+    def whole(self) -> bool:
+        """Whether what there is after the last step is the full answer."""
+        return True
+
+    @property
+    @abstractmethod
     def coverage(self) -> float:
         """The share of the answer that is certain to have been found; never falls."""
 
     @property
+    @abstractmethod
     def estimate(self) -> Estimate:
         """How many rows the full answer has; of one aggregate alone, that number."""
 
     @property
     def estimates(self) -> Mapping[str, Sequence[Estimate]]:
         """Of aggregates: what each number of the current answer is worth, by column."""
+        return {}
 
+    @abstractmethod
     def explain(self) -> list[str]:
         """How it runs, and what it has done so far: lines."""
 
@@ -103,7 +114,7 @@ class Progress:
     def __init__(self, query: Progressive, every: str | float | timedelta) -> None:
         self.every = _seconds(every)
         self._query = query
-        self._partials: Iterator[Partial] | None = None
+        self._partials: Generator[Partial] | None = None
         self._closed = False
 
     @property
@@ -119,7 +130,7 @@ class Progress:
         self._partials = self._run()
         return self._partials
 
-    def _run(self) -> Iterator[Partial]:
+    def _run(self) -> Generator[Partial]:
         query, began = self._query, time.perf_counter()
         found: list[pa.RecordBatch] = []
         last = -math.inf
@@ -133,11 +144,9 @@ class Progress:
                 if (first and query.has_news) or (not first and now - last >= self.every):
                     last = now
                     yield self._partial(found, now - began, done=False)
-            yield self._partial(found, time.perf_counter() - began, done=getattr(query, "whole", True))
+            yield self._partial(found, time.perf_counter() - began, done=query.whole)
         finally:
-            close = getattr(steps, "close", None)
-            if close is not None:
-                close()
+            steps.close()
 
     def _partial(self, found: list[pa.RecordBatch], elapsed: float, *, done: bool) -> Partial:
         query = self._query
@@ -157,7 +166,7 @@ class Progress:
         """Stop."""
         self._closed = True
         partials = self._partials
-        if partials is not None and hasattr(partials, "close") and not getattr(partials, "gi_running", False):
+        if partials is not None and getgeneratorstate(partials) != GEN_RUNNING:
             partials.close()
 
     def __enter__(self) -> Progress:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from nile.answers.answer import Answer
 from nile.answers.contiguous import contiguous
 from nile.answers.progress import Progress, Progressive
-from nile.answers.tabular import Tabular
-from nile.report.accuracy.reporting import Reporting, Wanted
+from nile.report.accuracy.reporting import Wanted
 from nile.sql.plan import Query
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
@@ -30,26 +31,55 @@ __all__ = ["Result", "Run"]
 _SHOWN = 10
 
 
-class Run(Protocol):
-    """One execution of a statement."""
+class Run(ABC):
+    """One execution of a statement; what is not said otherwise is said of an exact one.
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of its batches."""
+    schema: the columns of its batches.  answer: an approximate operator's own answer, with all it can tell, or None.
+    """
+
+    schema: pa.Schema
+    answer: Any = None
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as they are found."""
 
     @property
     def accounting(self) -> dict[str, Accounting]:
         """Of each stream: in = applied + late + shed + rejected."""
+        return {}
 
     @property
     def memory(self) -> int:
         """Bytes held beside the output."""
+        return 0
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as they are found."""
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent."""
+        return BudgetReport(1.0, 1.0, "fraction", 1.0)
+
+    @property
+    def coverage(self) -> float:
+        """The share of what was asked about, in time, that was still held."""
+        return 1.0
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """How many outputs the exact answer has, of one aggregate alone that number; None: as many as there are."""
+        return None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before the rows are used."""
+        return ()
+
+    def worth(self) -> str | None:
+        """What the answer is worth, in a few words; None where it is all there is, and exact."""
+        return None
 
 
-class Result(Tabular, Reporting):
+class Result(Answer):
     """The rows of a statement.  Nothing runs before the first is asked for; showing a result never runs it.
 
     Iterate `batches()` (or the result itself) for Arrow record batches as they are found, or take all with
@@ -78,7 +108,7 @@ class Result(Tabular, Reporting):
         message: str | None = None,
         explained: Callable[[Run | None], str] | None = None,
         progressing: Callable[[], Progressive] | None = None,
-        answering: Callable[[], Any] | None = None,
+        answering: Callable[[], Answer] | None = None,
     ) -> None:
         self.query = query
         self.emit = emit
@@ -237,7 +267,7 @@ class Result(Tabular, Reporting):
                 "report: needed a query that runs in this process; got one that Spark scans; leave engine='spark' out "
                 "of the query, report(engine='spark') has Spark compute the exact answer"
             )
-        ran = getattr(self._run, "answer", None)
+        ran = None if self._run is None else self._run.answer
         answer = self._answering() if ran is None else ran
         told: AccuracyReport = answer.measured(replace(wanted, query=query_text(query)))
         return told
@@ -271,14 +301,14 @@ class Result(Tabular, Reporting):
     def plan(self) -> Any:
         """How it runs: of an approximate query its operator's plan, of an exact one the bound query."""
         answer = self.answer
-        return getattr(answer, "plan", self.query)
+        return self.query if answer is None else answer.plan
 
     @property
     def answer(self) -> Any:
         """The approximate operator's own answer, with all it can tell; None of an exact query."""
         if self._run is None:
             self._begin_if_approximate()
-        return getattr(self._run, "answer", None)
+        return None if self._run is None else self._run.answer
 
     def _begin_if_approximate(self) -> None:
         query = self.query
@@ -294,20 +324,23 @@ class Result(Tabular, Reporting):
     @property
     def estimate(self) -> Estimate:
         """How many rows (or pairs) the exact answer has, as far as this one tells.  Runs the query to its end."""
-        run = self._finished()
-        found: Estimate | None = getattr(run, "estimate", None)
+        found = self._finished().estimate
         return Estimate.exact(float(len(self))) if found is None else found
+
+    @property
+    def overall(self) -> Estimate:
+        """As `estimate`."""
+        return self.estimate
 
     @property
     def coverage(self) -> float:
         """The share of what was asked about, in time, that was still held.  1 of an exact query."""
-        return float(getattr(self._finished(), "coverage", 1.0))
+        return self._finished().coverage
 
     @property
     def budget(self) -> BudgetReport:
         """Asked and spent.  Of an exact query: all of it."""
-        found: BudgetReport | None = getattr(self._finished(), "budget", None)
-        return BudgetReport(1.0, 1.0, "fraction", 1.0) if found is None else found
+        return self._finished().budget
 
     @property
     def accounting(self) -> dict[str, Accounting]:
@@ -315,17 +348,37 @@ class Result(Tabular, Reporting):
         return self._finished().accounting
 
     @property
+    def accounts(self) -> tuple[Accounting, ...]:
+        """As `accounting`, in the order of the statement."""
+        return tuple(self.accounting.values())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before the rows are used.  Runs the query to its end."""
+        return self._finished().warnings
+
+    @property
+    def figures(self) -> Any:
+        """Counts and costs of an approximate run, as a dataclass; None of an exact query."""
+        answer = self.answer
+        return None if answer is None else answer.figures
+
+    @property
     def memory(self) -> int:
         """Bytes that the run held beside the output.  Runs the query to its end."""
         return self._finished().memory
+
+    @property
+    def memory_bytes(self) -> int:
+        """As `memory`."""
+        return self.memory
 
     def worth(self) -> str | None:
         """What an approximate answer is worth, in a few words; None where it is all there is, and exact."""
         query = self.query
         if query is None or not (query.preference or query.budget or query.error):
             return None
-        told: Callable[[], str] | None = getattr(self._finished(), "worth", None)
-        return None if told is None else told()
+        return self._finished().worth()
 
 
 def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.answers.answer import Answer
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.data import SelectionFigures, Selections, index_costs
 from nile.operators.selection.plan import SelectionPlan
 from nile.operators.selection.selection import StandingSelections
-from nile.report.accuracy.reporting import Reporting, Wanted
+from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
 from preferences.budget import Budget, BudgetReport
 from summaries.errors import ConfigError
@@ -44,18 +45,18 @@ _FUNCTIONS: dict[str, Callable[[Array], float]] = {
 AGGREGATES = tuple(sorted(_FUNCTIONS))
 
 
-class SelectionAnswer(Reporting):
+class SelectionAnswer(Answer):
     """The tuples that each standing selection found, in the order it found them.  Nothing runs until asked for.
 
-    `batches()` gives all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns: query
-    (in `batches`), ordinal (int64, the tuple's place in the ordered stream), ts, the selected column, and
+    `batches()` and `to_arrow()` give all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns:
+    query (not of one query's), ordinal (int64, the tuple's place in the ordered stream), ts, the selected column, and
     arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes per output (28 a
     record under `output="ranges"`, whose tuples are listed when they are asked for).
     `warnings`: what the user should know, such as that the exact answer would cost less than the budget.
     """
 
     def __init__(self, selectable: Selectable, plan: SelectionPlan, *, batch_rows: int = 65_536) -> None:
-        self.plan = plan
+        self._plan = plan
         self._selectable = selectable
         self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows)
         self._running = self._operator.run()
@@ -67,6 +68,11 @@ class SelectionAnswer(Reporting):
         state = "not complete" if self._by_query is None else "complete"
         names = len(self._selectable.names)
         return f"<SelectionAnswer {self.plan.method}, {names} selections: {rows} tuples so far, {state}>"
+
+    @property
+    def plan(self) -> SelectionPlan:
+        """What was asked, checked and complete."""
+        return self._plan
 
     def again(self, budget: float, *, method: str | None = None) -> SelectionAnswer:
         """The same selections of the stream as it was read, under a fraction of `naive`'s work."""
@@ -116,10 +122,21 @@ class SelectionAnswer(Reporting):
             part = self._operator.expand(found)
             query = pa.DictionaryArray.from_arrays(pa.array(part.query), names)
             columns = {"query": query, **self._columns(part.ordinal), "arrivals": pa.array(part.at)}
-            yield pa.RecordBatch.from_pydict(columns)
+            yield pa.RecordBatch.from_pydict(columns, schema=self.schema)
 
-    def to_arrow(self, name: str) -> pa.Table:
-        """All tuples that one query found.  Raises UnknownColumn for a name that is not a selection's."""
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of `batches`."""
+        data = self._selectable
+        return pa.schema(
+            [("query", pa.dictionary(pa.int64(), pa.string())), ("ordinal", pa.int64()), ("ts", pa.timestamp("ns")),
+             (data.on, data.values.type), ("arrivals", pa.int64())]
+        )  # fmt: skip
+
+    def to_arrow(self, name: str | None = None) -> pa.Table:
+        """All tuples found, or those of one query.  Raises UnknownColumn for a name that is not a selection's."""
+        if name is None:
+            return super().to_arrow()
         part = self._of(self._selectable.query(name))
         return pa.table({**self._columns(part.ordinal), "arrivals": pa.array(part.at)})
 
@@ -156,8 +173,10 @@ class SelectionAnswer(Reporting):
         if self._by_query is None:
             parts = list(self.outputs())
             ranges = bool(parts) and parts[0].last is not None
-            every = [np.concatenate([getattr(part, field) for part in parts]) if parts else np.zeros(0, np.int64)
-                     for field in ("query", "ordinal", "at", *(["last"] if ranges else []))]  # fmt: skip
+            columns = [[part.query for part in parts], [part.ordinal for part in parts], [part.at for part in parts]]
+            if ranges:
+                columns.append([part.last for part in parts if part.last is not None])
+            every = [np.concatenate(column) if parts else np.zeros(0, np.int64) for column in columns]
             order = np.argsort(every[0], kind="stable")
             cuts = np.searchsorted(every[0][order], np.arange(1, len(self.names)))
             split = [np.split(array[order], cuts) for array in every]
@@ -273,6 +292,11 @@ class SelectionAnswer(Reporting):
         told.shed_applied(self.figures.shed)
         told.check()
         return told
+
+    @property
+    def accounts(self) -> tuple[Accounting, ...]:
+        """Of the one stream."""
+        return (self.accounting,)
 
     @property
     def memory_bytes(self) -> int:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nile.answers.join_answer import Answer
+from nile.answers.join_answer import JoinAnswer, PairJoin
 from nile.answers.join_query import JoinQuery
-from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
 from nile.operators.drive.standing import StandingJoin, StandingRun, StreamInput
@@ -64,20 +63,20 @@ class StandingQueries:
         streams = [StreamInput(name, loaded[name].ts, encoded[name][1], encoded[name][0].known) for name in names]
         engine = _engine(plans, data, self.queries, self.weights, streams)
         answers = tuple(
-            Answer(j, plan, key=query.on[0], standing=(engine.operators[k], engine.outputs(k)))
+            JoinAnswer(j, plan, key=query.on[0], standing=(engine.operators[k], engine.outputs(k)))
             for k, (query, plan, j) in enumerate(zip(self.queries, plans, joined, strict=True))
         )
         return StandingAnswer(answers, engine, [loaded[name] for name in names])
 
 
-class StandingAnswer(Sequence[Answer]):
-    """One Answer a query, in the order of the queries; reading any of them moves all of them on.
+class StandingAnswer(Sequence[JoinAnswer]):
+    """One answer per query, in the order of the queries; reading any of them moves all of them on.
 
     An answer's `budget` and `figures` are its own probes, without the streams' upkeep; its `accounting` says
     which tuples it did not probe with.  Here are the streams and the sum.
     """
 
-    def __init__(self, answers: tuple[Answer, ...], engine: _Engine, streams: list[Loaded]) -> None:
+    def __init__(self, answers: tuple[JoinAnswer, ...], engine: _Engine, streams: list[Loaded]) -> None:
         self._answers = answers
         self._engine = engine
         self._streams = streams
@@ -120,7 +119,7 @@ class _Engine:
     """Hands out what each query finds while all move on together.  found: of each query, step by step."""
 
     def __init__(
-        self, run: StandingRun | RoundRobinRun, operators: Sequence[ReadJoin], found: Iterator[list[list[Outputs]]]
+        self, run: StandingRun | RoundRobinRun, operators: Sequence[PairJoin], found: Iterator[list[list[Outputs]]]
     ) -> None:
         self.run = run
         self.operators = operators

@@ -1,11 +1,10 @@
-"""What every answer of a join offers as a table: to Arrow, pandas, Polars, and whatever reads Arrow streams."""
+"""What joins of two streams and of several share: the tuples behind outputs, memory limits, and a warning."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,8 @@ from nile.base.machine import memory_bytes
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
 from summaries.errors import MemoryRefused
-from summaries.heavy import pa, pl
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["Members", "Tabular", "cheaper_as_ranges", "is_large", "refuse_beyond_memory"]
+__all__ = ["Members", "cheaper_as_ranges", "is_large", "refuse_beyond_memory"]
 
 Array = np.ndarray[Any, Any]
 _HALF_OF_MACHINE = 2
@@ -37,36 +32,6 @@ class Members:
     ordinal: tuple[Array, ...]
     key: Array
     weight: Array
-
-
-class Tabular(ABC):
-    """Record batches that are found one after another, of one schema."""
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns of `batches`."""
-
-    @abstractmethod
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches, as they are found."""
-
-    @abstractmethod
-    def to_arrow(self) -> pa.Table:
-        """All outputs."""
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All outputs as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All outputs as a Polars DataFrame (Polars must be installed)."""
-        return pl.from_arrow(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow stream interface: DuckDB, Polars, pandas and others read an answer as it is found."""
-        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
-        return reader.__arrow_c_stream__(requested_schema)
 
 
 def is_large(needed: int) -> bool:

@@ -15,7 +15,7 @@ from nile.answers.selection_query import SelectionQuery
 from nile.answers.standing import StandingQueries, standing_queries
 from nile.base.durations import parse_duration
 from nile.execution.live.live import Live
-from nile.execution.live.standing_query import StandingQuery
+from nile.execution.live.standing_query import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import QueryBuilder, read_query
@@ -222,7 +222,7 @@ class Database:
         unread: int | None = None,
         when_full: str = "wait",
         **options: Any,
-    ) -> StandingQuery:
+    ) -> Subscription:
         """A standing query over live streams; it sees what is pushed from now on.
 
         callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
@@ -235,7 +235,7 @@ class Database:
         query = read_query(text, self._names, params)
         return self._live.subscribe(query, Options.of(options), callback, name=name, unread=unread, when_full=when_full)
 
-    def subscription(self, name: str) -> StandingQuery:
+    def subscription(self, name: str) -> Subscription:
         """A standing query that has a name.  Raises UnknownStream."""
         return self._live.subscription(name)
 

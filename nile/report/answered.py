@@ -49,6 +49,10 @@ class _OfJoin(_Answered, Protocol):
     def estimate(self) -> Estimate:
         """How many outputs the exact answer has."""
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before its numbers are used."""
+
     def again(self, budget: Budget | float | None = None, **changes: Any) -> Self:
         """The same question over the same streams, with another budget or otherwise changed."""
 
@@ -71,10 +75,6 @@ class AnsweredJoin(_OfJoin, Protocol):
     @property
     def figures(self) -> JoinFigures:
         """Counts and costs of the run."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What should be known before its numbers are used."""
 
     def pairs(self) -> Outputs:
         """Ordinals and weights of every pair found."""
@@ -142,6 +142,10 @@ class AnsweredSelections(_Answered, Protocol):
 
 class AnsweredAggregates(_Answered, Protocol):
     """Numbers by query and group."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before the numbers are used."""
 
     @property
     def coverage(self) -> float:

@@ -16,7 +16,7 @@ import nile
 from experiments.benchmarks.harness import Measure
 from experiments.benchmarks.streams import WINDOW_TUPLES, Workload, workload
 from experiments.run.retail import retail_file
-from nile.answers.join_answer import Answer
+from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_query import JoinQuery
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.inputs.joining import Joinable
@@ -271,7 +271,7 @@ def _retail(seeds: Sequence[int]) -> Iterator[Measure]:
 
 
 def _recall(query: JoinQuery, guide: str) -> float:
-    answer: Answer = query.guided_by(guide).run(0.5)
+    answer: JoinAnswer = query.guided_by(guide).run(0.5)
     for _ in answer.outputs():
         pass
-    return answer.figures.outputs / answer.joined.pairs
+    return float(answer.figures.outputs / answer.joined.pairs)

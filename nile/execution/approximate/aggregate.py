@@ -15,7 +15,6 @@ from nile.execution.values import all_of
 from nile.expressions.conditions import Value
 from nile.expressions.tree import Column, Node, columns_of
 from nile.sql.plan import Query, Rows, Stream
-from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from summaries.errors import ConfigError, NotYet
 from summaries.heavy import pa
@@ -87,9 +86,10 @@ class StreamAggregate:
         """One row per group."""
         yield from group_rows(answer, self._group.fields)
 
-    def told(self, answer: AggregateAnswer) -> tuple[dict[str, Accounting], int]:
-        """(accounting of the stream, bytes held)."""
-        return {self._stream.alias: answer.accounting}, int(answer.memory_bytes)
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """What the statement calls the stream."""
+        return (self._stream.alias,)
 
 
 def _own(node: Node, alias: str) -> Node:

@@ -21,7 +21,6 @@ from nile.expressions.tree import columns_of
 from nile.operators.inputs.pair_conditions import PairCondition
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Query, Stream
 from nile.sql.statements import CreateSummary
-from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from summaries.errors import ConfigError, NotYet
 from summaries.heavy import pa
@@ -108,7 +107,7 @@ class PreferredJoin:
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """The combinations found, with the streams' columns."""
-        held = [_carried(one) for one in answer.joined.streams]
+        held = [_carried(one) for one in answer.streams]
         for ordinals, weight in answer.found_members():
             for begin in range(0, weight.shape[0], _CHUNK):
                 yield self.taken(held, [o[begin : begin + _CHUNK] for o in ordinals], weight[begin : begin + _CHUNK])
@@ -129,11 +128,10 @@ class PreferredJoin:
             names.append(_WEIGHT)
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    def told(self, answer: Any) -> tuple[dict[str, Accounting], int]:
-        """(accounting of each alias, bytes held)."""
-        accounts = answer.accounting.values()
-        aliases = [stream.alias for stream in self.streams]
-        return dict(zip(aliases, accounts, strict=True)), int(answer.memory.total)
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """What the statement calls its streams."""
+        return tuple(stream.alias for stream in self.streams)
 
 
 class JoinAggregate(PreferredJoin):
@@ -160,10 +158,6 @@ class JoinAggregate(PreferredJoin):
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """One row per group."""
         yield from group_rows(answer, self._group.fields)
-
-    def told(self, answer: Any) -> tuple[dict[str, Accounting], int]:
-        """As of the join."""
-        return super().told(answer.answer)
 
 
 def group_rows(answer: Any, fields: tuple[Field, ...]) -> Iterator[pa.RecordBatch]:

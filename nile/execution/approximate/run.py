@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nile.answers.answer import Answer
+from nile.answers.result import Run
 from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import JoinAggregate, PreferredJoin
 from nile.execution.approximate.scope import RegisteredStreams, Shape, shape_of
@@ -43,14 +45,15 @@ class Operator(Protocol):
     def explain(self) -> str:
         """What it will do, in words."""
 
-    def run(self) -> Any:
+    def run(self) -> Answer:
         """Read the streams and prepare the answer."""
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """What the answer holds, as the columns of the plan below its projections."""
 
-    def told(self, answer: Any) -> tuple[dict[str, Accounting], int]:
-        """(accounting of each alias, bytes held)."""
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """What the statement calls its streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def _budget(query: Query, options: Options) -> Budget | None:
     return None if query.budget is None else Budget.of(*query.budget)
 
 
-class ApproximateRun:
+class ApproximateRun(Run):
     """One run.  answer: the operator's own, once it has begun."""
 
     def __init__(self, prepared: Prepared) -> None:
@@ -152,37 +155,39 @@ class ApproximateRun:
                 return
 
     @property
+    def _answer(self) -> Answer:
+        answer: Answer = self.answer
+        return answer
+
+    @property
     def accounting(self) -> dict[str, Accounting]:
         """in = applied + late + shed + rejected, of each alias."""
-        return self._prepared.operator.told(self.answer)[0]
+        return dict(zip(self._prepared.operator.aliases, self._answer.accounts, strict=True))
 
     @property
     def memory(self) -> int:
         """Bytes held by summaries, directories and tuple lists."""
-        return self._prepared.operator.told(self.answer)[1]
+        return self._answer.memory_bytes
 
     @property
     def budget(self) -> BudgetReport:
         """Asked and spent."""
-        report: BudgetReport = self.answer.budget
-        return report
+        return self._answer.budget
 
     @property
     def coverage(self) -> float:
         """The share of the window, in time, that was still held."""
-        return float(getattr(self.answer, "coverage", 1.0))
+        return self._answer.coverage
 
     @property
     def estimate(self) -> Estimate | None:
         """How many outputs the exact answer has; of one aggregate alone, that number."""
-        group = self._prepared.shape.group
-        if group is None:
-            found: Estimate | None = getattr(self.answer, "estimate", None)
-            return found
-        if group.by or len(group.aggregates) != 1:
-            return None
-        single: Estimate = self.answer.estimate(group.aggregates[0].name)
-        return single
+        return self._answer.overall
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before the rows are used."""
+        return self._answer.warnings
 
     def worth(self) -> str:
         """What the answer is worth, in a few words."""

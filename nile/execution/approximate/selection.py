@@ -17,7 +17,6 @@ from nile.expressions.tree import Constant
 from nile.operators.inputs.joining import load_stream
 from nile.operators.inputs.selecting import Selectable
 from nile.sql.plan import Filter, Query, Rows, Stream
-from nile.streams.accounting import Accounting
 from preferences.budget import Budget
 from preferences.clock import retime
 from summaries.errors import ConfigError, CostWarning, NotYet
@@ -125,6 +124,7 @@ class PreferredSelection:
         assert self._held is not None  # a batch of tuples found means that tuples were read
         return self._held.column(name)
 
-    def told(self, answer: SelectionAnswer) -> tuple[dict[str, Accounting], int]:
-        """(accounting of the stream, bytes held)."""
-        return {self._stream.alias: answer.accounting}, int(answer.memory_bytes)
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """What the statement calls the stream."""
+        return (self._stream.alias,)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.answers.result import Run
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice, is_chain
 from nile.execution.exact.actual import Actual, actual_of
@@ -40,11 +41,11 @@ def changed(found: Changes, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class ExactRun:
+class ExactRun(Run):
     """One run of a query.  Nothing is read before the first batch is asked for.
 
     accounting: of each alias, as far as it was read; counts: rows that came out of each node of the plan, by path;
-    memory: bytes of the operators' state, beyond input and output; held: bytes of input that were kept; costs: what
+    held: bytes of input that were kept; costs: what
     operators counted; actual: what a pipeline's operators did, by path.
     """
 
@@ -53,7 +54,7 @@ class ExactRun:
         self.choice = choice
         self.schema = output_schema(query, choice.emit)
         self.counts: dict[Path, int] = {}
-        self.memory = 0
+        self._state_bytes = 0
         self.held = 0
         self.costs: Mapping[str, int] = {}
         self.actual: Mapping[Path | None, Actual] = {}
@@ -64,6 +65,11 @@ class ExactRun:
     def accounting(self) -> dict[str, Accounting]:
         """in = applied + late + shed + rejected, of each alias."""
         return self._reading.accounting
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the operators' state, beyond input and output."""
+        return self._state_bytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The answer, as it is found.  Raises what sources, keys and memory raise."""
@@ -165,7 +171,7 @@ class ExactRun:
                 batch = filtered(node.condition, batch) if make is None else make(batch)  # type: ignore[union-attr]
                 self._count(at, batch.num_rows)
             yield batch
-        self.memory = spent.pop("memory", 0)
+        self._state_bytes = spent.pop("memory", 0)
         self.costs = spent
 
     def _pipelined(self) -> Iterator[pa.RecordBatch]:
@@ -181,7 +187,7 @@ class ExactRun:
         sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in leaves_of(plan) if isinstance(leaf, Stream)}
         for found in pipeline.run(sources, at=last):
             yield from self._emitted(found)
-        self.memory = int(pipeline.memory)
+        self._state_bytes = int(pipeline.memory)
         self.costs = dict(pipeline.costs)
         self.actual = actual_of(pipeline.operators, compiler.made)
 

@@ -12,7 +12,7 @@ from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.live.approximate_rows import JoinRows
-from nile.execution.live.standing_query import StandingQuery
+from nile.execution.live.standing_query import Subscription
 from nile.execution.options import Options
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
@@ -31,7 +31,7 @@ __all__ = ["ApproximateSubscription"]
 _EVER = (1 << 63) - 1
 
 
-class ApproximateSubscription(StandingQuery):
+class ApproximateSubscription(Subscription):
     """A standing join WITH PREFERENCE.  Made by `Database.subscribe`; it sees what is pushed from then on.
 
     It finds what `Database.sql` finds over the same tuples with the same budget, in the same order, as they come, and

@@ -13,8 +13,8 @@ from nile.execution.choice import choose
 from nile.execution.definitions import QueryDefinition, StreamDefinition, checked_offset
 from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.live.keeping import Keeping
-from nile.execution.live.standing_query import StandingQuery
-from nile.execution.live.subscription import Subscription
+from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import ExactSubscription
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
 from nile.execution.options import Options
@@ -257,7 +257,7 @@ class Live:
         state: Mapping[str, Any] | None = None,
         unread: int | None = None,
         when_full: str = "wait",
-    ) -> StandingQuery:
+    ) -> Subscription:
         """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
 
         state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
@@ -280,7 +280,7 @@ class Live:
         callback: Callable[[Any], None] | None,
         name: str | None,
         state: Mapping[str, Any] | None,
-    ) -> StandingQuery:
+    ) -> Subscription:
         if is_approximate(query, options):
             return self._subscribe_approximate(query, options, callback, name, state)
         options.check_exact()
@@ -294,7 +294,9 @@ class Live:
             return held
         if name is not None and self._keeper is not None:
             self._check_remembered(query, name)
-        made = Subscription(self._names, query, choose(query, options), self.streams(), self._lock, callback, state)
+        made = ExactSubscription(
+            self._names, query, choose(query, options), self.streams(), self._lock, callback, state
+        )
         return self._kept(made, name, definition)
 
     def _subscribe_approximate(
@@ -304,7 +306,7 @@ class Live:
         callback: Callable[[Any], None] | None,
         name: str | None,
         state: Mapping[str, Any] | None,
-    ) -> StandingQuery:
+    ) -> Subscription:
         """A standing query WITH PREFERENCE inside a BUDGET, which goes into its text."""
         if isinstance(options.budget, Budget):
             query = replace(query, budget=(options.budget.unit, options.budget.amount))
@@ -321,14 +323,14 @@ class Live:
         made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback, state)
         return self._kept(made, name, definition)
 
-    def _kept(self, made: StandingQuery, name: str | None, definition: QueryDefinition) -> StandingQuery:
+    def _kept(self, made: Subscription, name: str | None, definition: QueryDefinition) -> Subscription:
         """A new standing query; one with a name is in the store before anyone hears of it."""
         self.standing.add(made, name, definition)
         if name is not None and self._keeper is not None:
             self._keeper.remember(self, self._names)
         return made
 
-    def subscription(self, name: str) -> StandingQuery:
+    def subscription(self, name: str) -> Subscription:
         """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
             return self.standing.get(name)

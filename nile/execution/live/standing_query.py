@@ -15,13 +15,15 @@ from nile.exact.state.held import MOST, Held, State
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
+from preferences.budget import BudgetReport
 from summaries.errors import ConfigError, Overloaded
+from summaries.estimate import Estimate
 from summaries.heavy import pa
 
-__all__ = ["StandingQuery"]
+__all__ = ["Subscription"]
 
 
-class StandingQuery(ABC):
+class Subscription(ABC):
     """Outputs numbered from 0 in their order, read by `poll`, iteration, `follow` or a callback.
 
     A subclass works on what arrives (`_arrived`), hands what it finds to `_hand_out`, keeps errors in `_errors`, and
@@ -118,6 +120,21 @@ class StandingQuery(ABC):
     @abstractmethod
     def memory(self) -> int:
         """Bytes held."""
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent so far.  Of an exact query: all of it."""
+        return BudgetReport(1.0, 1.0, "fraction", 1.0)
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that could still be reached.  1 of an exact query."""
+        return 1.0
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many outputs the exact answer has so far.  Of an exact query: as many as there are."""
+        return Estimate.exact(float(self.outputs))
 
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call.  Never waits."""

@@ -12,7 +12,7 @@ from nile.exact.state.held import Held, State
 from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.run import changed, output_schema
-from nile.execution.live.standing_query import StandingQuery
+from nile.execution.live.standing_query import Subscription
 from nile.execution.reading import Readable, Reading, named_leaf, selected
 from nile.sql.plan import Query, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
@@ -21,10 +21,10 @@ from nile.streams.manager import TupleBatch
 from summaries.errors import ConfigError
 from summaries.heavy import pa
 
-__all__ = ["Subscription"]
+__all__ = ["ExactSubscription"]
 
 
-class Subscription(StandingQuery):
+class ExactSubscription(Subscription):
     """A standing query.  Made by `Database.subscribe`; it sees what is pushed from then on.
 
     `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nile.execution.definitions import QueryDefinition
-from nile.execution.live.standing_query import StandingQuery
+from nile.execution.live.standing_query import Subscription
 from nile.streams.live import LiveStream
 from summaries.errors import ConfigError, UnknownStream
 from summaries.heavy import pa
@@ -18,21 +18,21 @@ class Subscriptions:
     """Standing queries in the order in which they were asked.  Not safe for threads: used under the lock of `Live`."""
 
     def __init__(self) -> None:
-        self._running: list[StandingQuery] = []
-        self._named: dict[str, tuple[QueryDefinition, StandingQuery]] = {}
+        self._running: list[Subscription] = []
+        self._named: dict[str, tuple[QueryDefinition, Subscription]] = {}
 
-    def add(self, made: StandingQuery, name: str | None = None, definition: QueryDefinition | None = None) -> None:
+    def add(self, made: Subscription, name: str | None = None, definition: QueryDefinition | None = None) -> None:
         """One more; with a name, and what was asked, it can be found again."""
         self._running = [one for one in self._running if not one.closed] + [made]
         if name is not None and definition is not None:
             self._named[name] = (definition, made)
 
-    def named(self) -> dict[str, tuple[QueryDefinition, StandingQuery]]:
+    def named(self) -> dict[str, tuple[QueryDefinition, Subscription]]:
         """Those that have a name and are open: what was asked, and the query."""
         self._named = {name: pair for name, pair in self._named.items() if not pair[1].closed}
         return dict(self._named)
 
-    def get(self, name: str) -> StandingQuery:
+    def get(self, name: str) -> Subscription:
         """The one of this name.  Raises UnknownStream."""
         named = self.named()
         if name not in named:
@@ -45,7 +45,7 @@ class Subscriptions:
 
     def asked_again(
         self, name: str | None, definition: QueryDefinition, callback: Callable[[pa.RecordBatch], Any] | None
-    ) -> StandingQuery | None:
+    ) -> Subscription | None:
         """The one that has this name already, from now on with this callback; None: there is none.
 
         Raises ConfigError for another query of this name, and what the callback raises for outputs that waited.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nile.aggregates.catalogue import kept_in
+from nile.answers.progress import Progressive
 from nile.execution.approximate.scope import Shape
 from nile.execution.exact.aggregating import aggregated
 from nile.execution.exact.relational import Relational
@@ -31,7 +32,7 @@ Array = np.ndarray[Any, Any]
 _FUNCTIONS = kept_in("count", "total", "low", "high")
 
 
-class ProgressiveAggregate:
+class ProgressiveAggregate(Progressive):
     """SELECT aggregates FROM stream WHERE condition GROUP BY keys.
 
     Each answer is the estimate of the whole from the blocks read so far, and replaces the one before; the last is
@@ -64,7 +65,7 @@ class ProgressiveAggregate:
         self._seed = options.seed or 0
         self._time = engine.entries[self._stream.name].schema.field(self._stream.time).type
         self._histories = Histories(engine, (self._stream,), {})
-        self.schema: pa.Schema = schema_of(query.plan.fields)
+        self.schema = schema_of(query.plan.fields)
         self.figures = HistoryFigures()
         self._read = 0
         self._asked = -1
@@ -76,7 +77,7 @@ class ProgressiveAggregate:
         self._seen_tuples = 0
         self._shown: Mapping[str, Sequence[Estimate]] = {}
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         yield from self._histories.open()
         history = self._histories[self._stream.name]
         since, until, rest = bounded(self._stream, self._time)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from nile.answers.progress import Progressive
 from nile.execution.approximate.scope import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
@@ -32,10 +33,8 @@ __all__ = ["ProgressiveJoin"]
 DEFAULT_CAP = 4
 
 
-class ProgressiveJoin:
+class ProgressiveJoin(Progressive):
     """SELECT columns FROM two streams WHERE keys are equal [WITH PREFERENCE kind key]: see `HistoryJoin`'s orders."""
-
-    replaces = False
 
     def __init__(self, engine: Kept, query: Query, shape: Shape, options: Options) -> None:
         """Checked, nothing read.  Raises NotYet, ConfigError, KeyTypeError."""
@@ -73,6 +72,7 @@ class ProgressiveJoin:
             indexed.setdefault(stream.name, []).append(key)
         self._histories = Histories(engine, self._streams, indexed)
         self._found = Found(shape, self._range_schema(engine) if self.output == "ranges" else None)
+        self.schema = self._found.schema
         self._operator: HistoryJoin | None = None
         self._selected = False
         self._tested = 0
@@ -103,11 +103,7 @@ class ProgressiveJoin:
             [("ordinal", whole), ("key", kind), ("zone", whole), ("first", whole), ("last", whole), ("matches", whole)]
         )
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._found.schema
-
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         yield from self._histories.open()
         operator = self._make()
         self._operator = operator
@@ -199,10 +195,6 @@ class ProgressiveJoin:
         if self._found.is_full:
             return 1.0
         return 0.0 if self._operator is None else self._operator.coverage
-
-    @property
-    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
-        return {}
 
     @property
     def estimate(self) -> Estimate:

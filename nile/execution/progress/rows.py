@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.answers.progress import Progressive
 from nile.execution.approximate.scope import Shape
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
@@ -27,14 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["ProgressiveRows", "figures_text", "values_of"]
 
 
-class ProgressiveRows:
+class ProgressiveRows(Progressive):
     """SELECT columns FROM stream WHERE condition [WITH PREFERENCE kind column].
 
     By the cells of an indexed column where the condition asks for some of its values, else block by block (the latest
     first), under `weighted` tuple by tuple in a random order.
     """
-
-    replaces = False
 
     def __init__(self, engine: Kept, query: Query, shape: Shape, options: Options) -> None:
         """Checked, nothing read.  Raises NotYet, ConfigError."""
@@ -49,6 +48,7 @@ class ProgressiveRows:
         self._time = engine.entries[self._stream.name].schema.field(self._stream.time).type
         self._histories = Histories(engine, (self._stream,), {})
         self._found = Found(shape)
+        self.schema = self._found.schema
         condition = list(conjuncts(self._stream.where))
         for step in shape.above[::-1]:
             if not isinstance(step, Filter):
@@ -62,11 +62,7 @@ class ProgressiveRows:
         self._tested = 0
         self._passed = 0
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._found.schema
-
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         yield from self._histories.open()
         history = self._histories[self._stream.name]
         since, until, rest = bounded(self._stream, self._time)
@@ -123,10 +119,6 @@ class ProgressiveRows:
     @property
     def coverage(self) -> float:
         return 1.0 if self._found.is_full else self._covered
-
-    @property
-    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
-        return {}
 
     @property
     def estimate(self) -> Estimate:

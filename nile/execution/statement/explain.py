@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nile.base.durations import format_duration
@@ -71,21 +72,12 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
         return _text(lines)
     budget = run.budget
     lines.append(f"asked {budget.asked:g} {budget.unit}, spent {budget.spent:.6g} ({budget.fraction:.6g} of the exact)")
-    figures = getattr(getattr(run.answer, "answer", run.answer), "figures", None)
-    told = [
-        f"{name} {getattr(figures, name):,}"
-        for name in ("arrivals", "admitted", "outputs", "regions", "pruned", "zones")
-        if isinstance(getattr(figures, name, None), int)
-    ]
+    figures = asdict(run.answer.figures)
+    counts = ("arrivals", "admitted", "outputs", "regions", "pruned", "zones")
+    told = [f"{name} {figures[name]:,}" for name in counts if name in figures]
     if told:
         lines.append("actual: " + ", ".join(told))
-    cost = [
-        f"{name.replace('_', ' ')} {getattr(figures, name):,.0f}"
-        for name in ("spent", "exact_cost")
-        if isinstance(getattr(figures, name, None), float)
-    ]
-    if cost:
-        lines.append("cost: " + ", ".join(cost))
+    lines.append(f"cost: spent {figures['spent']:,.0f}, exact cost {figures['exact_cost']:,.0f}")
     lines.append(f"coverage {run.coverage:.6g}; memory {run.memory:,} bytes")
     return _text(lines + _accounts(run.accounting))
 

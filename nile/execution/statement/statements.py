@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nile.answers.result import Result
+from nile.answers.result import Result, Run
 from nile.base.durations import format_duration
 from nile.base.raw import check_columns
 from nile.execution.approximate.run import Engine as Approximating
@@ -34,7 +34,6 @@ from nile.sql.statements import (
     Show,
     Statement,
 )
-from nile.streams.accounting import Accounting
 from nile.streams.source import open_source
 from summaries.errors import ConfigError, SqlError, UnknownStream
 from summaries.hashing import key_family
@@ -135,14 +134,12 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
     )
 
 
-class _Fixed:
+class _Fixed(Run):
     """The run of a statement whose rows are known."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self.schema = table.schema
-        self.accounting: dict[str, Accounting] = {}
-        self.memory = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self._table.to_batches()

@@ -13,8 +13,6 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from nile.operators.common.data import JoinInput, Outputs
-from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from pyramid.grid.manager import Memory
 
@@ -50,6 +48,10 @@ class Figures(Protocol):
     @property
     def outputs(self) -> int:
         """Outputs found."""
+
+    @property
+    def exact_cost(self) -> float:
+        """What the exact answer costs, in units of the cost table."""
 
     @property
     def budget_spent(self) -> float:
@@ -103,20 +105,16 @@ class Operator(Protocol[Out]):
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
 
 
-class ReadJoin(Protocol):
-    """What an answer reads of a join of two streams, whoever drives it."""
+class ReadJoin(Protocol[Out]):
+    """What an answer reads of a join, whoever drives it."""
 
     @property
-    def data(self) -> JoinInput:
-        """What it was given."""
-
-    @property
-    def figures(self) -> JoinFigures:
+    def figures(self) -> Figures:
         """What has been done so far."""
 
     @property
-    def shed(self) -> tuple[int, int]:
-        """Tuples turned away, of left and right."""
+    def shed(self) -> tuple[int, ...]:
+        """Tuples of each stream turned away."""
 
     @property
     def coverage(self) -> float:
@@ -126,5 +124,5 @@ class ReadJoin(Protocol):
     def memory(self) -> Memory:
         """Bytes held."""
 
-    def expand(self, outputs: Outputs) -> Outputs:
-        """The pairs that range records stand for; pairs as they are."""
+    def expand(self, outputs: Any) -> Out:
+        """The single outputs that range records stand for; single ones as they are."""

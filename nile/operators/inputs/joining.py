@@ -163,6 +163,22 @@ class Joinable:
         """How many pairs the exact answer has."""
         return int(self.matches.sum())
 
+    candidates = pairs
+
+    @property
+    def has_ranges(self) -> bool:
+        """Matches of a tuple are whole ranges."""
+        return True
+
+    @property
+    def excluded(self) -> tuple[int, ...]:
+        """Tuples of each stream that a condition on it alone turns down: none."""
+        return 0, 0
+
+    def costs(self, table: CostTable, *, ranges: bool) -> Array:
+        """What the exact answer spends at each arrival: float64 [n]."""
+        return exact_costs(self.matches, table, ranges=ranges)
+
     def input(self, costs: CostTable, *, ranges: bool) -> JoinInput:
         """The operator's input under a cost table; ranges: one output stands for a whole range of pairs."""
         return JoinInput(
@@ -171,7 +187,7 @@ class Joinable:
             left=self._encoded[1],
             right=self._encoded[2],
             order=self.order,
-            costs=exact_costs(self.matches, costs, ranges=ranges),
+            costs=self.costs(costs, ranges=ranges),
             keys=self.keys.known,
         )
 

@@ -69,6 +69,21 @@ class MultiwayJoinable:
             self.window,
         )
 
+    @property
+    def candidates(self) -> int:
+        """How many outputs the exact answer has, a condition over several streams left aside."""
+        return int(self.exact.combinations)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether outputs make whole ranges: there is no condition over several streams."""
+        return self._over_pair is None
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """The type of all streams' keys."""
+        return self.keys.values().type if self.keys.known else self.streams[0].key.type
+
     @cached_property
     def ordinal(self) -> Array:
         """The ordinal, in its stream as it was read, of each arrival: int64 [N]."""

@@ -269,6 +269,11 @@ class MultiwayJoin:
         self.store.release(min(before, int(whole[st.APPLIED])))
 
     @property
+    def shed(self) -> tuple[int, ...]:
+        """Tuples of each stream turned away."""
+        return self.figures.shed
+
+    @property
     def memory(self) -> Memory:
         """Bytes held by the store of all streams."""
         store = self.store
@@ -297,13 +302,14 @@ class MultiwayJoin:
             spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
             spent_hit=float(real[st.SPENT_HIT]) / UNIT,
             exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / UNIT,
-            coverage=self._coverage(),
+            coverage=self.coverage,
             forgotten=int(self.store.side.zone[ga.FORGOTTEN]),
             admission=float(real[st.ADMISSION]),
             sampling_rate=float(real[st.RATE]),
         )
 
-    def _coverage(self) -> float:
+    @property
+    def coverage(self) -> float:
         """The mean share of the window, in time, that a probe could still reach."""
         probes = self.state.whole[st.ADMITTED]
         return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0

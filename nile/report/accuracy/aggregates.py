@@ -69,7 +69,7 @@ def aggregate_accuracy(
         runs=tuple(records),
         intervals=tuple(intervals),
         groups=told,
-        warnings=tuple(getattr(closely, "warnings", ())),
+        warnings=closely.warnings,
         notes=("Numbers are compared; lists (top_k) and text are left aside.",),
     )
 

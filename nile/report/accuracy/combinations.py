@@ -88,6 +88,7 @@ def combination_accuracy(answer: AnsweredCombinations, wanted: Wanted, query: st
             else ()
         ),
         intervals=tuple(intervals),
+        warnings=closely.warnings,
     )
 
 

@@ -7,12 +7,13 @@ identify, prioritise, execute; here over files, with bytes as the cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nile.answers.result import Result
+from nile.answers.progress import Progressive
+from nile.answers.result import Result, Run
 from nile.execution.options import Options
 from nile.execution.progress.output import Found
 from nile.execution.statement.explain import preference_text
@@ -65,7 +66,7 @@ class ScanResult(Result):
         return []  # `progress` and `to_arrow` go the same way, which `explain` has told
 
 
-class ScanRun:
+class ScanRun(Run, Progressive):
     """One run: of `to_arrow` and `batches`, or of `progress`, where rows come after every wave.
 
     answer: itself.  ranking: made when it is first asked for.
@@ -99,7 +100,7 @@ class ScanRun:
             sides.append(LakeSide(stream, parts, sketches, side.columns, side.since, side.until))
         return partitions_of(tuple(sides), task.window, cap=task.cap, asked=self.query.asked)
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """The waves; each is the work of some tasks."""
         query = self.query
         waves = Waves(spark_session(), self.ranking, query.task, query.budget, query.most)
