@@ -249,6 +249,18 @@ def test_under_deep_overload_desc_finds_more_than_hash_drop(streams: int) -> Non
         assert found[0] > found[1]
 
 
+def test_under_asc_what_the_sketch_says_of_heavy_keys_is_worth_reading() -> None:
+    """Over 6 seeds: more outliers than when every estimate reads 0, at the same price a read."""
+    joined = joinable(9, streams=3, n=1_500, keys=40, window=WINDOW)
+    found = {False: 0, True: 0}
+    for blind, seed in itertools.product(found, range(6)):
+        plan = plan_of(
+            WINDOW, 0.3, guide="countsketch", preference="asc", seed=seed, blind=blind, summary={"columns": 64}
+        )
+        found[blind] += len(run(plan, joined)[0])
+    assert found[False] > 1.02 * found[True]
+
+
 @pytest.mark.parametrize("guide", plans.GUIDES)
 def test_a_fade_factor_brings_combinations_whose_oldest_tuple_is_younger(guide: str) -> None:
     joined = joinable(95, streams=3, n=2_000, keys=90, window=200 * SECOND)

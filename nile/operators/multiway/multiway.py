@@ -360,8 +360,8 @@ def _entrance(plan: JoinPlan, store: TupleStore, prices: Array, sketched: bool, 
     cost = prices[st.P_INSERT]
     if sketched:
         rows = store.side.counters.shape[1]
-        reads = m * (streams if plan.preference == "asc" else others)
-        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * rows * reads
+        reads = m * streams * (rows + 1) if plan.preference == "asc" else m * others * rows
+        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * reads
     if not sketched or plan.preference != "desc":
         cost += prices[st.P_LOOKUP] * others
     if not sketched and plan.preference == "desc" and plan.fade.factor < 1.0:

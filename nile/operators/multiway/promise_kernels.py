@@ -27,7 +27,15 @@ from nile.operators.multiway.common_kernels import (
     standing,
 )
 from nile.operators.multiway.control_kernels import adjust_admission, cushion
-from nile.operators.multiway.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
+from nile.operators.multiway.guide_kernels import (
+    ALONE,
+    HEAVY,
+    LIGHT,
+    densest_regions,
+    rare_region,
+    sampled_region,
+    weigh,
+)
 from nile.operators.multiway.state import Arrivals, Output, State
 from preferences import queue_kernels as queue
 from preferences import state as js
@@ -111,17 +119,21 @@ def _take_rare(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue
     """asc: turn a heavy key away before insertion; of the others queue what they complete."""
     total = 0
     count = 0
+    said = LIGHT
     if st.setting[js.GUIDE] == js.DIRECTORY:
         total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], True, st)
         count = standing(s, arr, a, st) + 1
-        heavy = count > 2 * st.setting[js.CAP]
+        said = HEAVY if count > 2 * st.setting[js.CAP] else LIGHT
     else:
-        heavy = is_heavy(s, arr, a, st)
-    if heavy:
+        said = weigh(s, arr, a, st)
+    if said == HEAVY:
         st.shed_at[arr.key[a]] = arr.ts[a]
         st.shed[arr.stream[a]] += 1
         return
     insert(s, arr, a, st)
+    if said == ALONE:
+        st.whole[js.PRUNED] += 1
+        return
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
         total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], True, st)
         count = standing(s, arr, a, st)
