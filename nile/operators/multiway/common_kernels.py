@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.multiway import state as ms
-from nile.operators.multiway.state import Arrivals, Output, State
+from nile.operators.multiway.state import Output, State
 from preferences import state as js
 from preferences.arrival_kernels import pay_hit, pay_insert, window_ranks
 from pyramid.grid import arrays as ga
@@ -19,16 +19,28 @@ Array = np.ndarray[Any, Any]
 
 
 @inlined
+def code_of(s: Side, a: int) -> Any:
+    """(key, stream) of an arrival that is held, as one number: key * streams + stream; -1: it has no key."""
+    return np.int64(s.code[a - s.meta[ga.BASE]])
+
+
+@inlined
+def time_of(s: Side, a: int) -> Any:
+    """ts of an arrival that is held."""
+    return s.ts[a - s.meta[ga.BASE]]
+
+
+@inlined
 def output_price(st: State) -> float:
     """What an output costs; under a condition a candidate, whose emit is given back when it fails."""
     return st.prices[js.P_EMIT] + st.prices[js.P_SCAN] * np.float64(st.setting[ms.CONDITIONED])  # type: ignore[no-any-return]
 
 
 @inlined
-def passed(arr: Arrivals, st: State) -> None:
+def passed(s: Side, st: State) -> None:
     """The oldest waiting tuple has been dealt with; candidates are settled at fixed arrivals, whatever the batches."""
     w = st.whole
-    w[js.NOW_TS] = arr.ts[w[js.APPLIED]]
+    w[js.NOW_TS] = time_of(s, w[js.APPLIED])
     w[js.APPLIED] += 1
     if w[js.APPLIED] % ms.SETTLE_EVERY == 0:
         w[ms.DUE] = 1 if w[js.WRITTEN] >= ms.SETTLE_WORTH or w[js.APPLIED] % ms.SETTLE_SURELY == 0 else 0
@@ -43,21 +55,22 @@ def settlement_due(st: State) -> bool:
 
 
 @part
-def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: State) -> int:
+def look_up(s: Side, a: int, kept_from: int, every: bool, st: State) -> int:
     """The ranks that arrival `a` meets in each other stream: rows 1 (first) and 0 (last + 1) of `cut`; their product.
 
     Stops at the first stream that holds none, unless `every`: rows after it are then 0.  Charged a stream.
     """
     n = st.entry.shape[0]
-    own = arr.stream[a]
-    first = np.int64(arr.key[a]) * n
+    own = code_of(s, a) % n
+    first = code_of(s, a) - own
+    ts = time_of(s, a)
     total = 1
     for k in range(n):
         st.cut[0, k] = 0
         st.cut[1, k] = 0
         if k == own or (total == 0 and not every):
             continue
-        low, high = window_ranks(s, first + k, arr.ts[a], st.window[0], kept_from)
+        low, high = window_ranks(s, first + k, ts, st.window[0], kept_from)
         st.cut[1, k] = low
         st.cut[0, k] = high
         total *= high - low
@@ -66,30 +79,31 @@ def look_up(s: Side, arr: Arrivals, a: int, kept_from: int, every: bool, st: Sta
 
 
 @part
-def standing(s: Side, arr: Arrivals, a: int, st: State) -> int:
+def standing(s: Side, a: int, st: State) -> int:
     """How many tuples the key has in the window, all streams together, forgotten ones too.
 
     Costs no look-up: `look_up` stood there, and of the own stream insertion.
     """
     n = st.entry.shape[0]
+    first = code_of(s, a) // n * n
     count = 0
     for k in range(n):
-        low, high = window_ranks(s, np.int64(arr.key[a]) * n + k, arr.ts[a], st.window[0], 0)
+        low, high = window_ranks(s, first + k, time_of(s, a), st.window[0], 0)
         count += high - low
     return count
 
 
 @part
-def insert(s: Side, arr: Arrivals, a: int, st: State) -> None:
+def insert(s: Side, a: int, st: State) -> None:
     """Put the tuple at the end of its key's list, which has room; charged."""
-    append(s, np.int64(arr.key[a]) * st.entry.shape[0] + arr.stream[a], a)
+    append(s, code_of(s, a), a)
     pay_insert(st, st.prices[js.P_INSERT])
 
 
 @part
-def has_room(s: Side, arr: Arrivals, a: int, st: State) -> bool:
+def has_room(s: Side, a: int, st: State) -> bool:
     """Whether the key's list takes one more; False, with the list noted, when the arena must grow first."""
-    code = np.int64(arr.key[a]) * st.entry.shape[0] + arr.stream[a]
+    code = code_of(s, a)
     if is_full(s, code) and not make_room(s, code):
         st.whole[js.STOPPED_CODE] = code
         return False
@@ -111,7 +125,7 @@ def enter(a: int, ts: int, resolved: int, total: int, st: State) -> None:
 
 
 @part
-def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> bool:
+def emit_entry(s: Side, st: State, out: Output, floor: float) -> bool:
     """Emit from the entry in progress while the credit stays at `floor` or above; False when the output is full.
 
     Combination number c of the product: index arithmetic, the last stream fastest.  A sampled entry emits number
@@ -123,8 +137,8 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
     real = st.real
     n = st.entry.shape[0]
     a = w[js.ENTRY_ORDINAL]
-    own = arr.stream[a]
-    first = np.int64(arr.key[a]) * n
+    own = code_of(s, a) % n
+    first = code_of(s, a) - own
     total = w[ms.ENTRY_TOTAL]
     price = output_price(st)
     room = out.weight.shape[0]
@@ -165,7 +179,7 @@ def emit_entry(s: Side, arr: Arrivals, st: State, out: Output, floor: float) -> 
                     member = s.arena[s.lists[first + k, ga.PLACE] - s.lists[first + k, ga.GONE] + rank]
                 out.cell[at, k] = member
                 if sampled:
-                    admission = min(admission, st.admissions[member])
+                    admission = min(admission, st.admissions[member - w[js.ADMISSIONS_GONE]])
             gap += step
             weight /= admission
         out.weight[at] = weight

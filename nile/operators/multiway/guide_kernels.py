@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.multiway.common_kernels import enter, look_up, output_price
+from nile.operators.multiway.common_kernels import code_of, enter, look_up, output_price, time_of
 from nile.operators.multiway.control_kernels import cushion
-from nile.operators.multiway.state import Arrivals, State
+from nile.operators.multiway.state import State
 from preferences import queue_kernels as queue
 from preferences import state as js
 from preferences.arrival_kernels import pay_hit, pay_insert, since_of
@@ -35,9 +35,9 @@ LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; no other stream
 
 
 @inlined
-def hash_of(arr: Arrivals, key: int, stream: int) -> Any:
-    """The hash under which the grid counts a key's tuples of one stream."""
-    return mix(arr.hash[key], stream + 1)
+def hash_of(hashes: Array, key: int, stream: int) -> Any:
+    """The hash under which the grid counts a key's tuples of one stream.  hashes: uint64, of each key."""
+    return mix(hashes[key], stream + 1)
 
 
 @part
@@ -96,15 +96,16 @@ def _product(counts: Array, own: int, g: int, j: int) -> float:
 
 @part
 def _queue_region(
-    arr: Arrivals, a: int, g: int, j: int, klass: int, resolved: int, st: State, q: Queue, bounds: Array
+    s: Side, a: int, g: int, j: int, klass: int, resolved: int, st: State, q: Queue, bounds: Array
 ) -> int:
     """Region (g, j), whose ranges `cut` gives, into the queue; returns its place there.
 
     Or -1: into the register, when nothing better waits (no push, no pop).
     """
-    own = arr.stream[a]
+    own = code_of(s, a) % st.entry.shape[0]
+    ts = time_of(s, a)
     direct = st.whole[js.ACTIVE] == 0 and klass > queue.top_class(q)
-    at = -1 if direct else _push(a, arr.ts[a], klass, resolved, st, q)
+    at = -1 if direct else _push(a, ts, klass, resolved, st, q)
     total = 1
     for k in range(st.entry.shape[0]):
         low = 0
@@ -120,7 +121,7 @@ def _queue_region(
             bounds[at, k, 0] = low
             bounds[at, k, 1] = high
     if direct:
-        enter(a, arr.ts[a], resolved, total, st)
+        enter(a, ts, resolved, total, st)
     else:
         q.entry[at, queue.HIGH] = total
     return at
@@ -133,26 +134,26 @@ def _first_other(own: int) -> int:
 
 
 @part
-def densest_regions(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds: Array) -> None:
+def densest_regions(s: Side, hashes: Array, a: int, st: State, q: Queue, bounds: Array) -> None:
     """desc: queue the regions that promise combinations of this tuple.
 
     priority = fade ** (granularity - 1) * product of what the guide expects of each stream / length of the
     granularity in seconds.  A stream that surely holds nothing ends the asking.
     """
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        _densest_by_sketch(s, arr, a, st, q, bounds)
+        _densest_by_sketch(s, hashes, a, st, q, bounds)
     else:
-        _densest_by_directory(s, arr, a, st, q, bounds)
+        _densest_by_directory(s, a, st, q, bounds)
 
 
 @part
-def _densest_by_sketch(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds: Array) -> None:
+def _densest_by_sketch(s: Side, hashes: Array, a: int, st: State, q: Queue, bounds: Array) -> None:
     m = st.fades.shape[0]
     n = st.entry.shape[0]
-    own = arr.stream[a]
-    since = since_of(arr.ts[a], st.window[0])
+    own = code_of(s, a) % n
+    since = since_of(time_of(s, a), st.window[0])
     for k in range(n):
-        if k != own and not _ask(s, arr, a, k, since, st):
+        if k != own and not _ask(s, hashes, a, k, since, st):
             st.whole[js.PRUNED] += 1
             return
     for k in range(n):
@@ -168,13 +169,14 @@ def _densest_by_sketch(s: Side, arr: Arrivals, a: int, st: State, q: Queue, boun
             if j == own or _product(st.bound, own, g, j) == 0.0:
                 continue
             klass = density_class(st.fades[g] * density(_product(st.expected, own, g, j), length, s))
-            _queue_region(arr, a, g, j, klass, js.UNRESOLVED, st, q, bounds)
+            _queue_region(s, a, g, j, klass, js.UNRESOLVED, st, q, bounds)
 
 
 @part
-def _ask(s: Side, arr: Arrivals, a: int, k: int, since: int, st: State) -> bool:
+def _ask(s: Side, hashes: Array, a: int, k: int, since: int, st: State) -> bool:
     """Ask the sketch for stream k's tuples of the key, granularity by granularity; False when it surely has none."""
-    h = hash_of(arr, arr.key[a], k)
+    n = st.entry.shape[0]
+    h = hash_of(hashes, code_of(s, a) // n, k)
     most = 0.0
     for g in range(s.gran.shape[0]):
         value, bound = _read_root(s, g, h, since, s.counters.shape[1], st)
@@ -185,13 +187,13 @@ def _ask(s: Side, arr: Arrivals, a: int, k: int, since: int, st: State) -> bool:
 
 
 @part
-def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, bounds: Array) -> None:
+def _densest_by_directory(s: Side, a: int, st: State, q: Queue, bounds: Array) -> None:
     m = st.fades.shape[0]
     n = st.entry.shape[0]
-    own = arr.stream[a]
-    ts = arr.ts[a]
-    first = np.int64(arr.key[a]) * n
-    total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], False, st)
+    own = code_of(s, a) % n
+    ts = time_of(s, a)
+    first = code_of(s, a) - own
+    total = look_up(s, a, s.zone[ga.KEPT_FROM], False, st)
     if total == 0:
         st.whole[js.PRUNED] += 1
         return
@@ -199,9 +201,9 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
         oldest = ts
         for k in range(n):
             if k != own:
-                oldest = min(oldest, arr.ts[ordinal_at(s, first + k, st.cut[1, k])])
+                oldest = min(oldest, time_of(s, ordinal_at(s, first + k, st.cut[1, k])))
         klass = density_class(density(np.float64(total), ts - oldest, s))
-        _queue_region(arr, a, 0, _first_other(own), klass, js.RESOLVED, st, q, bounds)
+        _queue_region(s, a, 0, _first_other(own), klass, js.RESOLVED, st, q, bounds)
         return
     # The directory has no zones: its granularities are cut by age alone.
     for k in range(n):
@@ -223,11 +225,11 @@ def _densest_by_directory(s: Side, arr: Arrivals, a: int, st: State, q: Queue, b
             value = _product(st.expected, own, g, j)
             if value > 0.0:
                 klass = density_class(st.fades[g] * density(value, length, s))
-                _queue_region(arr, a, g, j, klass, js.RESOLVED, st, q, bounds)
+                _queue_region(s, a, g, j, klass, js.RESOLVED, st, q, bounds)
 
 
 @part
-def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
+def sampled_region(s: Side, hashes: Array, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
     """weighted: systematic sampling.  S += p * combinations; each integer S passes is one output of weight 1 / p.
 
     Kept as the gap, in combinations, to the next output.  An output also stands for 1 / admission keys: `emit_entry`
@@ -235,23 +237,24 @@ def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Q
     ranges keys let in less than a window ago wait, and the others share one admission threshold.
     """
     real = st.real
-    own = arr.stream[a]
+    n = st.entry.shape[0]
+    own = code_of(s, a) % n
     admission = 1.0
     if st.setting[js.RANGES]:
-        admission = effective_admission(st, arr.ts[a])
+        admission = effective_admission(st, time_of(s, a))
         if level >= admission:
             return
     rate = sampling_rate(st, output_price(st), cushion(st))
     real[js.GAP] *= real[js.RATE] / rate
     real[js.RATE] = rate
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        since = since_of(arr.ts[a], st.window[0])
-        for k in range(st.entry.shape[0]):
-            if k != own and (not _ask(s, arr, a, k, since, st) or st.setting[js.BLIND]):
+        since = since_of(time_of(s, a), st.window[0])
+        for k in range(n):
+            if k != own and (not _ask(s, hashes, a, k, since, st) or st.setting[js.BLIND]):
                 st.whole[js.PRUNED] += 1
                 real[js.MATCHES] -= _SMOOTH * real[js.MATCHES]
                 return
-    total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], False, st)
+    total = look_up(s, a, s.zone[ga.KEPT_FROM], False, st)
     if st.setting[js.RANGES]:
         total = min(total, 1)
     real[js.MATCHES] += _SMOOTH * (np.float64(total) - real[js.MATCHES])
@@ -263,7 +266,7 @@ def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Q
     outputs = math.ceil((total - gap) / step)
     real[js.GAP] = max(0.0, gap + outputs * step - total)
     real[js.BACKLOG] += outputs
-    at = _queue_region(arr, a, 0, _first_other(own), 1, js.RESOLVED, st, q, bounds)
+    at = _queue_region(s, a, 0, _first_other(own), 1, js.RESOLVED, st, q, bounds)
     if at < 0:
         real[js.ENTRY_GAP] = gap
         real[js.ENTRY_STEP] = step
@@ -275,27 +278,26 @@ def sampled_region(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Q
 
 
 @part
-def rare_region(
-    arr: Arrivals, a: int, level: float, total: int, count: int, st: State, q: Queue, bounds: Array
-) -> None:
+def rare_region(s: Side, a: int, level: float, total: int, count: int, st: State, q: Queue, bounds: Array) -> None:
     """asc: queue the combinations of a key that is rare in all streams together, the rarest first; no other key's.
 
     total: combinations as `look_up` found them; count: tuples of the key in the window, all streams together.
     """
     if total == 0:
         return
-    ts = arr.ts[a]
+    ts = time_of(s, a)
+    n = st.entry.shape[0]
     # A tuple of this key was turned away in the window: the lists undercount it.
-    unsure = st.shed_at[arr.key[a]] >= since_of(ts, st.window[0]) or level >= effective_admission(st, ts)
+    unsure = st.shed_at[code_of(s, a) // n] >= since_of(ts, st.window[0]) or level >= effective_admission(st, ts)
     if count > st.setting[js.CAP] or unsure:
         st.whole[js.PRUNED] += 1
         return
     klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
-    _queue_region(arr, a, 0, _first_other(arr.stream[a]), klass, js.RESOLVED, st, q, bounds)
+    _queue_region(s, a, 0, _first_other(code_of(s, a) % n), klass, js.RESOLVED, st, q, bounds)
 
 
 @part
-def weigh(s: Side, arr: Arrivals, a: int, st: State) -> int:
+def weigh(s: Side, hashes: Array, a: int, st: State) -> int:
     """asc: what the sketch says of a key before its tuple is inserted: HEAVY, ALONE or LIGHT.
 
     HEAVY: surely above the outlier cap, by twice the cap and twice the noise of one row.  Reading every row costs as
@@ -303,8 +305,9 @@ def weigh(s: Side, arr: Arrivals, a: int, st: State) -> int:
     most keys, and suffices to confirm a key that was turned away less than a window ago, whose outputs are unsure
     anyway.  Its bounds are certain: where the key's in another stream is 0, the tuple completes nothing.
     """
-    since = since_of(arr.ts[a], st.window[0])
+    since = since_of(time_of(s, a), st.window[0])
     n = st.entry.shape[0]
+    key = code_of(s, a) // n
     tuples = 0
     for g in range(s.gran.shape[0]):
         tuples += s.node[s.gran[g, ga.OFFSET], ga.COUNT]
@@ -312,7 +315,7 @@ def weigh(s: Side, arr: Arrivals, a: int, st: State) -> int:
     count = 0.0
     alone = False
     for k in range(n):
-        h = hash_of(arr, arr.key[a], k)
+        h = hash_of(hashes, key, k)
         most = 0.0
         for g in range(s.gran.shape[0]):
             value, bound = _read_root(s, g, h, since, 1, st)
@@ -320,11 +323,11 @@ def weigh(s: Side, arr: Arrivals, a: int, st: State) -> int:
             most += bound
         alone |= most == 0.0
     if count > margin and not st.setting[js.BLIND]:
-        if st.shed_at[arr.key[a]] >= since:
+        if st.shed_at[key] >= since:
             return HEAVY
         count = 0.0
         for k in range(n):
-            h = hash_of(arr, arr.key[a], k)
+            h = hash_of(hashes, key, k)
             for g in range(s.gran.shape[0]):
                 count += _read_root(s, g, h, since, s.counters.shape[1], st)[0]
         if count > margin:

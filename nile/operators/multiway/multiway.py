@@ -95,7 +95,7 @@ class MultiwayJoin:
         self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
         self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
         self._floor = _NO_FLOOR if self.whole else 0.0
-        self._arrivals = ms.Arrivals(stream=data.stream, key=data.key, ts=data.ts, hash=_at_least_one(data.hashes))
+        self._hashes = _at_least_one(data.hashes)
         width = 1 + 2 * data.streams if plan.output == "ranges" else data.streams
         self._out = ms.Output(cell=np.empty((_ROOM, width), np.int64), weight=np.empty(_ROOM))
         self._queue: Any = None
@@ -197,13 +197,13 @@ class MultiwayJoin:
         self._fed = end
 
     def _step(self, end: int) -> int:
-        side, arrivals, grant, state, out = self.store.side, self._arrivals, self._grant, self.state, self._out
+        side, hashes, grant, state, out = self.store.side, self._hashes, self._grant, self.state, self._out
         if self._plain:
-            return int(multiway_probe_kernels.probe(side, arrivals, grant, end, self._floor, state, out))
+            return int(multiway_probe_kernels.probe(side, grant, end, self._floor, state, out))
         if self._queue is None:
             self._queue = new_queue()
             self._bounds = np.zeros((self._queue.entry.shape[0], self.data.streams, 2), np.int64)
-        return int(multiway_kernels.promise(side, arrivals, grant, end, LIMIT, state, self._queue, self._bounds, out))
+        return int(multiway_kernels.promise(side, hashes, grant, end, LIMIT, state, self._queue, self._bounds, out))
 
     def _mend(self, why: int) -> None:
         """Do what the kernel stopped for."""
@@ -265,8 +265,14 @@ class MultiwayJoin:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
         if self._queue is not None and self.plan.preference == "weighted":
             horizon = min(horizon, oldest_time(self._queue) - window)
-        before = int(np.searchsorted(self.data.ts, max(horizon, -st.FOREVER), side="left"))
-        self.store.release(min(before, int(whole[st.APPLIED])))
+        self.store.release(self.first_since(horizon))
+
+    def first_since(self, horizon: int) -> int:
+        """The first arrival held that came at `horizon` or later, or has not been dealt with."""
+        side, base = self.store.side, int(self.store.side.meta[ga.BASE])
+        held = side.ts[: self.store.tuples - base]
+        before = base + int(np.searchsorted(held, max(horizon, -st.FOREVER), side="left"))
+        return min(before, int(self.state.whole[st.APPLIED]))
 
     @property
     def shed(self) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.common_kernels import (
+    code_of,
     emit_entry,
     enter,
     has_room,
@@ -25,6 +26,7 @@ from nile.operators.multiway.common_kernels import (
     passed,
     settlement_due,
     standing,
+    time_of,
 )
 from nile.operators.multiway.control_kernels import adjust_admission, cushion
 from nile.operators.multiway.guide_kernels import (
@@ -36,7 +38,7 @@ from nile.operators.multiway.guide_kernels import (
     sampled_region,
     weigh,
 )
-from nile.operators.multiway.state import Arrivals, Output, State
+from nile.operators.multiway.state import Output, State
 from preferences import queue_kernels as queue
 from preferences import state as js
 from preferences.arrival_kernels import kept_share, pay_hit, pay_insert, since_of, take_arrival, unit
@@ -66,34 +68,36 @@ def _is_idle(st: State, q: Queue) -> bool:
 
 
 @part
-def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
+def _take(s: Side, hashes: Array, st: State, q: Queue, bounds: Array) -> int:
     """The oldest waiting tuple: through admission, into summary and list, its regions into the queue."""
     w = st.whole
     real = st.real
     a = w[js.APPLIED]
-    key = arr.key[a]
-    ts = arr.ts[a]
+    code = code_of(s, a)
+    ts = time_of(s, a)
     preference = st.setting[js.PREFERENCE]
-    if key < 0:
+    if code < 0:
         w[js.NULLS] += 1
         return _TAKEN
-    level = unit(arr.hash[key], st.setting[js.SALT])
+    stream = code % st.entry.shape[0]
+    key = code // st.entry.shape[0]
+    level = unit(hashes[key], st.setting[js.SALT])
     if level >= real[js.ADMISSION] and not _is_idle(st, q):
-        st.shed[arr.stream[a]] += 1
+        st.shed[stream] += 1
         return _TAKEN
     if real[js.CREDIT] < real[js.ENTRANCE] or is_outputs_turn(st, q.control[queue.SIZE]):
         if w[js.ARRIVED] - w[js.APPLIED] <= st.setting[js.WAITING]:
             return _WAITS
-        st.shed[arr.stream[a]] += 1
+        st.shed[stream] += 1
         if preference == js.ASC:
             st.shed_at[key] = ts
         return _TAKEN
-    if not has_room(s, arr, a, st):
+    if not has_room(s, a, st):
         return _NO_ARENA
     before = real[js.SPENT]
     w[js.ADMITTED] += 1
     if preference == js.WEIGHTED:
-        st.admissions[a] = real[js.ADMISSION]
+        st.admissions[a - w[js.ADMISSIONS_GONE]] = real[js.ADMISSION]
     if s.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(s, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
@@ -101,13 +105,13 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
         pay_insert(st, st.prices[js.P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
         save_for_turn(0, st)
     if preference == js.ASC:
-        _take_rare(s, arr, a, level, st, q, bounds)
+        _take_rare(s, hashes, a, level, st, q, bounds)
     else:
-        insert(s, arr, a, st)
+        insert(s, a, st)
         if preference == js.DESC:
-            densest_regions(s, arr, a, st, q, bounds)
+            densest_regions(s, hashes, a, st, q, bounds)
         else:
-            sampled_region(s, arr, a, level, st, q, bounds)
+            sampled_region(s, hashes, a, level, st, q, bounds)
     cost = real[js.SPENT] - before
     real[js.SPENT_TAKING] += cost
     allow(-cost, st)
@@ -115,44 +119,46 @@ def _take(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array) -> int:
 
 
 @part
-def _take_rare(s: Side, arr: Arrivals, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
+def _take_rare(s: Side, hashes: Array, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
     """asc: turn a heavy key away before insertion; of the others queue what they complete."""
     total = 0
     count = 0
     said = LIGHT
     if st.setting[js.GUIDE] == js.DIRECTORY:
-        total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], True, st)
-        count = standing(s, arr, a, st) + 1
+        total = look_up(s, a, s.zone[ga.KEPT_FROM], True, st)
+        count = standing(s, a, st) + 1
         said = HEAVY if count > 2 * st.setting[js.CAP] else LIGHT
     else:
-        said = weigh(s, arr, a, st)
+        said = weigh(s, hashes, a, st)
     if said == HEAVY:
-        st.shed_at[arr.key[a]] = arr.ts[a]
-        st.shed[arr.stream[a]] += 1
+        st.shed_at[code_of(s, a) // st.entry.shape[0]] = time_of(s, a)
+        st.shed[code_of(s, a) % st.entry.shape[0]] += 1
         return
-    insert(s, arr, a, st)
+    insert(s, a, st)
     if said == ALONE:
         st.whole[js.PRUNED] += 1
         return
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        total = look_up(s, arr, a, s.zone[ga.KEPT_FROM], True, st)
-        count = standing(s, arr, a, st)
-    rare_region(arr, a, level, total, count, st, q, bounds)
+        total = look_up(s, a, s.zone[ga.KEPT_FROM], True, st)
+        count = standing(s, a, st)
+    rare_region(s, a, level, total, count, st, q, bounds)
 
 
 @part
-def _resolve(s: Side, arr: Arrivals, st: State) -> None:
+def _resolve(s: Side, st: State) -> None:
     """Look up which ranks the entry in progress covers: arrivals that were there when it was made."""
     w = st.whole
     a = w[js.ENTRY_ORDINAL]
     n = st.entry.shape[0]
+    own = code_of(s, a) % n
+    first = code_of(s, a) - own
     since = since_of(w[js.ENTRY_TIME], st.window[0])
     total = 1
     for k in range(n):
-        if k == arr.stream[a]:
+        if k == own:
             continue
         if total > 0:
-            code = np.int64(arr.key[a]) * n + k
+            code = first + k
             low = rank_from(s, code, max(st.entry[k, 0], s.zone[ga.KEPT_FROM]))
             low = max(low, rank_since(s, code, since))
             high = max(low, rank_from(s, code, st.entry[k, 1]))
@@ -184,7 +190,7 @@ def _next_entry(st: State, q: Queue, bounds: Array) -> bool:
 
 
 @part
-def _drain(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array, out: Output) -> bool:
+def _drain(s: Side, st: State, q: Queue, bounds: Array, out: Output) -> bool:
     """Spend what credit is left on the best regions; False when the output is full."""
     w = st.whole
     real = st.real
@@ -204,11 +210,11 @@ def _drain(s: Side, arr: Arrivals, st: State, q: Queue, bounds: Array, out: Outp
         if w[js.ACTIVE] == js.UNRESOLVED:
             if real[js.CREDIT] - least < floor:
                 return True
-            _resolve(s, arr, st)
+            _resolve(s, st)
             if w[js.ACTIVE] == 0:
                 continue
         written = w[js.OUTPUTS]
-        room = emit_entry(s, arr, st, out, floor)
+        room = emit_entry(s, st, out, floor)
         real[js.BACKLOG] = max(0.0, real[js.BACKLOG] - (w[js.OUTPUTS] - written))
         if not room:
             return False
@@ -242,17 +248,18 @@ def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
 
 @kernel
 def promise(
-    s: Side, arr: Arrivals, grant: Array, end: int, limit: int, st: State, q: Queue, bounds: Array, out: Output
+    s: Side, hashes: Array, grant: Array, end: int, limit: int, st: State, q: Queue, bounds: Array, out: Output
 ) -> int:
     """Run the promising join up to arrival `end`; returns why it stopped (`nile.operators.multiway.state`).
 
-    grant: float64 [N]; limit: places the queue may grow to; bounds: int64 [places, n, 2], the ranges of what waits.
+    hashes: uint64, of each key; grant: float64, of each arrival from `ARRIVALS_GONE` on; limit: places the queue may
+    grow to; bounds: int64 [places, n, 2], the ranges of what waits.
     """
     w = st.whole
     regions = 1 + st.fades.shape[0] * (st.entry.shape[0] - 1)
     pay_adds(s, 0, st)
     while True:
-        if not _drain(s, arr, st, q, bounds, out):
+        if not _drain(s, st, q, bounds, out):
             return js.OUTPUT_FULL
         if settlement_due(st):
             return ms.SETTLE
@@ -262,19 +269,19 @@ def promise(
         if w[js.APPLIED] < w[js.ARRIVED]:
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
                 return js.QUEUE_FULL
-            what = _take(s, arr, st, q, bounds)
+            what = _take(s, hashes, st, q, bounds)
             if what == _NO_ARENA:
                 return js.ARENA_FULL
             if what == _TAKEN:
                 a = w[js.APPLIED]
-                passed(arr, st)
-                _after(s, a, arr.ts[a], st, q)
+                passed(s, st)
+                _after(s, a, time_of(s, a), st, q)
                 continue
         if w[js.ARRIVED] == end:
             return js.DONE
         idle = w[js.ACTIVE] == 0 and w[js.APPLIED] == w[js.ARRIVED] and q.control[queue.SIZE] == 0
         take_arrival(st, grant, idle)
         a = w[js.ARRIVED] - 1
-        allow(st.real[js.SHARE] * grant[a], st)
+        allow(st.real[js.SHARE] * grant[a - w[js.ARRIVALS_GONE]], st)
         if w[js.ARRIVED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] == js.WEIGHTED:
-            adjust_admission(st, q.control[queue.SIZE], arr.ts[a])
+            adjust_admission(st, q.control[queue.SIZE], time_of(s, a))

@@ -1,8 +1,8 @@
 """What the kernels of a join of n streams read and write.
 
 Design.  All streams live in one tuple store: tuples in total order, keyed by (key, stream), so that an ordinal of
-the store is an arrival, and one grid holds every stream's counts.  Nothing in the kernels' types depends on the
-number of streams, so they compile once, and not once for each n.
+the store is an arrival, and one grid holds every stream's counts.  What a kernel asks of an arrival, the store says.
+Nothing in the kernels' types depends on the number of streams, so they compile once, and not once for each n.
 """
 
 from __future__ import annotations
@@ -29,15 +29,6 @@ SETTLE_EVERY, SETTLE_SURELY, SETTLE_WORTH = 64, 512, 256
 when 256 or more wait, since looking at a batch has a cost of its own.  An exact join settles full batches."""
 
 
-class Arrivals(NamedTuple):
-    """The merged input: N tuples in total order, k distinct keys."""
-
-    stream: Array  # int8 [N]: the place of the tuple's stream in the statement
-    key: Array  # int32 [N], -1 null
-    ts: Array  # int64 [N], ns
-    hash: Array  # uint64 [k]: the hash of each key
-
-
 class State(NamedTuple):
     """Everything the operator remembers between two kernel calls, besides its store and its queue."""
 
@@ -49,7 +40,8 @@ class State(NamedTuple):
     window: Array  # int64 [1]: ns
     shed: Array  # int64 [n]: tuples of each stream turned away
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
-    admissions: Array  # float64 [N]: admission when each tuple came in (weighted; 0: it did not), else length 0
+    # float64, from arrival ADMISSIONS_GONE on: admission when each came in (weighted; 0: it did not), else length 0
+    admissions: Array
     entry: Array  # int64 [n, 2]: the bounds of the entry in progress, a row per stream; its own row is unused
     cut: Array  # int64 [m + 1, n]: work space, where each granularity begins; row 0 is the end of the newest
     expected: Array  # float64 [m, n]: work space, tuples of the key that a stream holds in a granularity
