@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from experiments.atlas.command import experiment
-from experiments.commands.build import build_command
-from experiments.commands.doctor import doctor
-from experiments.commands.ingest import ingest_command
-from experiments.commands.report import report_command
-from experiments.commands.store import store
-from experiments.faults.command import faults, soak
 from nile import __version__
-from summaries.errors import NileError
+from nile.experiments.atlas.command import experiment
+from nile.experiments.commands.build import build_command
+from nile.experiments.commands.doctor import doctor
+from nile.experiments.commands.ingest import ingest_command
+from nile.experiments.commands.report import report_command
+from nile.experiments.commands.store import store
+from nile.experiments.faults.command import faults, soak
+from nile.summaries.errors import NileError
 
 __all__ = ["main"]
 
@@ -53,7 +53,7 @@ main.add_command(store)
               help="Folder for report.html and report.json.")  # fmt: skip
 def demo(out: Path, **options: Any) -> None:
     """Join two retail streams under several budgets, scored against Spark."""
-    from experiments.run.demo import demo_config, run_and_tell
+    from nile.experiments.run.demo import demo_config, run_and_tell
 
     run_and_tell(demo_config(options), out, command=["nile", *sys.argv[1:]])
 
@@ -64,14 +64,14 @@ def demo(out: Path, **options: Any) -> None:
 @click.option("--example", is_flag=True, help="Print a commented config and stop.")
 def run(config: Path | None, out: Path | None, example: bool) -> None:
     """Run the experiment that CONFIG (TOML) describes."""
-    from experiments.run.config import EXAMPLE, load_config
+    from nile.experiments.run.config import EXAMPLE, load_config
 
     if example:
         click.echo(EXAMPLE, nl=False)
         return
     if config is None or out is None:
         raise click.UsageError("needed a config and a folder: nile run CONFIG.toml --out DIR (or --example)")
-    from experiments.run.demo import run_and_tell
+    from nile.experiments.run.demo import run_and_tell
 
     loaded = load_config(config)
     run_and_tell(loaded, out, command=["nile", *sys.argv[1:]], text=config.read_text(encoding="utf-8-sig"))
@@ -132,15 +132,15 @@ bench.add_command(soak)
 )
 def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
     """Run benchmarks by NAMES, or list them."""
-    from experiments.benchmarks.command import list_benchmarks, run_benchmarks
+    from nile.experiments.benchmarks.command import list_benchmarks, run_benchmarks
 
     if rows is not None or data is not None:
-        from experiments.benchmarks import history, scan
+        from nile.experiments.benchmarks import history, scan
 
         for each in (history, scan):
             each.ask_for(rows=rows, data=data)
     if rows is not None:
-        from experiments.benchmarks.build import ask_for as build_rows
+        from nile.experiments.benchmarks.build import ask_for as build_rows
 
         build_rows(rows)
     if not names:
@@ -154,7 +154,7 @@ def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: 
 @click.argument("new", type=click.Path(path_type=Path))
 def compare_bench(old: Path, new: Path) -> None:
     """Say what changed between two bench.json; the exit status is 1 where a bar was lost."""
-    from experiments.benchmarks.command import compare_reports
+    from nile.experiments.benchmarks.command import compare_reports
 
     sys.exit(compare_reports(old, new))
 
@@ -164,7 +164,7 @@ def compare_bench(old: Path, new: Path) -> None:
 @click.argument("names", nargs=-1)
 def bench_table(report: Path, names: tuple[str, ...]) -> None:
     """Print the figures of a bench.json that have a bar, of all benchmarks or those of NAMES, as a Markdown table."""
-    from experiments.benchmarks.compare import markdown, read_report
+    from nile.experiments.benchmarks.compare import markdown, read_report
 
     click.echo(markdown(read_report(report), names))
 

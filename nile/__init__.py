@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nile.base.version import __version__
-from summaries.errors import (
+from nile.summaries.errors import (
     BudgetError,
     ConfigError,
     CostWarning,
@@ -42,7 +42,7 @@ from summaries.errors import (
     UnknownColumn,
     UnknownStream,
 )
-from summaries.lazy import lazy_names
+from nile.summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nile.answers.aggregate_answer import AggregateAnswer
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from nile.execution.live.approximate import ApproximateSubscription
     from nile.execution.live.standing_query import Subscription
     from nile.execution.statement.builder import QueryBuilder
+    from nile.preferences.budget import Budget, BudgetReport
+    from nile.preferences.clock import Bursts
     from nile.report.accuracy.report import AccuracyReport
     from nile.streams.accounting import Accounting
-    from preferences.budget import Budget, BudgetReport
-    from preferences.clock import Bursts
-    from summaries.estimate import Estimate
+    from nile.summaries.estimate import Estimate
 
 
 __all__ = [
@@ -140,11 +140,11 @@ _HOMES = {
     "AggregateQuery": "nile.answers.aggregate_query",
     "Answer": "nile.answers.answer",
     "ApproximateSubscription": "nile.execution.live.approximate",
-    "Budget": "preferences.budget",
-    "BudgetReport": "preferences.budget",
-    "Bursts": "preferences.clock",
+    "Budget": "nile.preferences.budget",
+    "BudgetReport": "nile.preferences.budget",
+    "Bursts": "nile.preferences.clock",
     "Database": "nile.engine.database",
-    "Estimate": "summaries.estimate",
+    "Estimate": "nile.summaries.estimate",
     "JoinAggregateAnswer": "nile.answers.join_aggregate",
     "JoinAggregateQuery": "nile.answers.join_aggregate",
     "JoinAnswer": "nile.answers.join_answer",

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from preferences import state as js
-from preferences.level_kernels import look, set_level
-from preferences.queue_kernels import CLASSES
-from preferences.slot_kernels import is_choice_due, open_slots, picks_slots
-from preferences.state import State
-from summaries.kernels import part
+from nile.preferences import state as js
+from nile.preferences.level_kernels import look, set_level
+from nile.preferences.queue_kernels import CLASSES
+from nile.preferences.slot_kernels import is_choice_due, open_slots, picks_slots
+from nile.preferences.state import State
+from nile.summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
 

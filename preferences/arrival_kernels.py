@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from preferences import state as js
-from preferences.state import Clocked, Output, State
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
-from summaries.hash_kernels import mix
-from summaries.kernels import U8, inlined, part
+from nile.preferences import state as js
+from nile.preferences.state import Clocked, Output, State
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import append, end_rank, is_full, make_room, ordinal_at, rank_since
+from nile.summaries.hash_kernels import mix
+from nile.summaries.kernels import U8, inlined, part
 
 Array = np.ndarray[Any, Any]
 _LOWEST = -0x7FFFFFFFFFFFFFFF

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from summaries.errors import BudgetError
+from nile.summaries.errors import BudgetError
 
 __all__ = ["BUDGET_UNITS", "Budget", "BudgetReport"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from summaries.costs import CostTable
-from summaries.errors import ConfigError
+from nile.summaries.costs import CostTable
+from nile.summaries.errors import ConfigError
 
 __all__ = ["REPLAYS", "Bursts", "Pace", "exact_costs", "grants", "retime"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from summaries.errors import BudgetError, ConfigError
-from summaries.estimate import Estimate
+from nile.summaries.errors import BudgetError, ConfigError
+from nile.summaries.estimate import Estimate
 
 __all__ = ["OTHERWISE", "ErrorTarget"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from preferences.queue import LIMIT
-from summaries.lazy import lazy
+from nile.preferences.queue import LIMIT
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from preferences import heap_kernels as kernels
-    from preferences.heap_kernels import Heap, Heaps
+    from nile.preferences import heap_kernels as kernels
+    from nile.preferences.heap_kernels import Heap, Heaps
 else:
-    kernels = lazy("preferences.heap_kernels")
+    kernels = lazy("nile.preferences.heap_kernels")
 
 __all__ = ["new_heap", "new_heaps", "roomier"]
 

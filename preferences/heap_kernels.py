@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from summaries.kernels import inlined, kernel, part
+from nile.summaries.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from summaries.estimate import Estimate
-from summaries.intervals import student_quantile
+from nile.summaries.estimate import Estimate
+from nile.summaries.intervals import student_quantile
 
 __all__ = ["KeySample", "outputs_of_one_key"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from preferences import state as js
-from preferences.arrival_kernels import since_of
-from preferences.slot_kernels import HORIZON
-from preferences.state import Clocked
-from summaries.kernels import part
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import since_of
+from nile.preferences.slot_kernels import HORIZON
+from nile.preferences.state import Clocked
+from nile.summaries.kernels import part
 
 _CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64

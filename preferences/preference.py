@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["PREFERENCES", "preference_number"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from summaries.lazy import lazy
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from preferences import queue_kernels as kernels
-    from preferences.queue_kernels import Queue
+    from nile.preferences import queue_kernels as kernels
+    from nile.preferences.queue_kernels import Queue
 else:
-    kernels = lazy("preferences.queue_kernels")
+    kernels = lazy("nile.preferences.queue_kernels")
 
 __all__ = ["LIMIT", "grown_queue", "new_queue", "oldest_time"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from preferences import state as js
-from preferences.arrival_kernels import pay_insert
-from preferences.state import State
-from summaries.hash_kernels import mix
-from summaries.kernels import U8, allocating_part, part
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import pay_insert
+from nile.preferences.state import State
+from nile.summaries.hash_kernels import mix
+from nile.summaries.kernels import U8, allocating_part, part
 
 Array = np.ndarray[Any, Any]
 HORIZON = 512.0

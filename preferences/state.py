@@ -55,7 +55,7 @@ SETTING_FIELDS = 10
 COUNTSKETCH, DIRECTORY = 0, 1
 DESC, WEIGHTED, ASC = 0, 1, 2
 
-# Prices, in the order of `summaries.costs.CostTable`.
+# Prices, in the order of `nile.summaries.costs.CostTable`.
 P_INSERT, P_UPDATE, P_ESTIMATE, P_SCAN, P_EMIT, P_LOOKUP, P_PUSH, P_POP, P_HEAP, P_ADD = range(10)
 
 CONTROL_EVERY = 256

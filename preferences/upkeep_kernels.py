@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from preferences import queue_kernels as queue
-from preferences import state as js
-from preferences.arrival_kernels import pay_hit, pay_insert, since_of
-from preferences.queue_kernels import Queue
-from preferences.state import Clocked
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from summaries.kernels import part
+from nile.preferences import queue_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import pay_hit, pay_insert, since_of
+from nile.preferences.queue_kernels import Queue
+from nile.preferences.state import Clocked
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
 _TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from summaries.errors import BudgetError
+from nile.summaries.errors import BudgetError
 
 __all__ = ["WallBudget", "WallClock"]
 

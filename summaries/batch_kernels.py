@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import U8, kernel
+from nile.summaries.kernels import U8, kernel
 
 Array = np.ndarray[Any, Any]
 

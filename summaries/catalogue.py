@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from summaries.countsketch import CountSketch
-from summaries.envelope import unpack
-from summaries.errors import ConfigError, EnvelopeError
-from summaries.exact import ExactCounter
-from summaries.ready import FrequentItems, HyperLogLog
-from summaries.summary import Summary
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.envelope import unpack
+from nile.summaries.errors import ConfigError, EnvelopeError
+from nile.summaries.exact import ExactCounter
+from nile.summaries.ready import FrequentItems, HyperLogLog
+from nile.summaries.summary import Summary
 
 __all__ = ["CATALOGUE", "make_summary", "read_summary"]
 

@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from summaries.errors import EnvelopeError
-from summaries.heavy import pa, pc
-from summaries.schemas import no_form
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.heavy import pa, pc
+from nile.summaries.schemas import no_form
 
 __all__ = ["decode", "encode"]
 

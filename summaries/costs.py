@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["ENGINE", "MEMORY", "CostTable", "cost_table"]
 

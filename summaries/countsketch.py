@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from summaries.envelope import Envelope
-from summaries.errors import ConfigError
-from summaries.estimate import Estimate
-from summaries.lazy import lazy
-from summaries.summary import TOP, Summary, largest_change
+from nile.summaries.envelope import Envelope
+from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
+from nile.summaries.lazy import lazy
+from nile.summaries.summary import TOP, Summary, largest_change
 
 if TYPE_CHECKING:
-    from summaries import batch_kernels, sketch_kernels
+    from nile.summaries import batch_kernels, sketch_kernels
 else:
-    batch_kernels = lazy("summaries.batch_kernels")
-    sketch_kernels = lazy("summaries.sketch_kernels")
+    batch_kernels = lazy("nile.summaries.batch_kernels")
+    sketch_kernels = lazy("nile.summaries.sketch_kernels")
 
 __all__ = ["CONFIDENCE", "CountSketch"]
 

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from summaries.errors import EnvelopeError, EnvelopeTooNew
+from nile.summaries.errors import EnvelopeError, EnvelopeTooNew
 
 __all__ = ["VERSION", "Envelope", "pack", "pack_parts", "unpack"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Estimate"]
 

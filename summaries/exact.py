@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from summaries.envelope import Envelope
-from summaries.estimate import Estimate
-from summaries.summary import TOP, Summary, largest_change
+from nile.summaries.envelope import Envelope
+from nile.summaries.estimate import Estimate
+from nile.summaries.summary import TOP, Summary, largest_change
 
 __all__ = ["ExactCounter"]
 

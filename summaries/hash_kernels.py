@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import U8, kernel
+from nile.summaries.kernels import U8, kernel
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer, which wraps: numpy's to Python, a machine word to the compiler

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from summaries.errors import ConfigError, KeyTypeError
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError, KeyTypeError
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from summaries import hash_kernels as kernels
+    from nile.summaries import hash_kernels as kernels
 else:
-    kernels = lazy("summaries.hash_kernels")
+    kernels = lazy("nile.summaries.hash_kernels")
 
 __all__ = ["PUBLIC", "Encoded", "KeyHasher", "KeyTable", "hash_keys", "hash_order", "key_family"]
 

@@ -1,13 +1,13 @@
 """Heavy packages, each loaded when an attribute of it is first used; the one place that says which they are.
 
-`from summaries.heavy import pa` costs nothing, and type checkers see the package itself.
+`from nile.summaries.heavy import pa` costs nothing, and type checkers see the package itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from summaries.lazy import lazy
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import datasketches

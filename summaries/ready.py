@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from summaries.envelope import Envelope
-from summaries.errors import ConfigError
-from summaries.estimate import Estimate
-from summaries.exact import ExactCounter
-from summaries.heavy import datasketches
-from summaries.summary import TOP, Summary
+from nile.summaries.envelope import Envelope
+from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
+from nile.summaries.exact import ExactCounter
+from nile.summaries.heavy import datasketches
+from nile.summaries.summary import TOP, Summary
 
 __all__ = ["FrequentItems", "HyperLogLog"]
 

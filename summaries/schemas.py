@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from summaries.errors import EnvelopeError
-from summaries.heavy import pa
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.heavy import pa
 
 __all__ = ["no_form", "schema_from_json", "schema_to_json"]
 

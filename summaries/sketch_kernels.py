@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import U8, allocating_kernel, kernel
+from nile.summaries.kernels import U8, allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from summaries.envelope import Envelope, pack, unpack
-from summaries.errors import ConfigError, EnvelopeError, KeyTypeError, NotLinear, SummaryMismatch
-from summaries.estimate import Estimate
+from nile.summaries.envelope import Envelope, pack, unpack
+from nile.summaries.errors import ConfigError, EnvelopeError, KeyTypeError, NotLinear, SummaryMismatch
+from nile.summaries.estimate import Estimate
 
 __all__ = ["TOP", "Summary"]
 
@@ -27,7 +27,7 @@ TOP = (1 << 63) - 1
 class Summary(ABC):
     """How often each key came, in less space or in more.
 
-    Keys arrive as uint64 hashes (`summaries.hashing`); two keys of equal hash are one key to a summary.
+    Keys arrive as uint64 hashes (`nile.summaries.hashing`); two keys of equal hash are one key to a summary.
     Laws that every summary keeps (tests/test_summary_laws.py): `add` is associative and commutative, `empty`
     is its identity, one batch or many answer alike, and for linear ones `subtract` undoes `add` bit for bit.
     Not safe for use by several threads at once.
@@ -136,7 +136,7 @@ class Summary(ABC):
         return f"<{self.describe()}, total {self.total}, {self.nbytes} bytes>"
 
     def to_bytes(self) -> bytes:
-        """The byte form (summaries.envelope): equal summaries, equal bytes, in every process."""
+        """The byte form (nile.summaries.envelope): equal summaries, equal bytes, in every process."""
         params = {"total": self._total, "saturated": self._saturated, **self._params()}
         return pack(self.kind, params, self._arrays())
 
@@ -154,7 +154,7 @@ class Summary(ABC):
         if envelope.kind != cls.kind:
             raise EnvelopeError(
                 f"{envelope.where}: needed a summary of kind {cls.kind!r}; got {envelope.kind!r}; "
-                "read it with summaries.catalogue.read_summary, which takes every kind"
+                "read it with nile.summaries.catalogue.read_summary, which takes every kind"
             )
         summary = cls._restore(envelope)
         summary._total = envelope.integer("total", -(TOP**2), TOP**2)
@@ -201,7 +201,7 @@ class Summary(ABC):
         came = f"{hashes.dtype} {list(hashes.shape)}" if isinstance(hashes, np.ndarray) else type(hashes).__name__
         raise KeyTypeError(
             f"{self.kind}: keys are hashes, a numpy array of uint64 [n]; got {came}; "
-            "turn a column into hashes with summaries.hashing.hash_keys"
+            "turn a column into hashes with nile.summaries.hashing.hash_keys"
         )
 
     def _checked_weights(self, weights: Array, n: int) -> Array:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import nile
 from nile.execution.held import packed
-from pyramid.grid.manager_state import manager_bytes
+from nile.pyramid.grid.manager_state import manager_bytes
 
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
 QUERY = "SELECT item, count(*) AS sold, sum(n) AS total FROM sales [RANGE '20 s'] GROUP BY item"

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from child_spark_sink import say
 
+from nile.pyramid.lake.lake import LakeStream
 from nile.spark import ingest
 from nile.spark.session import spark_session
-from pyramid.lake.lake import LakeStream
-from summaries.errors import SourceMissing
+from nile.summaries.errors import SourceMissing
 
 HOUR = 3_600 * 10**6
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("item", pa.string()), ("id", pa.int64())])

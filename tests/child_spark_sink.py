@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nile
+from nile.pyramid.grid.manager_state import manager_bytes
 from nile.spark import StreamSink, spark_session, stream_sink
 from nile.spark.sink.place import Place
-from pyramid.grid.manager_state import manager_bytes
-from summaries.envelope import pack
+from nile.summaries.envelope import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

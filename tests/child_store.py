@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.disk import StoredFile, StoreDirectory
+from nile.pyramid.disk import StoredFile, StoreDirectory
 
 
 def content(counter: int, part: int) -> bytes:

@@ -22,8 +22,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from pyramid.disk.files import Files, OpenFile
-from pyramid.disk.lock import Lock
+from nile.pyramid.disk.files import Files, OpenFile
+from nile.pyramid.disk.lock import Lock
 
 SECTOR = 512
 WRITES = ("create", "write", "fsync", "close", "fsync_path", "sync_directory", "rename", "make_directory", "lock")

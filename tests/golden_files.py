@@ -17,14 +17,14 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from pyramid.disk import StoredFile, StoreDirectory
-from pyramid.disk.manifest import pack_generation, read_generation
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_state import manager_bytes, read_manager
-from pyramid.grid.spec import SummarySpec
-from pyramid.history.pages import PageFile, PageWriter
-from summaries.catalogue import CATALOGUE, make_summary, read_summary
-from summaries.envelope import VERSION, pack, unpack
+from nile.pyramid.disk import StoredFile, StoreDirectory
+from nile.pyramid.disk.manifest import pack_generation, read_generation
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_state import manager_bytes, read_manager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.history.pages import PageFile, PageWriter
+from nile.summaries.catalogue import CATALOGUE, make_summary, read_summary
+from nile.summaries.envelope import VERSION, pack, unpack
 
 GOLDEN = Path(__file__).parent / "golden"
 WHEN = "2026-11-22T05:00:00Z"
@@ -134,8 +134,8 @@ FORMS: dict[str, Golden] = {
 def write_store(root: Path) -> None:
     """A store of three commits, with a file of every kind that a store makes itself."""
     with (
-        patch("pyramid.disk.opening.now", lambda: WHEN),
-        patch("pyramid.disk.directory.now", lambda: WHEN),
+        patch("nile.pyramid.disk.opening.now", lambda: WHEN),
+        patch("nile.pyramid.disk.directory.now", lambda: WHEN),
         StoreDirectory.open(root) as store,
     ):
         zone = store.stage("zone", [b"zone", b" of ", b"bytes"])

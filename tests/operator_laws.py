@@ -20,8 +20,8 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.join.join import PromisingJoin
 from nile.operators.multiway import multiway
-from preferences.preference import PREFERENCES
-from summaries.costs import ENGINE, MEMORY
+from nile.preferences.preference import PREFERENCES
+from nile.summaries.costs import ENGINE, MEMORY
 
 __all__ = ["CASES", "WINDOW", "Case", "having"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from nile.spark.java import find_java
 from nile.spark.session import spark_session, stop_session
-from summaries.errors import JavaMissing
+from nile.summaries.errors import JavaMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

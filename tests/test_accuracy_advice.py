@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.zone import Zone
 from nile.report.accuracy.cells import CellErrors
 from nile.report.accuracy.groups import GroupErrors, NumberError
 from nile.report.accuracy.intervals import Interval, coverages, reading, tail
 from nile.report.accuracy.outliers import Outliers
 from nile.report.accuracy.report import AccuracyReport
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.zone import Zone
 
 
 def record(method: str, budget: float, **figures: Any) -> dict[str, Any]:

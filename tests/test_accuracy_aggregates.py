@@ -7,7 +7,7 @@ from statistics import median
 import pyarrow as pa
 import pytest
 
-from experiments.benchmarks.accuracy.aggregates import (
+from nile.experiments.benchmarks.accuracy.aggregates import (
     COVERAGE_BAR,
     ERROR_BAR,
     coverage_of_prices,

@@ -13,7 +13,7 @@ import nile
 from nile.aggregates.asked import Aggregate
 from nile.operators.aggregate.input import Measure
 from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
-from preferences.key_sample import KeySample
+from nile.preferences.key_sample import KeySample
 
 STANDARD_ERRORS = 3.5
 LEFT_UNDONE = 0.002  # share of the pairs whose entries still wait when the input ends

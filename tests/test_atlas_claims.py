@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.atlas.claims import NEEDS, PREDICATES, Claim, Curve, judged
+from nile.experiments.atlas.claims import NEEDS, PREDICATES, Claim, Curve, judged
 
 
 def claim(predicate: str, **given: Any) -> Claim:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from workload_atlas import GOOD, written
 
-from experiments.atlas.edge import load_experiment
-from experiments.atlas.shelf import CATALOGUE, chosen, names
-from summaries.errors import ConfigError, SourceMissing
+from nile.experiments.atlas.edge import load_experiment
+from nile.experiments.atlas.shelf import CATALOGUE, chosen, names
+from nile.summaries.errors import ConfigError, SourceMissing
 
 
 def refused(folder: Path, old: str, new: str) -> str:

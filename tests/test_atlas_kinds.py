@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.atlas.change_kind import CHANGE, ChangeOptions
-from experiments.atlas.join_kind import JOIN, JoinOptions
-from experiments.atlas.kinds import Data
-from experiments.atlas.selection_kind import SELECTION, SelectionOptions
-from experiments.atlas.sketch_kind import SKETCH, SketchOptions
+from nile.experiments.atlas.change_kind import CHANGE, ChangeOptions
+from nile.experiments.atlas.join_kind import JOIN, JoinOptions
+from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.selection_kind import SELECTION, SelectionOptions
+from nile.experiments.atlas.sketch_kind import SKETCH, SketchOptions
 from nile.streams.synthetic import SyntheticRetail
-from summaries.errors import SourceError
+from nile.summaries.errors import SourceError
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.atlas.kinds import Data
-from experiments.atlas.pipeline_kind import PIPELINE, PIPELINE_CLOCK, Asked, PipelineOptions, delays
-from experiments.atlas.pipeline_queries import QUERIES, made, query, read
 from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.pipeline_kind import PIPELINE, PIPELINE_CLOCK, Asked, PipelineOptions, delays
+from nile.experiments.atlas.pipeline_queries import QUERIES, made, query, read
 
 S = 1_000_000_000
 FEW: dict[str, Any] = {"tuples": 600, "rate": 20.0, "window": 5.0, "second": 3.0}

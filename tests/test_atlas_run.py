@@ -15,14 +15,14 @@ from browser import browser, fitted, in_browser
 from click.testing import CliRunner
 from workload_atlas import GOOD, written
 
-from experiments.atlas.edge import load_experiment
-from experiments.atlas.page import render
-from experiments.atlas.report import atlas_of, csv_of
-from experiments.atlas.runner import KEPT, Kept, run_points
-from experiments.atlas.shelf import CATALOGUE
-from experiments.atlas.verdicts import Spread
-from experiments.cli import main
-from experiments.run.progress import Progress
+from nile.experiments.atlas.edge import load_experiment
+from nile.experiments.atlas.page import render
+from nile.experiments.atlas.report import atlas_of, csv_of
+from nile.experiments.atlas.runner import KEPT, Kept, run_points
+from nile.experiments.atlas.shelf import CATALOGUE
+from nile.experiments.atlas.verdicts import Spread
+from nile.experiments.cli import main
+from nile.experiments.run.progress import Progress
 from nile.streams.synthetic import SyntheticRetail
 
 SEVERAL = GOOD.replace("tuples = 300\n", 'tuples = 300\nwindow = 0.1\n\n[panels]\ncosts = ["engine", "memory"]\n')

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from experiments.atlas.form import Experiment
-from experiments.atlas.kinds import Data
-from experiments.atlas.shelf import chosen
-from experiments.atlas.verdicts import Spread
-from experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
-from experiments.atlas.window_streams import Played, made, split
 from nile.exact.join.clique import ExactClique
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
-from summaries.errors import ConfigError
+from nile.experiments.atlas.form import Experiment
+from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.shelf import chosen
+from nile.experiments.atlas.verdicts import Spread
+from nile.experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
+from nile.experiments.atlas.window_streams import Played, made, split
+from nile.summaries.errors import ConfigError
 
 S = 1_000_000_000
 ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripple", "xjoin")

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import nile
-from experiments.cli import main
+from nile.experiments.cli import main
 
 N = 3_000
 NAN = float("nan")

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments.benchmarks import harness, names, ranges, run, sketch, surface
-from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
-from experiments.benchmarks.streams import workload
-from experiments.cli import main
-from summaries.countsketch import CountSketch
-from summaries.errors import ConfigError
-from summaries.hashing import KeyHasher
+from nile.experiments.benchmarks import harness, names, ranges, run, sketch, surface
+from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
+from nile.experiments.benchmarks.streams import workload
+from nile.experiments.cli import main
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import KeyHasher
 
 
 class Clock:

@@ -16,9 +16,9 @@ from nile.operators.common.data import Outputs
 from nile.operators.common.plan import METHODS, PREFERRING, JoinPlan
 from nile.operators.drive.metered import MeteredRun, load_kernels
 from nile.operators.join.join import PromisingJoin, example_join
-from preferences.budget import BUDGET_UNITS, Budget
-from preferences.clock import Pace
-from summaries.errors import BudgetError, ConfigError
+from nile.preferences.budget import BUDGET_UNITS, Budget
+from nile.preferences.clock import Pace
+from nile.summaries.errors import BudgetError, ConfigError
 
 QUERY_BUDGETS = [
     Budget(share=0.5),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nile.exact.join.chain import ExactJoin, encode
-from summaries.errors import KeyTypeError
+from nile.summaries.errors import KeyTypeError
 
 KEYS = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, float("nan"), -float("nan")]))
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "é", "e\u0301", "b\0"]))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from twin_pyramid import two_window as two_window_twin
 from twin_pyramid import variance as variance_twin
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.change_kernels import confidence_of, look, middle
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SLICE, SummarySpec
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.change_kernels import confidence_of, look, middle
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SLICE, SummarySpec
 
 Array = np.ndarray[Any, Any]
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from experiments.cli import main
-from experiments.run.config import load_config
+from nile.experiments.cli import main
+from nile.experiments.run.config import load_config
 
 ROWS = {
     "ts": pa.array([0, 60, 120, 180, 240, 300], pa.timestamp("s")),

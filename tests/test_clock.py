@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preferences.clock import Bursts, Pace, grants, retime
-from summaries.errors import ConfigError
+from nile.preferences.clock import Bursts, Pace, grants, retime
+from nile.summaries.errors import ConfigError
 
 MEAN = 100_000_000
 

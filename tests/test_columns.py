@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from summaries.columns import decode, encode
-from summaries.envelope import pack, unpack
-from summaries.errors import EnvelopeError
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.summaries.columns import decode, encode
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 N = 9
 

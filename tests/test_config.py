@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments.run.config import (
+from nile.experiments.run.config import (
     EXAMPLE,
     BurstsConfig,
     RunConfig,
@@ -21,11 +21,11 @@ from experiments.run.config import (
     build_config,
     load_config,
 )
-from experiments.run.toml_lines import line_of
-from preferences.budget import Budget
-from preferences.clock import Bursts, Pace
-from pyramid.grid.spec import SummarySpec
-from summaries.errors import BudgetError, ConfigError, MemoryRefused, NileError, SourceMissing
+from nile.experiments.run.toml_lines import line_of
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Bursts, Pace
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.errors import BudgetError, ConfigError, MemoryRefused, NileError, SourceMissing
 
 SECOND = 1_000_000_000
 SIDES = """

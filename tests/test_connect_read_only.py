@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from summaries.errors import ConfigError, StoreMissing, StoreReadOnly
+from nile.summaries.errors import ConfigError, StoreMissing, StoreReadOnly
 
 CLICKS = [("at", pa.float64()), ("page", pa.string())]
 

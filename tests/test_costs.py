@@ -7,8 +7,8 @@ from dataclasses import FrozenInstanceError, fields
 import numpy as np
 import pytest
 
-from summaries.costs import ENGINE, MEMORY, PRICE_INDEX, CostTable, cost_table
-from summaries.errors import ConfigError
+from nile.summaries.costs import ENGINE, MEMORY, PRICE_INDEX, CostTable, cost_table
+from nile.summaries.errors import ConfigError
 
 # DESIGN section 2, "Clocks and costs": insert, update, estimate, scan, emit, lookup, push, pop, heap pop, add.
 SHIPPED = {

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from summaries import batch_kernels, sketch_kernels
-from summaries.countsketch import CONFIDENCE, CountSketch, median_failure
-from summaries.envelope import pack, unpack
-from summaries.errors import ConfigError, EnvelopeError
-from summaries.exact import ExactCounter
-from summaries.hashing import KeyHasher
-from summaries.summary import TOP
+from nile.summaries import batch_kernels, sketch_kernels
+from nile.summaries.countsketch import CONFIDENCE, CountSketch, median_failure
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import ConfigError, EnvelopeError
+from nile.summaries.exact import ExactCounter
+from nile.summaries.hashing import KeyHasher
+from nile.summaries.summary import TOP
 
 Array = np.ndarray[Any, Any]
 MASK = 2**64 - 1

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nile
-from pyramid.disk.directory import StoreDirectory
-from pyramid.grid.manager_state import manager_bytes
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.grid.manager_state import manager_bytes
 
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("price", pa.float64()), ("n", pa.int32())])
 

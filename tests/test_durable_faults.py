@@ -11,7 +11,7 @@ from test_history_failures import Failing
 import nile
 from nile.durable.keeper import Keeper
 from nile.engine.database import Database
-from pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.directory import StoreDirectory
 
 
 def database(path: Path, disk: Failing) -> nile.Database:

@@ -13,7 +13,7 @@ from child_engine import differences, opened, push, seen
 from store_killer import ROOT, Kills, kill_over_and_over
 
 import nile
-from pyramid.disk import StoreDirectory
+from nile.pyramid.disk import StoreDirectory
 
 
 @pytest.fixture

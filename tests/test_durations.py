@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nile.base.durations import MAX_DURATION, format_duration, parse_duration
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 SECOND = 1_000_000_000
 

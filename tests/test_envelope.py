@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summaries.envelope import VERSION, pack, unpack
-from summaries.errors import EnvelopeError
+from nile.summaries.envelope import VERSION, pack, unpack
+from nile.summaries.errors import EnvelopeError
 
 PREFIX = struct.Struct("<8sIIQ8x32s")
 ARRAYS = {

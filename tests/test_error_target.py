@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from preferences.error_target import ErrorTarget
-from summaries.errors import BudgetError, ConfigError
-from summaries.estimate import Estimate
+from nile.preferences.error_target import ErrorTarget
+from nile.summaries.errors import BudgetError, ConfigError
+from nile.summaries.estimate import Estimate
 
 
 @pytest.mark.parametrize("error", [0, -0.1, 1.0, math.nan, math.inf, True, "1%"])

@@ -7,8 +7,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from summaries.errors import ConfigError
-from summaries.estimate import Estimate
+from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
 
 THREE = Estimate(np.array([1.0, 2.0, 3.0]), np.zeros(3), np.array([2.0, 3.0, 4.0]), 0.95, False)
 

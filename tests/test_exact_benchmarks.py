@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.benchmarks.exact import joined_table
-from experiments.benchmarks.exact_streams import SECOND, best_of, duckdb_queries, duckdb_session, spark_join, streams
 from nile.exact.join.count import count_whole
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
+from nile.experiments.benchmarks.exact import joined_table
+from nile.experiments.benchmarks.exact_streams import (
+    SECOND,
+    best_of,
+    duckdb_queries,
+    duckdb_session,
+    spark_join,
+    streams,
+)
 
 WORK = streams(2_000, 3, keys=50, window=7 * SECOND)
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nile.expressions.conditions import parse_condition
-from summaries.errors import ExpressionError, UnknownColumn
+from nile.summaries.errors import ExpressionError, UnknownColumn
 
 NAN = float("nan")
 WHOLE = [0, 1, -1, 2, 3, 7, -7, 1000, 2**31, 2**62, -(2**62), 2**63 - 1, -(2**63) + 1]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from experiments.cli import main
-from experiments.faults.fault import Fault, Wrong
-from experiments.faults.scoreboard import as_dict, scoreboard, text
-from experiments.faults.scoring import CONTROLS, attempted, controlled
-from experiments.faults.soak import Soak, soak, write_soak
-from experiments.faults.table import FAULTS, chosen
-from summaries.errors import ConfigError
+from nile.experiments.cli import main
+from nile.experiments.faults.fault import Fault, Wrong
+from nile.experiments.faults.scoreboard import as_dict, scoreboard, text
+from nile.experiments.faults.scoring import CONTROLS, attempted, controlled
+from nile.experiments.faults.soak import Soak, soak, write_soak
+from nile.experiments.faults.table import FAULTS, chosen
+from nile.summaries.errors import ConfigError
 
 pytestmark = pytest.mark.faults
 

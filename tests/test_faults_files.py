@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid.disk.directory import StoreDirectory
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_state import manager_bytes, read_manager
-from pyramid.grid.spec import SummarySpec
-from pyramid.history.history import History
-from pyramid.history.pages import PageFile, PageWriter
-from pyramid.history.warm_index import WarmIndex
-from pyramid.history.zone_file import KIND
-from summaries.envelope import pack, unpack
-from summaries.errors import EnvelopeError, StoreCorrupt
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_state import manager_bytes, read_manager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.history.history import History
+from nile.pyramid.history.pages import PageFile, PageWriter
+from nile.pyramid.history.warm_index import WarmIndex
+from nile.pyramid.history.zone_file import KIND
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import EnvelopeError, StoreCorrupt
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 pytestmark = pytest.mark.faults
 

@@ -7,8 +7,8 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from experiments.figures.selections import CONTESTANTS, Measured, Setting, figure, main, table
-from summaries.errors import ConfigError
+from nile.experiments.figures.selections import CONTESTANTS, Measured, Setting, figure, main, table
+from nile.summaries.errors import ConfigError
 
 SMALL = Setting(tuples=8_000, seeds=1, costs="memory", budgets=(0.3, 0.6), counts=(20, 100))
 

@@ -19,11 +19,11 @@ from store_killer import ROOT
 from workload_build import SUMMARY, content, difference, in_turn, lake_of, tuples
 
 import nile
+from nile.pyramid.lake.lake import LakeStream
 from nile.spark import build, ingest
 from nile.spark.building.build import build_with
 from nile.spark.ingesting.lake_tasks import AsideJob
-from pyramid.lake.lake import LakeStream
-from summaries.errors import StoreWriteError
+from nile.summaries.errors import StoreWriteError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,7 +157,7 @@ def test_an_ingest_and_a_build_on_a_full_disk_say_so_and_go_on_when_there_is_roo
 def test_a_java_that_finds_no_room_says_what_to_raise_and_nothing_is_visible(tmp_path: Path) -> None:
     events(tmp_path / "many.parquet", 300_000)
     code = (
-        "import sys; from nile.spark import ingest; from summaries.errors import NileError\n"
+        "import sys; from nile.spark import ingest; from nile.summaries.errors import NileError\n"
         "try: ingest('many.parquet', 'lake', stream='shop', time='ts', key='item')\n"
         "except NileError as error: sys.exit(str(error))"
     )

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from test_history_join import brute, found, history, side
 
 import nile
-from experiments.cli import main
-from experiments.faults.collisions import colliding
+from nile.experiments.cli import main
+from nile.experiments.faults.collisions import colliding
 from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.weighted import WeightedJoin
-from pyramid.disk.directory import StoreDirectory
-from summaries.errors import ConfigError
-from summaries.hashing import KeyHasher
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import KeyHasher
 
 SECRET = bytes(range(32))
 SCHEMA = [("t", pa.int64()), ("k", pa.binary()), ("n", pa.int64()), ("w", pa.string())]

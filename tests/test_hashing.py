@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summaries import hash_kernels
-from summaries.errors import ConfigError, KeyTypeError
-from summaries.hashing import KeyHasher, KeyTable, hash_keys, key_family
+from nile.summaries import hash_kernels
+from nile.summaries.errors import ConfigError, KeyTypeError
+from nile.summaries.hashing import KeyHasher, KeyTable, hash_keys, key_family
 
 Array = np.ndarray[Any, Any]
 MASK = 2**64 - 1
@@ -218,7 +218,7 @@ def test_text_is_compared_by_bytes_without_normalising() -> None:
 
 SCRIPT = """
 import pyarrow as pa
-from summaries.hashing import hash_keys
+from nile.summaries.hashing import hash_keys
 for column in (pa.array([1, -1, 2**40]), pa.array(["a", "", "20685"]), pa.array([0.5, -0.0])):
     print(*hash_keys(column).tolist())
 """

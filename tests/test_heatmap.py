@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pyarrow as pa
 
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
 from nile.report.pages.heatmap import HeatMap
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
 
 
 def summary_of(n: int, **options: object) -> SummaryManager:

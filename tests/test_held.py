@@ -15,8 +15,8 @@ from nile.exact.join.wjoin import ALGORITHMS
 from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored
 from nile.exact.pipeline.pipeline import Pipeline
 from nile.execution.held import content, flat, of
-from summaries.envelope import pack, unpack
-from summaries.errors import ConfigError, EnvelopeError
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import ConfigError, EnvelopeError
 
 SCHEDULINGS = ("nta", "tpa", "ita")
 EMITS = ("changes", "append", "snapshot")

@@ -28,7 +28,7 @@ from nile.exact.pipeline.algebra import (
 )
 from nile.exact.pipeline.pipeline import FORMAT, Pipeline
 from nile.execution.held import content, flat, packed
-from summaries.envelope import unpack
+from nile.summaries.envelope import unpack
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("standing-queries-*.nile"))

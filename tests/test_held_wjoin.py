@@ -13,8 +13,8 @@ from nile.exact.join.window_graph import FORMS
 from nile.exact.join.wjoin import Condition, WindowJoin, WindowJoinPlan
 from nile.exact.state.held import Held
 from nile.execution.held import content, packed
-from summaries.envelope import unpack
-from summaries.errors import EnvelopeError
+from nile.summaries.envelope import unpack
+from nile.summaries.errors import EnvelopeError
 
 CONDITIONS = (Condition(), Condition("band", 1), Condition("any"))
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.history.history import History
-from pyramid.history.keys import HotIndex, KeyIndex, buckets_for
-from pyramid.lake.key_sketch import _MULTIPLIERS, LEVELS, IndexSketch, cells_for
-from pyramid.lake.key_sketch_kernels import level_codes
-from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn
-from summaries.hashing import hash_keys
+from nile.pyramid.history.history import History
+from nile.pyramid.history.keys import HotIndex, KeyIndex, buckets_for
+from nile.pyramid.lake.key_sketch import _MULTIPLIERS, LEVELS, IndexSketch, cells_for
+from nile.pyramid.lake.key_sketch_kernels import level_codes
+from nile.summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn
+from nile.summaries.hashing import hash_keys
 
 SCHEMA = pa.schema([("ts", pa.timestamp("ns")), ("key", pa.string()), ("number", pa.int64()), ("price", pa.float64())])
 

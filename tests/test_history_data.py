@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from experiments.benchmarks.history_data import STREAMS, histories, make, pieces
+from nile.experiments.benchmarks.history_data import STREAMS, histories, make, pieces
 
 
 def test_pieces_follow_each_other_and_rare_items_are_rare() -> None:

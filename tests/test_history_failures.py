@@ -12,11 +12,11 @@ import pytest
 from test_history import SCHEMA, check, made, same
 from test_history_tiers import committed, reopened
 
-from pyramid.disk.directory import StoreDirectory
-from pyramid.disk.files import Files, OpenFile
-from pyramid.history import rows_store
-from pyramid.history.history import History
-from summaries.errors import ConfigError, StoreWriteError
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.files import Files, OpenFile
+from nile.pyramid.history import rows_store
+from nile.pyramid.history.history import History
+from nile.summaries.errors import ConfigError, StoreWriteError
 
 
 class Failing(Files):

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid.disk.manifest import StoredFile
-from pyramid.history.history import History, plain_schema
-from pyramid.history.pages import VERSION, blocks
-from pyramid.history.rows_file import StoredRows, rows_file
-from pyramid.history.warm_index import WarmIndex
-from pyramid.history.zone_file import zone_file
-from pyramid.lake.key_sketch import cells_for
-from summaries.errors import StoreCorrupt, StoreTooNew
+from nile.pyramid.disk.manifest import StoredFile
+from nile.pyramid.history.history import History, plain_schema
+from nile.pyramid.history.pages import VERSION, blocks
+from nile.pyramid.history.rows_file import StoredRows, rows_file
+from nile.pyramid.history.warm_index import WarmIndex
+from nile.pyramid.history.zone_file import zone_file
+from nile.pyramid.lake.key_sketch import cells_for
+from nile.summaries.errors import StoreCorrupt, StoreTooNew
 
 FOLDER = Path(__file__).parent / "golden" / "v1"
 N = 2_500

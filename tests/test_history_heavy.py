@@ -14,10 +14,10 @@ from test_history_join import Pair, brute, found, history, side
 
 from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.join import Pairs
-from pyramid.disk.directory import StoreDirectory
-from pyramid.history import heavy
-from pyramid.history.heavy import Heaviest, HeavyKeys
-from summaries.errors import StoreCorrupt
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.history import heavy
+from nile.pyramid.history.heavy import Heaviest, HeavyKeys
+from nile.summaries.errors import StoreCorrupt
 
 Array = np.ndarray[Any, Any]
 

@@ -16,9 +16,9 @@ from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.join import HistoryJoin, HistorySide, Pairs, Ranges
 from nile.operators.history.outliers import OutlierJoin
 from nile.operators.history.weighted import WeightedJoin
-from pyramid.disk.directory import StoreDirectory
-from pyramid.history.history import History
-from pyramid.history.keys import KeyIndex
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.history.history import History
+from nile.pyramid.history.keys import KeyIndex
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
@@ -226,7 +226,7 @@ def test_keys_of_every_kind(kind: pa.DataType, values: list[Any], make: type[His
 
 def test_keys_whose_hashes_collide_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     # Hashes of two bits: nearly all keys share theirs with others.
-    from summaries.hashing import KeyHasher
+    from nile.summaries.hashing import KeyHasher
 
     plain = KeyHasher.strings
     monkeypatch.setattr(

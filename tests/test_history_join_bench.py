@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks.history import FIRST, FORMULATIONS, Peer, Store, asked
-from experiments.benchmarks.history_data import make
+from nile.experiments.benchmarks.history import FIRST, FORMULATIONS, Peer, Store, asked
+from nile.experiments.benchmarks.history_data import make
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid.disk.directory import StoreDirectory
-from pyramid.history import rows_store
-from pyramid.history.history import History
-from pyramid.history.keys import HotIndex
-from pyramid.history.layout import index_runs, rows_runs
-from pyramid.history.merge import merged_parts
-from pyramid.history.zone_file import zone_file
-from pyramid.lake.key_sketch import cells_for
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.history import rows_store
+from nile.pyramid.history.history import History
+from nile.pyramid.history.keys import HotIndex
+from nile.pyramid.history.layout import index_runs, rows_runs
+from nile.pyramid.history.merge import merged_parts
+from nile.pyramid.history.zone_file import zone_file
+from nile.pyramid.lake.key_sketch import cells_for
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.float64())])
 SEGMENT, LARGEST = 512, 8_192
@@ -29,7 +29,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of 1,024 rows, sixteen of which become one: the ratios of the real sizes."""
     for name, rows in (("AHEAD", 1_024), ("SMALL", 1_024), ("LARGE", 4_096)):
         monkeypatch.setattr(rows_store, name, rows)
-        monkeypatch.setattr(f"pyramid.history.layout.{name}", rows, raising=False)
+        monkeypatch.setattr(f"nile.pyramid.history.layout.{name}", rows, raising=False)
 
 
 def batch(seed: int, first: int, n: int) -> tuple[np.ndarray[Any, Any], pa.RecordBatch]:

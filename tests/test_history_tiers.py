@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_history import SCHEMA, check, cut, made
 
-from pyramid.disk.directory import StoreDirectory
-from pyramid.history.cold_index import ColdIndex
-from pyramid.history.history import History
-from summaries.errors import ConfigError, StoreCorrupt
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.history.cold_index import ColdIndex
+from nile.pyramid.history.history import History
+from nile.summaries.errors import ConfigError, StoreCorrupt
 
 
 def committed(history: History, directory: StoreDirectory) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from summaries.intervals import TAIL, StratifiedSample, nothing_seen, student_quantile
+from nile.summaries.intervals import TAIL, StratifiedSample, nothing_seen, student_quantile
 
 QUANTILE_TOLERANCE = 1e-5  # relative; Hill's expansion
 

@@ -12,17 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from workload_join import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
-from experiments.benchmarks.streams import WINDOW_TUPLES, workload
+from nile.experiments.benchmarks.streams import WINDOW_TUPLES, workload
 from nile.operators.common import plan as plans
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import PromisingJoin
-from preferences import state
-from preferences.budget import Budget
-from preferences.clock import Pace
-from pyramid.grid.spec import SummarySpec
-from summaries.costs import ENGINE, MEMORY
+from nile.preferences import state
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.costs import ENGINE, MEMORY
 
 WINDOW = 60 * SECOND
 

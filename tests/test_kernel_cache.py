@@ -12,7 +12,7 @@ DAY = 86_400
 
 CHILD = """
 import numpy as np
-from summaries.kernels import cold_start
+from nile.summaries.kernels import cold_start
 {then}
 print(cold_start())
 """
@@ -63,7 +63,9 @@ def test_a_version_in_use_stays(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_is_emptied_under_a_process_is_filled_again(tmp_path: Path) -> None:
-    called = "from summaries.hash_kernels import mix_all\nmix_all(np.ones(1, np.uint64), 1, np.ones(1, np.uint64))\n"
+    called = (
+        "from nile.summaries.hash_kernels import mix_all\nmix_all(np.ones(1, np.uint64), 1, np.ones(1, np.uint64))\n"
+    )
     assert child(tmp_path, called) == "True"
     (mine,) = tmp_path.glob("kernels-*")
     made = sorted(mine.glob("*/*.nb[ic]"))

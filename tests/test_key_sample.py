@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from preferences.key_sample import KeySample, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, outputs_of_one_key
 
 
 def test_the_variance_of_keys_in_nested_levels_is_right_on_average_over_every_draw() -> None:

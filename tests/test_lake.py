@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid.lake import lake as lake_module
-from pyramid.lake.lake import (
+from nile.pyramid.lake import lake as lake_module
+from nile.pyramid.lake.lake import (
     BUCKET,
     DAY,
     ORDINAL,
@@ -25,8 +25,8 @@ from pyramid.lake.lake import (
     streams_of,
     write_part,
 )
-from pyramid.lake.part import Part, PartFile, buckets_of, pack_parts, unpack_parts
-from summaries.errors import (
+from nile.pyramid.lake.part import Part, PartFile, buckets_of, pack_parts, unpack_parts
+from nile.summaries.errors import (
     ConfigError,
     EnvelopeError,
     KeyTypeError,
@@ -36,7 +36,7 @@ from summaries.errors import (
     StoreLocked,
     StoreWriteError,
 )
-from summaries.hashing import hash_keys
+from nile.summaries.hashing import hash_keys
 
 SCHEMA = pa.schema([("item", pa.string()), ("price", pa.float64()), ("a.b", pa.int32()), ("a", pa.timestamp("ns"))])
 
@@ -258,7 +258,7 @@ def test_a_commit_that_fails_leaves_the_stream_as_it_was_and_the_next_one_works(
         else:
             patch.setattr(os, "fsync", fail)
             patch.setattr(lake_module, "_sync_directory", lambda path: None)
-            patch.setattr("pyramid.lake.part._sync", lambda path: None)
+            patch.setattr("nile.pyramid.lake.part._sync", lambda path: None)
         with pytest.raises(StoreWriteError, match="No space left on device; make room"):
             append(stream, ts, table)
     now = LakeStream.open(tmp_path, "shop")

@@ -19,7 +19,7 @@ from nile.spark.ingesting.drift import check_rules, drift_of, parse_type, plain_
 from nile.spark.masters import check_master
 from nile.spark.progress import JobProgress, tasks_done
 from nile.spark.slices import Stretch, cut_sql, stretches
-from summaries.errors import ConfigError, SchemaDrift, SourceError, SparkFailed, StoreWriteError
+from nile.summaries.errors import ConfigError, SchemaDrift, SourceError, SparkFailed, StoreWriteError
 
 STREAM = pa.schema([("ts", pa.timestamp("us")), ("item", pa.string()), ("n", pa.int64())])
 
@@ -156,14 +156,14 @@ def failing(said: str, **options: Any) -> Exception:
 
 def test_an_error_of_a_task_comes_back_as_itself() -> None:
     error = failing(
-        TRACEBACK.format(last="summaries.errors.StoreWriteError: lake/x: needed to write; got: EIO; mend it")
+        TRACEBACK.format(last="nile.summaries.errors.StoreWriteError: lake/x: needed to write; got: EIO; mend it")
     )
     assert isinstance(error, StoreWriteError)
     assert str(error) == "lake/x: needed to write; got: EIO; mend it"
     error = failing(TRACEBACK.format(last="ValueError: odd"))
     assert isinstance(error, SparkFailed)
     assert str(error) == "stream 'shop': Spark failed: odd"
-    error = failing(TRACEBACK.format(last="summaries.errors.nothing: odd"))
+    error = failing(TRACEBACK.format(last="nile.summaries.errors.nothing: odd"))
     assert isinstance(error, SparkFailed)
     assert sentence(TRACEBACK.format(last="KeyError: 'a'")) == "'a'"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nile.pyramid.lake.lake import LakeStream, Layout, write_part
 from nile.spark import tuple_files
-from pyramid.lake.lake import LakeStream, Layout, write_part
-from summaries.errors import SourceError, SourceMissing, StoreCorrupt, UnknownColumn
+from nile.summaries.errors import SourceError, SourceMissing, StoreCorrupt, UnknownColumn
 
 
 def test_the_files_of_a_stream_are_those_of_its_manifest_and_are_looked_at_first(tmp_path: Path) -> None:

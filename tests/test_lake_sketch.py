@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from workload_lake import write_lake
 
-from pyramid.lake import kernels as lake_kernels
-from pyramid.lake.lake import LakeStream
-from pyramid.lake.sketch import (
+from nile.pyramid.lake import kernels as lake_kernels
+from nile.pyramid.lake.lake import LakeStream
+from nile.pyramid.lake.sketch import (
     LANES,
     LENGTHS,
     PartSketch,
@@ -23,8 +23,8 @@ from pyramid.lake.sketch import (
     rare_products,
     sketch_part,
 )
-from summaries.errors import EnvelopeError
-from summaries.hashing import hash_keys
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.hashing import hash_keys
 
 HOUR = 3_600 * 10**9
 

@@ -17,8 +17,8 @@ from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
 from nile.operators.drive.live_estimate import LiveSample
-from preferences.key_sample import KeySample
-from summaries.envelope import unpack
+from nile.preferences.key_sample import KeySample
+from nile.summaries.envelope import unpack
 
 SECOND = 10**9
 KINDS = ("desc", "asc", "weighted")

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_parts import (
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_parts import (
     count_by_leaf,
     counters_for,
     leaves_of,
@@ -20,10 +20,10 @@ from pyramid.grid.manager_parts import (
     take_keys,
     take_slices,
 )
-from pyramid.grid.manager_state import manager_bytes, read_manager
-from pyramid.grid.spec import SummarySpec
-from summaries.envelope import unpack
-from summaries.hashing import KeyTable
+from nile.pyramid.grid.manager_state import manager_bytes, read_manager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.envelope import unpack
+from nile.summaries.hashing import KeyTable
 
 Array = np.ndarray[Any, Any]
 

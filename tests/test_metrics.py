@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nile.report.histograms import BINS, Histogram
 from nile.report.metrics import ExactPairs, Obtained, Score, score
-from summaries.errors import ConfigError, SourceError, SourceMissing
+from nile.summaries.errors import ConfigError, SourceError, SourceMissing
 
 SECOND = 1_000_000_000
 # Two correctly rounded roads to the same real number differ by a few roundings of 100 terms.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from summaries.moments import Moments, exact_sum, whole_sum
+from nile.summaries.moments import Moments, exact_sum, whole_sum
 
 ROUNDING = 1e-9  # relative to the sum of squares
 

@@ -26,12 +26,12 @@ from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway import multiway
 from nile.operators.multiway.multiway import MultiwayInput, MultiwayJoin
+from nile.preferences import state
+from nile.preferences.clock import Pace
+from nile.preferences.fade import Fade
 from nile.streams.accounting import Accounting
-from preferences import state
-from preferences.clock import Pace
-from preferences.fade import Fade
-from summaries.costs import ENGINE, MEMORY
-from summaries.errors import BudgetError, ConfigError, KeyTypeError, MemoryRefused, UnknownColumn, UnknownStream
+from nile.summaries.costs import ENGINE, MEMORY
+from nile.summaries.errors import BudgetError, ConfigError, KeyTypeError, MemoryRefused, UnknownColumn, UnknownStream
 
 WINDOW = 60 * SECOND
 PREFERENCES = ("desc", "weighted", "asc")

@@ -17,10 +17,10 @@ from nile.operators.drive.metered import MeteredRun, load_kernels
 from nile.operators.drive.wall_clock import run_live
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.multiway import METHODS, Combinations, MultiwayJoin
-from preferences.budget import BUDGET_UNITS, Budget
-from preferences.clock import Pace
-from preferences.preference import PREFERENCES
-from preferences.wall import WallBudget, WallClock
+from nile.preferences.budget import BUDGET_UNITS, Budget
+from nile.preferences.clock import Pace
+from nile.preferences.preference import PREFERENCES
+from nile.preferences.wall import WallBudget, WallClock
 
 WINDOW = 60 * SECOND
 CLOSE = 0.05  # of the share asked

@@ -14,8 +14,8 @@ from test_paper_selection import ONES, encoded, retail, run
 
 import nile
 from nile.operators.selection.plan import SELECTION_METHODS, SelectionPlan
-from preferences.budget import Budget
-from preferences.clock import Pace
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
 
 # --- by hand ----------------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ NO_LOSS = 0.002
 
 
 def shares(costs: str, method: str, output: str, budget: float) -> float:
-    from experiments.figures.selections import Setting, loaded
+    from nile.experiments.figures.selections import Setting, loaded
 
     query, selectable = loaded(Setting(tuples=12_000, seeds=1, costs=costs), 0, 100)
     answer = nile.SelectionAnswer(selectable, query.using(method=method, output=output).plan(budget))

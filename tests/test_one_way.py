@@ -11,7 +11,7 @@ import pytest
 import nile
 from nile.exact.join.wjoin import TOLD
 from nile.operators.join.join import PromisingJoin
-from summaries.hashing import KeyTable
+from nile.summaries.hashing import KeyTable
 
 COLUMNS = ("left_ordinal", "right_ordinal", "k", "left_ts", "right_ts")
 CHOSEN = ("a.n AS left_ordinal", "b.n AS right_ordinal", "a.k", "a.ts AS left_ts", "b.ts AS right_ts")

@@ -11,7 +11,7 @@ from operator_laws import CASES, Case, having
 
 from nile.operators.join import join
 from nile.operators.multiway import multiway
-from preferences.budget import Budget
+from nile.preferences.budget import Budget
 
 
 def over(law: str) -> Any:

@@ -15,11 +15,11 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.runners import kept_share, runner_of
 from nile.operators.opponents.hash_kernels import SIZE, STACK_FIELDS, TIME
-from preferences.budget import Budget
-from preferences.clock import Pace
-from pyramid.grid.spec import SummarySpec
-from summaries.costs import ENGINE, MEMORY, CostTable
-from summaries.errors import ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.costs import ENGINE, MEMORY, CostTable
+from nile.summaries.errors import ConfigError
 
 NEW = ("paper", "hash-backlog", "scan", "shed-uniform")
 HASHING = ("hash-drop", "hash-backlog", "shed-uniform")

@@ -12,11 +12,11 @@ import pytest
 from nile.exact.join.chain import ExactJoin
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences import state as st
-from preferences.budget import Budget
-from preferences.clock import Pace
-from pyramid.grid import arrays as ga
-from summaries.hashing import Encoded, KeyHasher
+from nile.preferences import state as st
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.pyramid.grid import arrays as ga
+from nile.summaries.hashing import Encoded, KeyHasher
 
 Array = np.ndarray[Any, Any]
 SECOND = 10**9

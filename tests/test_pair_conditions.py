@@ -18,7 +18,7 @@ from nile.answers.multiway_query import MultiwayQuery
 from nile.operators.inputs.pair_conditions import read_pair_condition
 from nile.operators.multiway import multiway
 from nile.streams import csv
-from summaries.errors import ConfigError, ExpressionError, UnknownColumn, UnknownStream
+from nile.summaries.errors import ConfigError, ExpressionError, UnknownColumn, UnknownStream
 
 NAMES = ("a", "b", "c")
 NAN = float("nan")

@@ -15,14 +15,14 @@ from workload_join import SECOND, Pairs, assert_honest, brute_force, joinable, r
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.fade import Fade
-from preferences.heap import new_heap, new_heaps, roomier
-from preferences.heap_kernels import ARRIVAL, HIGH, KEY, OWN, TIME, WAITING, replay_operations
-from pyramid.grid.spec import SummarySpec
-from summaries.costs import ENGINE, MEMORY, CostTable
-from summaries.errors import ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.fade import Fade
+from nile.preferences.heap import new_heap, new_heaps, roomier
+from nile.preferences.heap_kernels import ARRIVAL, HIGH, KEY, OWN, TIME, WAITING, replay_operations
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.costs import ENGINE, MEMORY, CostTable
+from nile.summaries.errors import ConfigError
 
 # The `engine` prices, but counters are added for nothing, so that zones cost no arithmetic here.
 HAND = CostTable("hand", insert=10, update=2, estimate=2, scan=2, emit=10, lookup=10, push=4, pop=6, heap_pop=3, add=0)

@@ -19,10 +19,10 @@ from nile.operators.common.predicate_index import EDGE, FULL
 from nile.operators.selection.data import SelectionInput, naive_costs
 from nile.operators.selection.plan import SELECTION_METHODS, SelectionPlan
 from nile.operators.selection.selection import StandingSelections
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
 from nile.streams.synthetic import SyntheticRetail
-from preferences.budget import Budget
-from preferences.clock import Pace
-from summaries.costs import ENGINE, MEMORY, CostTable
+from nile.summaries.costs import ENGINE, MEMORY, CostTable
 
 SECOND = 1_000_000_000
 ONES = CostTable("ones", insert=1, update=1, estimate=1, scan=1, emit=1, lookup=1, push=1, pop=1, heap_pop=1, add=0)

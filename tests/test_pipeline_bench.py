@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from experiments.benchmarks.pipelines import join_group, ran, sales, select_sum
 from nile.exact.pipeline.algebra import Range
+from nile.experiments.benchmarks.pipelines import join_group, ran, sales, select_sum
 
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])

@@ -23,7 +23,7 @@ from nile.exact.pipeline.algebra import (
     Union,
 )
 from nile.exact.pipeline.pipeline import Pipeline, check
-from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn, UnknownStream
+from nile.summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn, UnknownStream
 
 
 def scan(position: int = 0, window: int = 5, **columns: Any) -> Scan:

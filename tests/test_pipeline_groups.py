@@ -15,7 +15,7 @@ from workload_pipeline import told
 from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.state.sums_kernels import add_double, rounded
-from summaries.errors import SumOverflow
+from nile.summaries.errors import SumOverflow
 
 NAN, INF = math.nan, math.inf
 

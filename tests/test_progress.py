@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import nile
 from nile.answers.progress import Partial
-from summaries.errors import ConfigError, MemoryRefused, NotYet, SumOverflow
-from summaries.estimate import Estimate
+from nile.summaries.errors import ConfigError, MemoryRefused, NotYet, SumOverflow
+from nile.summaries.estimate import Estimate
 
 PACES: list[Any] = [0, "1 ns", "2 ms", "10 s"]
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
 
 Array = np.ndarray[Any, Any]
 ROUNDING = 1e-6  # of sums of shares

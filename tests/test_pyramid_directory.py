@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid.directory import KeyDirectory
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from summaries.catalogue import read_summary
-from summaries.errors import ConfigError, EnvelopeError, SummaryMismatch
-from summaries.exact import ExactCounter
-from summaries.hashing import KeyTable, hash_keys
+from nile.pyramid.grid.directory import KeyDirectory
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.catalogue import read_summary
+from nile.summaries.errors import ConfigError, EnvelopeError, SummaryMismatch
+from nile.summaries.exact import ExactCounter
+from nile.summaries.hashing import KeyTable, hash_keys
 
 Array = np.ndarray[Any, Any]
 Events = list[tuple[int, str | None]]

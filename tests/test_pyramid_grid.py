@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.granularity import turn
-from pyramid.grid.grid_kernels import cell_of, reach, slice_end, summarize
-from pyramid.grid.list_kernels import append, is_full, make_room
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.region_kernels import density_class, root_estimate
-from pyramid.grid.spec import SLICE, SummarySpec
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
-from summaries.hashing import KeyTable
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.granularity import turn
+from nile.pyramid.grid.grid_kernels import cell_of, reach, slice_end, summarize
+from nile.pyramid.grid.list_kernels import append, is_full, make_room
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.region_kernels import density_class, root_estimate
+from nile.pyramid.grid.spec import SLICE, SummarySpec
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from nile.summaries.hashing import KeyTable
 
 Array = np.ndarray[Any, Any]
 ALL = ("counters", "node", "gran", "zone", "detector", "recent", "moments")

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.index import PyramidIndex
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.index import PyramidIndex
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(7)

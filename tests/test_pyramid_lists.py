@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import (
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import (
     append,
     counts_since,
     end_rank,
@@ -26,8 +26,8 @@ from pyramid.grid.list_kernels import (
     rank_from,
     rank_since,
 )
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.store import PIECE, TupleStore
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.store import PIECE, TupleStore
 
 Array = np.ndarray[Any, Any]
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twin_pyramid import Twin, sketch_of
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from summaries.errors import ConfigError, KeyTypeError, NileError, TimestampOrderError
-from summaries.hashing import Encoded, KeyTable
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.errors import ConfigError, KeyTypeError, NileError, TimestampOrderError
+from nile.summaries.hashing import Encoded, KeyTable
 
 Array = np.ndarray[Any, Any]
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import LONGEST, SummarySpec
-from pyramid.grid.store import TupleStore
-from summaries.errors import ConfigError, MemoryRefused, NileError
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import LONGEST, SummarySpec
+from nile.pyramid.grid.store import TupleStore
+from nile.summaries.errors import ConfigError, MemoryRefused, NileError
 
 MISTAKES = {
     "granularity": [(0, r"from 1 to \d+; got 0; ns"), (LONGEST + 1, "got 4611686018427387905"), (1.5, "got 1.5"),

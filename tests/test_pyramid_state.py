@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_pyramid_manager import Stretch, specs, stream, stretches
 
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_state import manager_bytes, read_manager
-from pyramid.grid.spec import SummarySpec
-from summaries.envelope import pack, unpack
-from summaries.errors import EnvelopeError
-from summaries.hashing import KeyHasher, KeyTable, hash_keys
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_state import manager_bytes, read_manager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.hashing import KeyHasher, KeyTable, hash_keys
 
 
 def again(manager: SummaryManager) -> SummaryManager:

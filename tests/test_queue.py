@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preferences import queue_kernels as kernels
-from preferences.queue import grown_queue, new_queue
+from nile.preferences import queue_kernels as kernels
+from nile.preferences.queue import grown_queue, new_queue
 
 
 class Twin:

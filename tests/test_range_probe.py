@@ -10,10 +10,10 @@ import pytest
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join import range_probe
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
-from preferences import state as st
-from preferences.budget import Budget
-from summaries.costs import ENGINE
-from summaries.hashing import Encoded, KeyHasher
+from nile.preferences import state as st
+from nile.preferences.budget import Budget
+from nile.summaries.costs import ENGINE
+from nile.summaries.hashing import Encoded, KeyHasher
 
 Array = np.ndarray[Any, Any]
 FAR = (1 << 63) - 1

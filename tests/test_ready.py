@@ -8,9 +8,9 @@ import datasketches
 import numpy as np
 import pytest
 
-from summaries.catalogue import make_summary, read_summary
-from summaries.errors import ConfigError, EnvelopeError, NotLinear
-from summaries.ready import FrequentItems, HyperLogLog
+from nile.summaries.catalogue import make_summary, read_summary
+from nile.summaries.errors import ConfigError, EnvelopeError, NotLinear
+from nile.summaries.ready import FrequentItems, HyperLogLog
 
 RSE = 1.04 / np.sqrt(2048)
 WITHIN = 4 * RSE  # four standard deviations
@@ -99,7 +99,7 @@ def test_shapes_and_bytes_that_make_no_sense_are_refused() -> None:
             HyperLogLog(lg_k)
     with pytest.raises(ConfigError, match="capacity"):
         FrequentItems(0)
-    from summaries.envelope import pack
+    from nile.summaries.envelope import pack
 
     broken = {"lg_k": 7, "total": 1, "saturated": False}
     with pytest.raises(EnvelopeError, match="registers"):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from experiments.cli import main
+from nile.experiments.cli import main
 
 QUERY = """SELECT a.item, a.ts, b.ts FROM s a, s b WHERE a.item = b.item AND a.ts < b.ts
            WITH PREFERENCE desc a.item WINDOW '30 s'"""

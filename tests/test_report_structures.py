@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from workload_join import SECOND, joinable, run, stream
 
-from experiments.figures.structures import CONFIG, config
-from experiments.run.config import build_config
+from nile.experiments.figures.structures import CONFIG, config
+from nile.experiments.run.config import build_config
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable
+from nile.preferences.budget import Budget
+from nile.pyramid.grid.spec import SummarySpec
 from nile.report.pages.html import render
 from nile.report.pages.structures import Structure, compared, figure_9, order, reasons
-from preferences.budget import Budget
-from pyramid.grid.spec import SummarySpec
-from summaries.costs import cost_table
+from nile.summaries.costs import cost_table
 
 STRUCTURES = ("T1", "T2", "T3", "T4")
 PLENTY = 1_000.0

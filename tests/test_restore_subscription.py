@@ -12,8 +12,8 @@ from twin_held import undecided
 import nile
 from nile.execution.held import content, packed
 from nile.execution.live.subscription import ExactSubscription
-from summaries.envelope import pack, unpack
-from summaries.errors import ConfigError, EnvelopeError
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import ConfigError, EnvelopeError
 
 SECOND = 1_000_000_000
 CLICKS = pa.schema([("at", pa.float64()), ("page", pa.string()), ("price", pa.float64())])

@@ -16,11 +16,11 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinJoin
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.fade import Fade
-from summaries.costs import ENGINE, MEMORY
-from summaries.errors import ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.fade import Fade
+from nile.summaries.costs import ENGINE, MEMORY
+from nile.summaries.errors import ConfigError
 
 Found = list[tuple[int, int, int]]
 P, Q = 0, 1

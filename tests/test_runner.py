@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from experiments.run.config import build_config
-from experiments.run.progress import Progress
-from experiments.run.runner import cases, run_experiment, write_report
+from nile.experiments.run.config import build_config
+from nile.experiments.run.progress import Progress
+from nile.experiments.run.runner import cases, run_experiment, write_report
 
 FIELDS = {
     "method", "guide", "preference", "budget", "seed", "output", "costs", "exact_pairs", "pairs", "records", "recall",
@@ -167,7 +167,7 @@ def test_another_process_with_another_batch_size_writes_the_same_runs(
     path = tmp_path / "small.toml"
     path.write_text(CONFIG.format(batch_rows=257), encoding="utf-8")
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "experiments.cli", "run", str(path), "--out", str(out)]
+    command = [sys.executable, "-m", "nile.experiments.cli", "run", str(path), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert all(json.loads(line)["stage"] for line in done.stderr.splitlines())

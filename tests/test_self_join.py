@@ -12,7 +12,7 @@ import pytest
 
 import nile
 from nile.operators.common.plan import METHODS
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 ROWS = pa.table({
     "i": range(7), "at": [0, 0, 3, 5, 5, 9, 20], "k": ["a", "a", "b", "a", None, "b", "a"],

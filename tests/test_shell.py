@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 import nile
-from experiments.cli import main
 from nile.base.show import cell_text, first_rows, render
+from nile.experiments.cli import main
 from nile.shell import Shell
 from nile.shell.terminal import completions, history_file
 
@@ -237,7 +237,7 @@ def test_on_a_terminal_there_is_a_prompt_a_history_and_ctrl_d_leaves(tmp_path: P
     ours, theirs = pty.openpty()
     environment = {**os.environ, "NILE_HISTORY": str(history), "TERM": "dumb", "COLUMNS": "80"}
     process = subprocess.Popen(
-        [sys.executable, "-c", "from experiments.cli import main; main()", "sql"],
+        [sys.executable, "-c", "from nile.experiments.cli import main; main()", "sql"],
         stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=Path(__file__).parents[1],
     )  # fmt: skip
     os.close(theirs)

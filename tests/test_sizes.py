@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nile.base.sizes import format_size, parse_size
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 
 @pytest.mark.parametrize(

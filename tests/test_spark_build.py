@@ -29,15 +29,15 @@ from workload_build import (
 )
 
 import nile
-from experiments.cli import main
+from nile.experiments.cli import main
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.lake.lake import DAY, LakeStream, Layout, write_part
 from nile.spark.building import plan as build_plan
 from nile.spark.building.build import build, build_with
 from nile.spark.building.tasks import Asked, Done, Job, Work
 from nile.spark.progress import JobProgress
-from pyramid.disk.directory import StoreDirectory
-from pyramid.grid.spec import SummarySpec
-from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
-from summaries.errors import (
+from nile.summaries.errors import (
     ConfigError,
     SourceError,
     SourceMissing,

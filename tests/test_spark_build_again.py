@@ -25,11 +25,11 @@ from workload_build import (
 )
 
 import nile
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.files import Files
+from nile.pyramid.lake.lake import LakeStream, Layout, write_part
 from nile.spark.building.build import build_with
 from nile.spark.building.tasks import Done, Job, Work
-from pyramid.disk.directory import StoreDirectory
-from pyramid.disk.files import Files
-from pyramid.lake.lake import LakeStream, Layout, write_part
 
 
 @pytest.mark.usefixtures("small_files")

@@ -10,7 +10,7 @@ import pytest
 from nile.spark.celltypes import check_carried, misfit_why, text_cell, typed_cell
 from nile.spark.ingesting.drift import parse_type
 from nile.spark.sqltypes import read_type
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

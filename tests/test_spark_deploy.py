@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments.cli import main
 from nile.engine.spark_checkup import executor_checks, versions
+from nile.experiments.cli import main
 from nile.spark.masters import check_remote, place, runs_here
 from nile.spark.shipping import PACKAGES, archive_of, archives
 from nile.spark.sink.sink import StreamSink
-from summaries.errors import ConfigError, SparkFailed, StoreWriteError
+from nile.summaries.errors import ConfigError, SparkFailed, StoreWriteError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SITE = Path(np.__file__).parents[1]
 TASK = """
 import numpy as np
-import experiments.cli, nile.spark.ingesting.lake_tasks, preferences.queue, pyramid.lake.lake
-from summaries import hash_kernels, kernels
+import nile.experiments.cli, nile.spark.ingesting.lake_tasks, nile.preferences.queue, nile.pyramid.lake.lake
+from nile.summaries import hash_kernels, kernels
 found = np.empty(300, np.uint64)
 hash_kernels.mix_all(np.arange(300, dtype=np.uint64), np.uint64(7), found)
 print(nile.__file__, kernels._CACHE, sum(hash_kernels.mix_all.stats.cache_hits.values()), sep="\\n")

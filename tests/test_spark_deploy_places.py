@@ -21,11 +21,11 @@ from spark_stand_in import StandIn
 from workload_build import content, difference, in_turn
 
 import nile.spark.scan.scan as scan_module
+from nile.pyramid.lake.lake import LakeStream
 from nile.spark.building.build import build_with
 from nile.spark.failure import CONNECT_PACKAGES
 from nile.spark.java import find_java
-from pyramid.lake.lake import LakeStream
-from summaries.errors import JavaMissing
+from nile.summaries.errors import JavaMissing
 
 HERE = Path(__file__).parent
 SITE = Path(np.__file__).parents[1]

@@ -17,7 +17,7 @@ import pytest
 from nile.expressions.conditions import parse_condition
 from nile.spark.exact.join import exact_join
 from nile.spark.ingesting.prepare import PrepareSpec, prepare
-from summaries.errors import ConfigError, KeyTypeError, SourceError, SourceMissing
+from nile.summaries.errors import ConfigError, KeyTypeError, SourceError, SourceMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

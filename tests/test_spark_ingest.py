@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from experiments.cli import main
 from nile.base.durations import MAX_DURATION
+from nile.experiments.cli import main
+from nile.pyramid.lake.lake import DAY, ORDINAL, TS, LakeStream
 from nile.spark import ingest
 from nile.spark.ingesting.ingest import DUPLICATE, LATE, Ingested
 from nile.spark.progress import JobProgress
 from nile.streams.manager import StreamManager, StreamSpec
-from pyramid.lake.lake import DAY, ORDINAL, TS, LakeStream
-from summaries.errors import ConfigError, KeyTypeError, SchemaDrift, SourceError, SourceMissing, UnknownColumn
+from nile.summaries.errors import ConfigError, KeyTypeError, SchemaDrift, SourceError, SourceMissing, UnknownColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

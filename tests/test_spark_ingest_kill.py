@@ -20,10 +20,10 @@ import pytest
 from child_spark_ingest import SCHEMA, batch
 from store_killer import ROOT, Kills, kill_all_of_it, kill_over_and_over
 
+from nile.pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout
+from nile.pyramid.lake.part import write_part
 from nile.spark.java import find_java
-from pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout
-from pyramid.lake.part import write_part
-from summaries.errors import JavaMissing, SourceMissing, StoreWriteError
+from nile.summaries.errors import JavaMissing, SourceMissing, StoreWriteError
 
 BATCHES = 3
 OPERATIONS = ((os, "fsync"), (os, "replace"), (os, "mkdir"), (os, "unlink"), (shutil, "rmtree"))

@@ -17,7 +17,7 @@ from nile.base.machine import core_count, memory_bytes
 from nile.spark.failure import cause, sentence, spark_failures
 from nile.spark.java import JavaHome, find_java
 from nile.spark.session import spark_session
-from summaries.errors import ConfigError, JavaMissing, SparkFailed
+from nile.summaries.errors import ConfigError, JavaMissing, SparkFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,7 +148,7 @@ import os, sys, tempfile
 from pathlib import Path
 from nile.spark.failure import spark_failures
 from nile.spark.session import spark_session, stop_session
-from summaries.errors import SparkFailed
+from nile.summaries.errors import SparkFailed
 
 before = set(os.listdir(tempfile.gettempdir()))
 spark = spark_session("a test", cores=1)

@@ -20,7 +20,7 @@ from nile.expressions.conditions import parse_condition
 from nile.spark.ingesting.prepare import Prepared, PrepareSpec, prepare
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.parquet import ParquetSource
-from summaries.errors import (
+from nile.summaries.errors import (
     ConfigError,
     ExpressionError,
     KeyTypeError,

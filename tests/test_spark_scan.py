@@ -20,11 +20,11 @@ from workload_lake import START, write_lake
 import nile
 import nile.spark.scan.scan as scan_module
 from nile.answers.result import Result
+from nile.pyramid.lake.lake import LakeStream
 from nile.spark.scan import partitions
 from nile.spark.scan.ranking import ranked
 from nile.spark.scan.scan import ScanRun
-from pyramid.lake.lake import LakeStream
-from summaries.errors import StoreCorrupt
+from nile.summaries.errors import StoreCorrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from workload_lake import write_lake
 
 import nile
 import nile.spark.scan.scan as scan_module
-from pyramid.lake.lake import LakeStream
-from summaries.errors import StoreCorrupt
+from nile.pyramid.lake.lake import LakeStream
+from nile.summaries.errors import StoreCorrupt
 
 HOUR = 3_600 * 10**9
 TEXT = "SELECT A.item, A.at, B.at AS then FROM a A, b B WHERE A.item = B.item {} WINDOW 60"

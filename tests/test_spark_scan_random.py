@@ -16,9 +16,9 @@ import nile
 import nile.spark.scan.scan as scan_module
 import nile.spark.scan.task as task_module
 from nile.answers.result import Result
+from nile.pyramid.lake.part import PartFile
 from nile.spark import exact_join, tuple_files
 from nile.spark.scan.scan import ScanRun
-from pyramid.lake.part import PartFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ import nile
 import nile.spark.sink.sink as sink_module
 from nile.spark import StreamSink, stream_sink
 from nile.spark.sink.place import Place
-from summaries.errors import ConfigError, SchemaDrift, StoreError, UnknownColumn
+from nile.summaries.errors import ConfigError, SchemaDrift, StoreError, UnknownColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from store_killer import ROOT, Kills, kill_all_of_it, kill_over_and_over
 import nile
 from nile.spark.java import find_java
 from nile.spark.sink.place import Place
-from summaries.errors import JavaMissing
+from nile.summaries.errors import JavaMissing
 
 pytestmark = pytest.mark.spark
 

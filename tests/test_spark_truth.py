@@ -22,7 +22,7 @@ from nile.spark.exact.input import TupleFiles
 from nile.spark.exact.join import exact_join
 from nile.spark.exact.multiway import Windows, exact_many
 from nile.spark.exact.rows import exact_aggregates, exact_selection
-from summaries.errors import ConfigError, SourceError, SumOverflow, UnknownColumn
+from nile.summaries.errors import ConfigError, SourceError, SumOverflow, UnknownColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

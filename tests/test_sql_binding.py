@@ -33,7 +33,7 @@ from nile.sql.plan import (
 )
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Explain, Select
-from summaries.errors import NileError, NotYet, SqlError
+from nile.summaries.errors import NileError, NotYet, SqlError
 
 SECOND = 10**9
 ERRORS = [

@@ -11,7 +11,7 @@ from workload_sql import mutated, random_statement
 
 from nile.sql.reading_statements import read_statement
 from nile.sql.text import statement_text
-from summaries.errors import NileError
+from nile.summaries.errors import NileError
 
 
 def check_many(count: int, seed: int) -> tuple[int, int]:

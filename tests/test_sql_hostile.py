@@ -11,7 +11,7 @@ from sql_catalog import CATALOG
 
 from nile.expressions.tokens import split_statements
 from nile.sql.reading_statements import read_statement
-from summaries.errors import NileError, SqlError
+from nile.summaries.errors import NileError, SqlError
 
 STATEMENTS = """
 ATTACH 'file.db'

@@ -9,7 +9,7 @@ from sql_catalog import CATALOG
 from nile.sql.plan import Join, Project, Stream
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Select
-from summaries.errors import SqlError
+from nile.summaries.errors import SqlError
 
 
 def test_the_join_of_the_paper_is_read() -> None:

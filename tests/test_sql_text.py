@@ -13,7 +13,7 @@ from workload_sql import random_statement
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Statement
 from nile.sql.text import statement_text
-from summaries.errors import NileError
+from nile.summaries.errors import NileError
 
 CORPUS = sorted((Path(__file__).parent / "sql").glob("*.test"))
 

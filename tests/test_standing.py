@@ -16,9 +16,9 @@ import nile
 from nile.operators.drive.keeper import KeptStream
 from nile.operators.drive.standing import DISPATCH
 from nile.operators.inputs.joining import Joinable, Loaded
-from pyramid.grid.spec import SummarySpec
-from summaries.errors import BudgetError, ConfigError, KeyTypeError, UnknownStream
-from summaries.hashing import KeyTable
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.errors import BudgetError, ConfigError, KeyTypeError, UnknownStream
+from nile.summaries.hashing import KeyTable
 
 Pairs = set[tuple[int, int]]
 WEIGHT_TOLERANCE = 0.1

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from experiments.cli import main
-from pyramid.disk import StoreDirectory
+from nile.experiments.cli import main
+from nile.pyramid.disk import StoreDirectory
 
 
 def call(*arguments: object) -> Result:

@@ -17,9 +17,9 @@ from random import Random
 import pytest
 from crash_files import Crash, CrashFiles, Tally, Workload, torture
 
-from pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
-from pyramid.disk.recovery import own_files
-from summaries.errors import StoreRecovered, StoreWriteError
+from nile.pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
+from nile.pyramid.disk.recovery import own_files
+from nile.summaries.errors import StoreRecovered, StoreWriteError
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from pyramid.disk import StoredFile, StoreDirectory
-from pyramid.disk.care import check, describe, repair
-from summaries.errors import StoreCorrupt, StoreLocked, StoreMissing, StoreRecovered
+from nile.pyramid.disk import StoredFile, StoreDirectory
+from nile.pyramid.disk.care import check, describe, repair
+from nile.summaries.errors import StoreCorrupt, StoreLocked, StoreMissing, StoreRecovered
 
 ZONE, COLD = b"zone" * 300, b"cold" * 200
 

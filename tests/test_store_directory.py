@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyramid.disk import StoredFile, StoreDirectory
-from summaries import envelope
-from summaries.errors import (
+from nile.pyramid.disk import StoredFile, StoreDirectory
+from nile.summaries import envelope
+from nile.summaries.errors import (
     EnvelopeError,
     StoreCorrupt,
     StoreError,

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
-from pyramid.disk.lock import Lock
-from pyramid.disk.recovery import own_files
-from summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered, StoreWriteError
+from nile.pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
+from nile.pyramid.disk.lock import Lock
+from nile.pyramid.disk.recovery import own_files
+from nile.summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered, StoreWriteError
 
 CODES = [errno.ENOSPC, errno.EIO, errno.EROFS]
 

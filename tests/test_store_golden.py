@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from golden_files import FORMS, GOLDEN, STORE, read_store, write_store
 
-from pyramid.disk import StoreDirectory
-from summaries.envelope import VERSION, unpack
-from summaries.errors import EnvelopeTooNew, StoreTooNew
+from nile.pyramid.disk import StoreDirectory
+from nile.summaries.envelope import VERSION, unpack
+from nile.summaries.errors import EnvelopeTooNew, StoreTooNew
 
 VERSIONS = range(1, VERSION + 1)
 _PREFIX = struct.Struct("<8sIIQ8x32s")

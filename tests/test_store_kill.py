@@ -12,7 +12,7 @@ import pytest
 from child_store import step, verify
 from store_killer import ROOT, Kills, kill_over_and_over
 
-from pyramid.disk import StoreDirectory
+from nile.pyramid.disk import StoreDirectory
 
 CHILD = ROOT / "tests/child_store.py"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyramid.disk import StoreDirectory
-from summaries.errors import (
+from nile.pyramid.disk import StoreDirectory
+from nile.summaries.errors import (
     NileError,
     NotAStore,
     StoreError,
@@ -32,7 +32,7 @@ def test_a_second_writer_is_refused_by_pid_and_a_reader_is_not(tmp_path: Path) -
         assert refused.value.pid == os.getpid()
         assert isinstance(refused.value, BlockingIOError)
         told = subprocess.run(
-            [sys.executable, "-c", f"from pyramid.disk import StoreDirectory as S; S.open({str(tmp_path)!r})"],
+            [sys.executable, "-c", f"from nile.pyramid.disk import StoreDirectory as S; S.open({str(tmp_path)!r})"],
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -50,7 +50,7 @@ def test_a_second_writer_is_refused_by_pid_and_a_reader_is_not(tmp_path: Path) -
 
 
 def test_a_dead_holder_does_not_block(tmp_path: Path) -> None:
-    script = f"from pyramid.disk import StoreDirectory as S; s = S.open({str(tmp_path)!r})"
+    script = f"from nile.pyramid.disk import StoreDirectory as S; s = S.open({str(tmp_path)!r})"
     holder = subprocess.Popen(
         [sys.executable, "-c", f"{script}; print('in', flush=True); input()"],
         cwd=ROOT,

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from test_history import SCHEMA, check, made
 
-from pyramid.disk import StoreDirectory
-from pyramid.disk.care import check as check_store
-from pyramid.disk.care import repair
-from pyramid.history.history import History
-from summaries.errors import StoreCorrupt
+from nile.pyramid.disk import StoreDirectory
+from nile.pyramid.disk.care import check as check_store
+from nile.pyramid.disk.care import repair
+from nile.pyramid.history.history import History
+from nile.summaries.errors import StoreCorrupt
 
 
 def damage(path: Path, role: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from nile.streams.accounting import Accounting
-from summaries.errors import NileError
+from nile.summaries.errors import NileError
 
 
 def test_every_tuple_is_in_one_place() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nile.base.raw import RawBatch
 from nile.streams import csv
 from nile.streams.csv import CsvSource, infer_types
-from summaries.errors import SourceError, SourceMissing, UnknownColumn
+from nile.summaries.errors import SourceError, SourceMissing, UnknownColumn
 
 
 def written(folder: Path, content: bytes | str) -> Path:

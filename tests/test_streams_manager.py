@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nile.expressions.conditions import parse_condition
 from nile.streams import csv
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
-from summaries.errors import (
+from nile.summaries.errors import (
     ConfigError,
     ExpressionError,
     KeyTypeError,

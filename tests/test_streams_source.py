@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nile.streams.source import Source, open_source
-from summaries.errors import SourceError, SourceMissing, UnknownColumn
+from nile.summaries.errors import SourceError, SourceMissing, UnknownColumn
 
 TABLE = pa.table({"ts": [1, 2, 3, 4], "key": ["a", "b", None, "d"]})
 

@@ -11,7 +11,7 @@ import pytest
 
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.synthetic import SyntheticRetail
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 RETAIL = Path(__file__).parents[2] / "shared/data/retail_uci.parquet"
 SMALL = SyntheticRetail(tuples=5_000, rare=20)

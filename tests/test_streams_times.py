@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nile.base.durations import MAX_DURATION
 from nile.base.times import TIME_LIMIT, TIME_REASONS, check_time_type, event_times
-from summaries.errors import SourceError
+from nile.summaries.errors import SourceError
 
 SECOND = 10**9
 DAY = 86_400 * SECOND

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from summaries.catalogue import CATALOGUE, make_summary, read_summary
-from summaries.countsketch import CountSketch
-from summaries.envelope import Envelope
-from summaries.errors import ConfigError, EnvelopeError, KeyTypeError, NotLinear, SummaryMismatch
-from summaries.estimate import Estimate
-from summaries.exact import ExactCounter
-from summaries.summary import TOP, Summary
+from nile.summaries.catalogue import CATALOGUE, make_summary, read_summary
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.envelope import Envelope
+from nile.summaries.errors import ConfigError, EnvelopeError, KeyTypeError, NotLinear, SummaryMismatch
+from nile.summaries.estimate import Estimate
+from nile.summaries.exact import ExactCounter
+from nile.summaries.summary import TOP, Summary
 
 Array = np.ndarray[Any, Any]
 Batch = list[tuple[int, int]]

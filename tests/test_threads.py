@@ -15,12 +15,12 @@ import pytest
 import nile
 from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.join import HistorySide, Pairs
+from nile.pyramid.disk import StoreDirectory
+from nile.pyramid.history.cold_index import ColdIndex
+from nile.pyramid.history.history import History
 from nile.streams.source import Source, open_source
-from pyramid.disk import StoreDirectory
-from pyramid.history.cold_index import ColdIndex
-from pyramid.history.history import History
-from summaries.errors import SourceError
-from summaries.hashing import hash_keys
+from nile.summaries.errors import SourceError
+from nile.summaries.hashing import hash_keys
 
 SCHEMA = pa.schema([("key", pa.int64()), ("other", pa.string())])
 ROWS, BATCH, LARGER, SEGMENT = 50_000, 200, 1_000, 1_024

@@ -7,7 +7,7 @@ from workload_join import SECOND, joinable, run
 
 from nile.operators.common.plan import METHODS, JoinPlan
 from nile.operators.drive.timing import WallFigures, insert_time, run_time, wall_figures
-from preferences.budget import Budget
+from nile.preferences.budget import Budget
 
 
 class Clock:

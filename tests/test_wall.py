@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pytest
 from workload_join import SECOND, assert_honest, brute_force, joinable
 
-from experiments.benchmarks.share import random_join
+from nile.experiments.benchmarks.share import random_join
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.wall_clock import run_live
 from nile.operators.join.join import PromisingJoin
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.wall import WallBudget, WallClock
-from summaries.errors import BudgetError, ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.wall import WallBudget, WallClock
+from nile.summaries.errors import BudgetError, ConfigError
 
 QUANTUM = 20_000_000
 CLOSE = 0.05  # of the share asked

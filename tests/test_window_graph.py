@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nile.exact.join.window_graph import FORMS, UNBOUNDED, WindowGraph
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 NAMES = ("a", "b", "c", "d")
 FOUR = {(0, 1): 3, (1, 2): 4, (2, 3): 5, (1, 3): 2}

@@ -17,7 +17,7 @@ from nile.exact.join import parts as chain_stream_parts
 from nile.exact.join.chain import encode_all
 from nile.exact.join.window_graph import FORMS, WindowGraph
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, Condition, WindowJoin, WindowJoinPlan, window_join
-from summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
+from nile.summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
 
 Array = np.ndarray[Any, Any]
 NULL = np.iinfo(np.int64).min

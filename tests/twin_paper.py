@@ -14,13 +14,13 @@ import numpy as np
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinInput
-from preferences.clock import grants
-from pyramid.grid import arrays as ga
-from pyramid.grid import grid_kernels
-from pyramid.grid.granularity import turn
-from pyramid.grid.index import PyramidIndex
-from pyramid.grid.store import TupleStore
-from summaries.costs import CostTable
+from nile.preferences.clock import grants
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid import grid_kernels
+from nile.pyramid.grid.granularity import turn
+from nile.pyramid.grid.index import PyramidIndex
+from nile.pyramid.grid.store import TupleStore
+from nile.summaries.costs import CostTable
 
 DETECTOR_ROWS = 3
 TURN = 16

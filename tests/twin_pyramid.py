@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SLICE, SummarySpec
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SLICE, SummarySpec
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS
 
 Array = np.ndarray[Any, Any]
 MASK = (1 << 64) - 1
@@ -24,7 +24,7 @@ class Tuples:
     held: list[tuple[int, int, int]] = field(default_factory=list)
 
     def described(self, granularity: int) -> tuple[int, int, int, int, int, int]:
-        """Granularity, ordinals [start, end), first and last ts, count: as `pyramid.grid.zone.Zone` has them."""
+        """Granularity, ordinals [start, end), first and last ts, count: as `nile.pyramid.grid.zone.Zone` has them."""
         held = self.held
         return granularity, held[0][0], held[-1][0] + 1, held[0][1], held[-1][1], len(held)
 

@@ -14,8 +14,8 @@ from nile.operators.common.predicate_index import EDGE, FULL, NONE
 from nile.operators.selection.arrays import kept
 from nile.operators.selection.data import SelectionInput, naive_costs, value_buckets
 from nile.operators.selection.plan import SelectionPlan
-from preferences.clock import grants
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
+from nile.preferences.clock import grants
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
 Output = tuple[int, int, int]
 """Query, ordinal, arrivals by then."""

@@ -16,12 +16,12 @@ import pytest
 
 import nile
 from nile.durable.keeper import Keeper
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.history import layout, rows_store
+from nile.pyramid.history.history import History
+from nile.pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout, streams_of, write_part
 from nile.spark.building.tasks import Done, Job, Work
-from pyramid.disk.directory import StoreDirectory
-from pyramid.history import layout, rows_store
-from pyramid.history.history import History
-from pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout, streams_of, write_part
-from summaries.errors import (
+from nile.summaries.errors import (
     StoreWriteError,
 )
 

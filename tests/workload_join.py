@@ -10,8 +10,8 @@ import pyarrow as pa
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.operators.join.join import PromisingJoin
+from nile.preferences.clock import retime
 from nile.streams.accounting import Accounting
-from preferences.clock import retime
 
 SECOND = 10**9
 Pairs = list[tuple[int, int]]

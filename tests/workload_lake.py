@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyramid.lake.lake import LakeStream, Layout, write_part
+from nile.pyramid.lake.lake import LakeStream, Layout, write_part
 
 SECOND = 10**9
 START = 1_600_000_000 * SECOND

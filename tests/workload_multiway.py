@@ -13,8 +13,8 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
-from preferences.budget import Budget
-from pyramid.grid.spec import SummarySpec
+from nile.preferences.budget import Budget
+from nile.pyramid.grid.spec import SummarySpec
 
 Found = list[tuple[int, ...]]
 NAN = float("nan")

@@ -1,1 +1,1 @@
-"""Every figure of the papers as an experiment with a verdict.  Imports `experiments.benchmarks` and `nile`."""
+"""Every figure of the papers as an experiment with a verdict.  Imports `nile.experiments.benchmarks` and `nile`."""

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.run.fields import one_of
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import CONFIDENCES, SummarySpec
-from summaries.heavy import pa
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.run.fields import one_of
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import CONFIDENCES, SummarySpec
+from nile.summaries.heavy import pa
 
 __all__ = ["CHANGE", "ChangeOptions"]
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from experiments.run.fields import Table, Text, Texts, Value, Values, one_of, one_of_names
+from nile.experiments.run.fields import Table, Text, Texts, Value, Values, one_of, one_of_names
 
 __all__ = ["NEEDS", "PREDICATES", "Claim", "Curve", "Trial", "compared", "judged"]
 

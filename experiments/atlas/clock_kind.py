@@ -15,14 +15,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.benchmarks.history import FORMULATIONS, Peer, Store, asked
-from experiments.benchmarks.history_data import make
-from experiments.benchmarks.streams import exponent_for
-from experiments.run.fields import one_of
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import STRUCTURES, SummarySpec
-from summaries.heavy import pa
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.benchmarks.history import FORMULATIONS, Peer, Store, asked
+from nile.experiments.benchmarks.history_data import make
+from nile.experiments.benchmarks.streams import exponent_for
+from nile.experiments.run.fields import one_of
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import STRUCTURES, SummarySpec
+from nile.summaries.heavy import pa
 
 __all__ = ["FEED", "FIRST", "FeedOptions", "FirstOptions"]
 

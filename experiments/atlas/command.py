@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.run.retail import retail_file
-from summaries.errors import ConfigError, SourceMissing
+from nile.experiments.run.retail import retail_file
+from nile.summaries.errors import ConfigError, SourceMissing
 
 if TYPE_CHECKING:
-    from experiments.atlas.kinds import Data
+    from nile.experiments.atlas.kinds import Data
 
 __all__ = ["experiment"]
 
@@ -31,7 +31,7 @@ def experiment() -> None:
 @experiment.command("list")
 def list_command() -> None:
     """Every experiment, one per line, with what it claims."""
-    from experiments.atlas.shelf import chosen, names
+    from nile.experiments.atlas.shelf import chosen, names
 
     known = names()
     width = max(map(len, known))
@@ -73,7 +73,7 @@ def run_command(
 @_options
 def all_command(out: Path, quick: bool, resume: bool, jobs: int | None, data: Path | None, **how: str) -> None:
     """Run the whole catalogue."""
-    from experiments.atlas.shelf import names
+    from nile.experiments.atlas.shelf import names
 
     _run(names(), out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how), again=_again(quick, data, how))
 
@@ -86,7 +86,7 @@ def _again(quick: bool, data: Path | None, how: Mapping[str, str]) -> list[str]:
 
 def _data(file: Path | None, **how: str) -> Data | None:
     """The file named, else the retail file beside the project, else None.  Raises SourceMissing, ConfigError."""
-    from experiments.atlas.kinds import Data
+    from nile.experiments.atlas.kinds import Data
 
     found = retail_file() if file is None else file
     if found is None:
@@ -112,11 +112,11 @@ def _run(
     data: Data | None,
     again: Sequence[str],
 ) -> None:
-    from experiments.atlas.report import atlas_of, write_atlas
-    from experiments.atlas.runner import Kept, run_points
-    from experiments.atlas.shelf import chosen
-    from experiments.run.progress import Progress
     from nile.base.machine import core_count
+    from nile.experiments.atlas.report import atlas_of, write_atlas
+    from nile.experiments.atlas.runner import Kept, run_points
+    from nile.experiments.atlas.shelf import chosen
+    from nile.experiments.run.progress import Progress
 
     wanted = chosen(names)
     with Progress() as progress:

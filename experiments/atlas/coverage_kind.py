@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.benchmarks.accuracy.aggregates import coverage_of_prices
-from experiments.run.fields import one_of
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.benchmarks.accuracy.aggregates import coverage_of_prices
+from nile.experiments.run.fields import one_of
 
 __all__ = ["COVERAGE", "CoverageOptions"]
 

@@ -1,6 +1,6 @@
 """The edge where an experiment's file is checked: keys, types, and whether its sweep can run at all.
 
-Gives an `experiments.atlas.form.Experiment`, or one line a mistake: file, line, key, what was needed.
+Gives a `nile.experiments.atlas.form.Experiment`, or one line a mistake: file, line, key, what was needed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.atlas.claims import NEEDS, Claim, compared
-from experiments.atlas.form import Experiment, Method
-from experiments.run.fields import Finding, findings, nearest, shown, told
-from experiments.run.toml_file import read_toml
-from summaries.errors import ConfigError
+from nile.experiments.atlas.claims import NEEDS, Claim, compared
+from nile.experiments.atlas.form import Experiment, Method
+from nile.experiments.run.fields import Finding, findings, nearest, shown, told
+from nile.experiments.run.toml_file import read_toml
+from nile.summaries.errors import ConfigError
 
 __all__ = ["load_experiment"]
 

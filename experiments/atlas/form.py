@@ -1,6 +1,6 @@
 """What one experiment of the atlas is: the frozen models that its TOML file is checked against.
 
-The description of a field says what it needs, for messages; `experiments.atlas.edge` reads a file and checks what only
+The description of a field says what it needs, for messages; `nile.experiments.atlas.edge` reads a file and checks what only
 the whole of it can get wrong.
 """
 
@@ -13,11 +13,22 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, PrivateAttr, ValidationInfo, field_validator
 
-from experiments.atlas import measures
-from experiments.atlas.claims import Claim
-from experiments.atlas.kinds import Kind, Options
-from experiments.run.fields import Table, Text, Texts, Value, Values, as_listed, nearest, one_of, one_of_names, shown
-from summaries.errors import ConfigError
+from nile.experiments.atlas import measures
+from nile.experiments.atlas.claims import Claim
+from nile.experiments.atlas.kinds import Kind, Options
+from nile.experiments.run.fields import (
+    Table,
+    Text,
+    Texts,
+    Value,
+    Values,
+    as_listed,
+    nearest,
+    one_of,
+    one_of_names,
+    shown,
+)
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Axis", "Experiment", "Method", "Panel"]
 

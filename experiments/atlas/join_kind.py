@@ -17,22 +17,22 @@ import numpy as np
 from pydantic import Field, model_validator
 
 import nile
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.benchmarks.accuracy.joins import run
-from experiments.benchmarks.streams import streams
-from experiments.run.fields import one_of
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.benchmarks.accuracy.joins import run
+from nile.experiments.benchmarks.streams import streams
+from nile.experiments.run.fields import one_of
 from nile.operators.common.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
 from nile.operators.inputs.joining import Joinable, Loaded, retimed
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.fade import Fade
+from nile.preferences.preference import PREFERENCES
+from nile.pyramid.grid.spec import STRUCTURES
 from nile.report.metrics import ExactPairs, Obtained, score
 from nile.report.runs import FIGURES
 from nile.report.truth import exact_pairs
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.fade import Fade
-from preferences.preference import PREFERENCES
-from pyramid.grid.spec import STRUCTURES
-from summaries.costs import cost_table
-from summaries.errors import ConfigError
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import ConfigError
 
 __all__ = ["JOIN", "JoinOptions", "Streams"]
 

@@ -1,6 +1,6 @@
 """What can be measured: a kind of experiment names its options, its metrics, and how a point is measured.
 
-A kind registers itself when its module is imported; `experiments.atlas.measures` imports them all.
+A kind registers itself when its module is imported; `nile.experiments.atlas.measures` imports them all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.run.fields import Table
+from nile.experiments.run.fields import Table
 
 __all__ = ["Data", "Kind", "Metric", "Options", "kind_of", "kinds", "register"]
 

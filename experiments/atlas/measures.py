@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.atlas import (
+from nile.experiments.atlas import (
     change_kind,
     clock_kind,
     coverage_kind,
@@ -12,7 +12,7 @@ from experiments.atlas import (
     sketch_kind,
     window_kind,
 )
-from experiments.atlas.kinds import kind_of, kinds
+from nile.experiments.atlas.kinds import kind_of, kinds
 
 __all__ = [
     "change_kind",

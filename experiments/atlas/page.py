@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.atlas.drawing import panel_chart, panel_name, place
+from nile.experiments.atlas.drawing import panel_chart, panel_name, place
 from nile.report.pages.document import document
 from nile.report.pages.markup import Markup, element
 from nile.report.wording import grouped_digits, listing, shown

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import nile
-from experiments.atlas.kinds import Data
 from nile.exact.join.chain import encode_all
 from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Plan, Project, Range, Scan, Select, Stored
-from summaries.lazy import lazy
+from nile.experiments.atlas.kinds import Data
+from nile.summaries.lazy import lazy
 
 __all__ = ["QUERIES", "Sales", "Streams", "made", "query", "read"]
 

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from experiments.atlas.form import Experiment, Panel
-from experiments.atlas.kinds import Data, Kind, Options
+from nile.experiments.atlas.form import Experiment, Panel
+from nile.experiments.atlas.kinds import Data, Kind, Options
 
 __all__ = ["Group", "Point", "Record", "code_version", "grouped", "points_of"]
 

@@ -12,12 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.atlas.form import Experiment, Panel
-from experiments.atlas.kinds import Data
-from experiments.atlas.page import render
-from experiments.atlas.points import Point, Record, code_version
-from experiments.atlas.verdicts import PanelResult, Spread, Verdict, results_of
-from experiments.run.runner import environment_of
+from nile.experiments.atlas.form import Experiment, Panel
+from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.page import render
+from nile.experiments.atlas.points import Point, Record, code_version
+from nile.experiments.atlas.verdicts import PanelResult, Spread, Verdict, results_of
+from nile.experiments.run.runner import environment_of
 from nile.report.saving import save_texts, to_json
 
 __all__ = ["atlas_of", "csv_of", "write_atlas"]

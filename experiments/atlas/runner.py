@@ -13,12 +13,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import IO
 
-from experiments.atlas.form import Experiment
-from experiments.atlas.kinds import Data
-from experiments.atlas.points import Group, Point, Record, grouped, points_of
-from experiments.atlas.worker import as_json, measured
-from experiments.run.progress import Progress
-from summaries.errors import ConfigError, NileError
+from nile.experiments.atlas.form import Experiment
+from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.points import Group, Point, Record, grouped, points_of
+from nile.experiments.atlas.worker import as_json, measured
+from nile.experiments.run.progress import Progress
+from nile.summaries.errors import ConfigError, NileError
 
 __all__ = ["Kept", "run_points"]
 
@@ -144,7 +144,7 @@ class _Worker:
         self, waiting: SimpleQueue[Group], told: SimpleQueue[tuple[Group, str, Record] | Exception | None]
     ) -> None:
         self._waiting, self._told = waiting, told
-        command = [sys.executable, "-m", "experiments.atlas.worker"]
+        command = [sys.executable, "-m", "nile.experiments.atlas.worker"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )

@@ -13,18 +13,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.figures.selections import mean_cost, point, ranges_over
-from experiments.run.fields import one_of
 from nile.answers.selection_query import SelectionQuery
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.figures.selections import mean_cost, point, ranges_over
+from nile.experiments.run.fields import one_of
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.plan import OUTPUTS, SELECTION_METHODS
+from nile.preferences.budget import Budget
+from nile.pyramid.grid.spec import STRUCTURES
 from nile.streams.source import open_source
 from nile.streams.synthetic import SyntheticRetail
-from preferences.budget import Budget
-from pyramid.grid.spec import STRUCTURES
-from summaries.errors import SourceError
-from summaries.heavy import pa
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa
 
 __all__ = ["SELECTION", "SelectionOptions"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.atlas.edge import load_experiment
-from experiments.atlas.form import Experiment
-from experiments.run.fields import nearest
-from summaries.errors import ConfigError
+from nile.experiments.atlas.edge import load_experiment
+from nile.experiments.atlas.form import Experiment
+from nile.experiments.run.fields import nearest
+from nile.summaries.errors import ConfigError
 
 __all__ = ["CATALOGUE", "chosen", "names"]
 

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.benchmarks.streams import exponent_for
-from experiments.run.fields import one_of
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.benchmarks.streams import exponent_for
+from nile.experiments.run.fields import one_of
 from nile.streams.source import open_source
-from summaries.countsketch import CountSketch
-from summaries.errors import ConfigError
-from summaries.hashing import hash_keys
-from summaries.heavy import datasketches, pa
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import hash_keys
+from nile.summaries.heavy import datasketches, pa
 
 __all__ = ["SKETCH", "SketchOptions"]
 

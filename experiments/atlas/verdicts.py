@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from experiments.atlas.claims import Claim, Trial, judged
-from experiments.atlas.form import Experiment, Panel
-from experiments.atlas.points import Point, Record
+from nile.experiments.atlas.claims import Claim, Trial, judged
+from nile.experiments.atlas.form import Experiment, Panel
+from nile.experiments.atlas.points import Point, Record
 
 __all__ = ["FAILS", "HOLDS", "ONLY", "PanelResult", "Spread", "Verdict", "results_of"]
 

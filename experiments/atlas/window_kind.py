@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from experiments.atlas.window_streams import PATTERNS, Played, made, split
-from experiments.run.fields import one_of
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, WindowJoin, WindowJoinPlan
-from summaries.errors import ConfigError
+from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
+from nile.experiments.atlas.window_streams import PATTERNS, Played, made, split
+from nile.experiments.run.fields import one_of
+from nile.summaries.errors import ConfigError
 
 __all__ = ["WINDOW", "WINDOW_CLOCK", "WindowOptions"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import nile
-from experiments.atlas.kinds import Data
 from nile.exact.join.chain import encode_all
-from summaries.errors import ConfigError
+from nile.experiments.atlas.kinds import Data
+from nile.summaries.errors import ConfigError
 
 __all__ = ["PATTERNS", "Played", "made", "split"]
 

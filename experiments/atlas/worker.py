@@ -1,6 +1,6 @@
 """A process that measures points: a group a line of JSON in, a result a line of JSON out.
 
-`python -m experiments.atlas.worker`.  JSON keeps every bit of a float, so figures are the same as in one process.
+`python -m nile.experiments.atlas.worker`.  JSON keeps every bit of a float, so figures are the same as in one process.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from experiments.atlas.kinds import Data
-from experiments.atlas.measures import kind_of
-from experiments.atlas.points import Group, Record
-from summaries.errors import NileError
+from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.measures import kind_of
+from nile.experiments.atlas.points import Group, Record
+from nile.summaries.errors import NileError
 
 __all__ = ["as_json", "from_json", "measured"]
 

@@ -1,6 +1,6 @@
 """Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it."""
 
-from experiments.benchmarks import (
+from nile.experiments.benchmarks import (
     build,
     checkpoints,
     exact,
@@ -17,8 +17,8 @@ from experiments.benchmarks import (
     surface,
     ways,
 )
-from experiments.benchmarks.accuracy import accuracy
-from experiments.benchmarks.harness import Result, names, run
+from nile.experiments.benchmarks.accuracy import accuracy
+from nile.experiments.benchmarks.harness import Result, names, run
 
 __all__ = [
     "Result",

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.build_fed import fed
-from experiments.benchmarks.harness import Measure, Result, benchmark
-from experiments.benchmarks.history_data import anonymous_bytes
-from experiments.benchmarks.sketch import zipf_keys
+from nile.experiments.benchmarks.build_fed import fed
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.history_data import anonymous_bytes
+from nile.experiments.benchmarks.sketch import zipf_keys
+from nile.pyramid.lake.lake import DAY, LakeStream, Layout, write_part
 from nile.spark.building.build import Built, build, build_with
 from nile.spark.building.tasks import Done, Job, Work
 from nile.spark.session import spark_session
-from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["ask_for", "lake_of", "measure"]
 

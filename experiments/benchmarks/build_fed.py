@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.pyramid.history.history import plain_batch
+from nile.pyramid.lake.lake import ORDINAL, TS
 from nile.spark.building.build import done_of
 from nile.spark.building.reading import Rows, Taking
 from nile.spark.building.tasks import DONE, Done, Job, Work
 from nile.spark.slices import cut_sql
-from pyramid.history.history import plain_batch
-from pyramid.lake.lake import ORDINAL, TS
-from summaries.heavy import pa, pyspark
-from summaries.heavy import spark_functions as functions
+from nile.summaries.heavy import pa, pyspark
+from nile.summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

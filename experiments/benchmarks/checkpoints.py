@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.durable.keeper import Keeper
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import nile

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from experiments.benchmarks import names, run
-from experiments.benchmarks.compare import changes, read_report
+from nile.experiments.benchmarks import names, run
+from nile.experiments.benchmarks.compare import changes, read_report
 
 __all__ = ["compare_reports", "list_benchmarks", "run_benchmarks"]
 
@@ -39,7 +39,7 @@ def run_benchmarks(wanted: Sequence[str], out: Path | None) -> None:
     if len(results) > 1:
         click.echo(f"{sum(measure.met is True for measure in held)} of {len(held)} bars reached.")
     if out is not None:
-        from experiments.run.runner import environment_of
+        from nile.experiments.run.runner import environment_of
 
         out.mkdir(parents=True, exist_ok=True)
         report = {"environment": environment_of({}), "results": [result.as_dict() for result in results]}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Change", "changes", "markdown", "read_report"]
 

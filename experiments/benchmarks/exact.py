@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.exact_streams import (
+from nile.exact.join.count import count_whole
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import ALGORITHMS, WindowJoin, window_join
+from nile.experiments.benchmarks.exact_streams import (
     SECOND,
     Streams,
     best_of,
@@ -20,13 +23,10 @@ from experiments.benchmarks.exact_streams import (
     spark_join,
     streams,
 )
-from experiments.benchmarks.harness import Bar, Contestant, Measure, Result, benchmark, race
-from nile.exact.join.count import count_whole
-from nile.exact.join.window_graph import WindowGraph
-from nile.exact.join.wjoin import ALGORITHMS, WindowJoin, window_join
+from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, benchmark, race
 from nile.spark.session import spark_session
-from summaries.errors import ConfigError, JavaMissing, SparkFailed
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError, JavaMissing, SparkFailed
+from nile.summaries.lazy import lazy
 
 __all__ = ["exact_batch", "exact_count", "exact_curve", "exact_family", "exact_pairs", "joined_table"]
 

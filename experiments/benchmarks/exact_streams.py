@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.lazy import lazy
+from nile.summaries.lazy import lazy
 
 __all__ = ["SECOND", "Streams", "best_of", "duckdb_queries", "duckdb_session", "spark_join", "streams"]
 

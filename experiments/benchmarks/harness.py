@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = [
     "Bar",

@@ -27,19 +27,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.benchmarks.harness import Measure, Result, Timing, benchmark
-from experiments.benchmarks.history_data import STREAMS, Peak, histories, make
 from nile.answers.progress import Progress
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.statements import run_statement
+from nile.experiments.benchmarks.harness import Measure, Result, Timing, benchmark
+from nile.experiments.benchmarks.history_data import STREAMS, Peak, histories, make
 from nile.sql.reading_statements import read_statement
 from nile.streams.live import LiveStream
-from summaries.errors import ConfigError
-from summaries.heavy import duckdb
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import duckdb
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.directory import StoreDirectory
 
 __all__ = ["BAR", "FORMULATIONS", "ROWS", "Peer", "Store", "ask_for", "asked", "history", "measure"]
 

@@ -1,6 +1,6 @@
 """The rows of the history benchmark: two long streams of retail sales, as a store of Nile and as Parquet for peers.
 
-`python -m experiments.benchmarks.history_data OUT --rows N` makes OUT/store (histories of `store0` and `store1`,
+`python -m nile.experiments.benchmarks.history_data OUT --rows N` makes OUT/store (histories of `store0` and `store1`,
 indexed by item_id) and OUT/parquet/store0.parquet, store1.parquet (sorted by time, row groups of 122,880).
 
 The rows are `SyntheticRetail` in pieces of at most a million, 50,000 regular items by
@@ -23,10 +23,10 @@ from typing import Any
 import click
 import numpy as np
 
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.history.history import History
 from nile.streams.synthetic import SyntheticRetail
-from pyramid.disk.directory import StoreDirectory
-from pyramid.history.history import History
-from summaries.heavy import pa, pc, pq
+from nile.summaries.heavy import pa, pc, pq
 
 __all__ = ["ROW_GROUP", "STREAMS", "Made", "histories", "make", "pieces"]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
-from experiments.benchmarks.sketch import zipf_keys
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from summaries import sketch_kernels
-from summaries.countsketch import CountSketch
-from summaries.hashing import KeyTable
+from nile.experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from nile.experiments.benchmarks.sketch import zipf_keys
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries import sketch_kernels
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.hashing import KeyTable
 
 __all__ = ["ingest_codes", "ingest_integers", "ingest_text", "stream_of"]
 

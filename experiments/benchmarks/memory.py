@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from experiments.benchmarks.harness import Result, benchmark
-from pyramid.grid.manager import Memory, SummaryManager
-from pyramid.grid.spec import SummarySpec
+from nile.experiments.benchmarks.harness import Result, benchmark
+from nile.pyramid.grid.manager import Memory, SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
 
 __all__ = ["curve", "memory"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.harness import Contestant, Measure, Result, benchmark, race
 from nile.exact.pipeline.algebra import Aggregate, Group, Join, Plan, Range, Scan, Select, Unbounded, Window
 from nile.exact.pipeline.pipeline import Pipeline
-from summaries.lazy import lazy
+from nile.experiments.benchmarks.harness import Contestant, Measure, Result, benchmark, race
+from nile.summaries.lazy import lazy
 
 __all__ = ["PipelineStreams", "pipelines_curve", "pipelines_join", "pipelines_sum", "ran"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from experiments.benchmarks.harness import Contestant, Result, benchmark, race
-from experiments.benchmarks.streams import workload
+from nile.experiments.benchmarks.harness import Contestant, Result, benchmark, race
+from nile.experiments.benchmarks.streams import workload
 from nile.operators.common.plan import GUIDES, JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences.budget import Budget
-from preferences.preference import PREFERENCES
+from nile.preferences.budget import Budget
+from nile.preferences.preference import PREFERENCES
 
 __all__ = ["promising_join"]
 

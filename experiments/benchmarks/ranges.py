@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
-from experiments.benchmarks.streams import workload
+from nile.experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from nile.experiments.benchmarks.streams import workload
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences import state as st
-from preferences.budget import Budget
-from pyramid.grid import arrays as ga
-from pyramid.grid.store import PIECE, TupleStore
-from summaries.errors import ConfigError
+from nile.preferences import state as st
+from nile.preferences.budget import Budget
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.store import PIECE, TupleStore
+from nile.summaries.errors import ConfigError
 
 __all__ = ["C_SOURCE", "CJoin", "OnlineJoin", "compiled", "exact_ranges"]
 

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.benchmarks.harness import Measure, Result, benchmark
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_parts import count_by_leaf, counters_for, leaves_of, slices_of, take_slices
-from pyramid.grid.spec import SummarySpec
-from pyramid.lake.part import write_part
-from summaries.hashing import KeyTable
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_parts import count_by_leaf, counters_for, leaves_of, slices_of, take_slices
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.lake.part import write_part
+from nile.summaries.hashing import KeyTable
 
 __all__ = ["constants", "scale"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import nile
-from experiments.benchmarks.harness import Measure, Result, benchmark
-from experiments.benchmarks.scan_data import STREAMS, make
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.scan_data import STREAMS, make
 from nile.spark.ingesting.of_lake import lake
 from nile.spark.scan.ranking import ENOUGH
 from nile.spark.scan.scan import ScanRun

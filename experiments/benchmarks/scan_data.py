@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.lake.lake import DAY, LakeStream, Layout, write_part
-from summaries.heavy import pa
+from nile.pyramid.lake.lake import DAY, LakeStream, Layout, write_part
+from nile.summaries.heavy import pa
 
 __all__ = ["STREAMS", "make"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.drive.wall_clock import run_live
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.wall import WallBudget, WallClock
-from summaries.hashing import Encoded, KeyHasher
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.wall import WallBudget, WallClock
+from nile.summaries.hashing import Encoded, KeyHasher
 
 __all__ = ["kept_shares", "random_join"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import datasketches
 import numpy as np
 
-from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
-from summaries.countsketch import CountSketch
-from summaries.hashing import KeyHasher
+from nile.experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.hashing import KeyHasher
 
 __all__ = ["bincount_cells", "bincount_signs", "mix_with_numpy", "sketch_update", "zipf_keys"]
 

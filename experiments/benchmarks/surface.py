@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.engine.database import Database
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 
 __all__ = ["surface"]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
 from nile.engine.database import Database
-from summaries.heavy import pa
+from nile.experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
+from nile.summaries.heavy import pa
 
 __all__ = ["ways"]
 

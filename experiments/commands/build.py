@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from experiments.run.progress import Progress
+from nile.experiments.run.progress import Progress
 
 __all__ = ["build_command"]
 

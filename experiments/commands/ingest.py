@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from experiments.run.progress import Progress
-from summaries.errors import ConfigError
+from nile.experiments.run.progress import Progress
+from nile.summaries.errors import ConfigError
 
 __all__ = ["ingest_command"]
 

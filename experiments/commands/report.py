@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.run.progress import Progress
-from summaries.errors import BudgetError, ConfigError
+from nile.experiments.run.progress import Progress
+from nile.summaries.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from nile.answers.result import Result
@@ -109,7 +109,7 @@ def _print(told: AccuracyReport) -> None:
     """The table, what stands out, and the advice, 80 columns wide."""
     from rich.console import Console
 
-    from experiments.run.table import print_report
+    from nile.experiments.run.table import print_report
 
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
     console = Console(width=width, highlight=False, markup=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from pyramid.disk.care import Checked, Described, Repaired
+    from nile.pyramid.disk.care import Checked, Described, Repaired
 
 __all__ = ["store"]
 
@@ -39,7 +39,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_JSON
 def info(path: str, as_json: bool) -> None:
     """What the store at PATH holds.  Reads only; may run beside a writer."""
-    from pyramid.disk.care import describe
+    from nile.pyramid.disk.care import describe
 
     described = describe(path)
     if as_json:
@@ -56,7 +56,7 @@ def check(path: str, as_json: bool) -> None:
 
     Exit status 1, and a list, when something is wrong.  May run beside a writer.
     """
-    from pyramid.disk.care import check as look
+    from nile.pyramid.disk.care import check as look
 
     checked = look(path)
     if as_json:
@@ -76,7 +76,7 @@ def repair(path: str, yes: bool, as_json: bool) -> None:
     Nothing is deleted: what cannot be read is moved to lost/, with a report.  Exit status 1 when something is wrong
     and was left as it is.
     """
-    from pyramid.disk.care import repair as mend
+    from nile.pyramid.disk.care import repair as mend
 
     repaired = mend(path, do=yes)
     if as_json:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, generator
 from nile.engine.database import Database
-from summaries.countsketch import CountSketch
-from summaries.hashing import PUBLIC, SEED, KeyHasher, hash_keys
-from summaries.heavy import pa
+from nile.experiments.faults.fault import Fault, expect, generator
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.hashing import PUBLIC, SEED, KeyHasher, hash_keys
+from nile.summaries.heavy import pa
 
 __all__ = ["FAULT", "colliding"]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from experiments.faults.fault import Fault
-    from experiments.faults.scoring import Score
+    from nile.experiments.faults.fault import Fault
+    from nile.experiments.faults.scoring import Score
 
 __all__ = ["faults", "soak"]
 
@@ -24,8 +24,13 @@ __all__ = ["faults", "soak"]
 @click.option("--out", type=click.Path(path_type=Path), help="Also write faults.json into this folder.")
 def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | None, out: Path | None) -> None:
     """Hostile input and overload: what must hold, and a control that must fail, fault by fault."""
-    from experiments.faults.scoreboard import as_dict, commit, scoreboard, text  # the command line starts without them
-    from experiments.faults.table import chosen
+    from nile.experiments.faults.scoreboard import (  # the command line starts without them
+        as_dict,
+        commit,
+        scoreboard,
+        text,
+    )
+    from nile.experiments.faults.table import chosen
 
     wanted = chosen(names)
 
@@ -54,8 +59,8 @@ def soak(minutes: float, rate: int, queries: int, seed: int, out: Path | None) -
     """Standing queries for an hour: whether memory or descriptors grow."""
     import pyarrow as pa  # the command line starts without them
 
-    from experiments.faults.soak import Soak, write_soak
-    from experiments.faults.soak import soak as run
+    from nile.experiments.faults.soak import Soak, write_soak
+    from nile.experiments.faults.soak import soak as run
 
     # Arrow's own allocator keeps segments of 4 MB: one more came into use every quarter or half hour (measured), though
     # what Arrow held stayed the same.  What the C library has free can be given back before each look.

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, feed, generator
 from nile.engine.database import Database
-from summaries.catalogue import make_summary, read_summary
-from summaries.countsketch import CountSketch
-from summaries.errors import SumOverflow
-from summaries.exact import ExactCounter
-from summaries.heavy import pa
-from summaries.summary import TOP, Summary
+from nile.experiments.faults.fault import Fault, expect, feed, generator
+from nile.summaries.catalogue import make_summary, read_summary
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.errors import SumOverflow
+from nile.summaries.exact import ExactCounter
+from nile.summaries.heavy import pa
+from nile.summaries.summary import TOP, Summary
 
 __all__ = ["FAULT"]
 

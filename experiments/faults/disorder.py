@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, generator
 from nile.engine.database import Database
-from summaries.heavy import pa
+from nile.experiments.faults.fault import Fault, expect, generator
+from nile.summaries.heavy import pa
 
 __all__ = ["FAULT"]
 

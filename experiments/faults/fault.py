@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.summary import Summary
+from nile.summaries.summary import Summary
 
 __all__ = ["Fault", "Wrong", "expect", "feed", "generator"]
 

@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, Wrong
-from experiments.faults.forging import forge, forged
-from experiments.faults.memory import MB, bounded
 from nile.engine.connect import connect
-from pyramid.disk.directory import StoreDirectory
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_state import manager_bytes, read_manager
-from pyramid.grid.spec import SummarySpec
-from pyramid.history.history import History
-from summaries.catalogue import CATALOGUE, make_summary, read_summary
-from summaries.envelope import unpack
-from summaries.errors import NileError
-from summaries.heavy import pa
+from nile.experiments.faults.fault import Fault, Wrong
+from nile.experiments.faults.forging import forge, forged
+from nile.experiments.faults.memory import MB, bounded
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_state import manager_bytes, read_manager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.history.history import History
+from nile.summaries.catalogue import CATALOGUE, make_summary, read_summary
+from nile.summaries.envelope import unpack
+from nile.summaries.errors import NileError
+from nile.summaries.heavy import pa
 
 __all__ = ["FAULT"]
 

@@ -1,6 +1,6 @@
 """Forged bytes of Nile's files: something is changed, and every checksum over it is made to agree again.
 
-Envelopes (`summaries.envelope`), files of pages (`pyramid.history.pages`) and manifests (`pyramid.disk.manifest`); of
+Envelopes (`nile.summaries.envelope`), files of pages (`nile.pyramid.history.pages`) and manifests (`nile.pyramid.disk.manifest`); of
 other files single bytes.  What a forger can do who can write to the store and knows its code.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyramid.disk.manifest import MANIFESTS
+from nile.pyramid.disk.manifest import MANIFESTS
 
 __all__ = ["forge", "forged"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, feed, generator
-from summaries.catalogue import CATALOGUE, make_summary
-from summaries.summary import Summary
+from nile.experiments.faults.fault import Fault, expect, feed, generator
+from nile.summaries.catalogue import CATALOGUE, make_summary
+from nile.summaries.summary import Summary
 
 __all__ = ["FAULT"]
 

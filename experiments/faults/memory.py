@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.faults.fault import expect
-from summaries.heavy import pa
+from nile.experiments.faults.fault import expect
+from nile.summaries.heavy import pa
 
 __all__ = ["anonymous", "bounded", "descriptors"]
 

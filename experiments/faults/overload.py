@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, generator
 from nile.engine.database import Database
-from summaries.errors import Overloaded
+from nile.experiments.faults.fault import Fault, expect, generator
+from nile.summaries.errors import Overloaded
 
 __all__ = ["BURST", "EMPTY", "SILENT", "STUCK"]
 

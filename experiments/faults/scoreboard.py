@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.faults.fault import Fault
-from experiments.faults.scoring import CONTROLS, Score
 from nile import __version__
+from nile.experiments.faults.fault import Fault
+from nile.experiments.faults.scoring import CONTROLS, Score
 
 __all__ = ["as_dict", "commit", "scoreboard", "text"]
 
@@ -90,7 +90,7 @@ def _piece(fault: Fault, what: str, first: int, count: int) -> Score:
     """Seeds first, first + 1, ...; goes on behind one that took the process with it."""
     score = Score()
     while count > 0:
-        command = [sys.executable, "-m", "experiments.faults.worker", what, fault.name, str(first), str(count)]
+        command = [sys.executable, "-m", "nile.experiments.faults.worker", what, fault.name, str(first), str(count)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = run.stdout.splitlines()
         if run.returncode == 0:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.faults.fault import Fault, Wrong
+from nile.experiments.faults.fault import Fault, Wrong
 
 __all__ = ["CONTROLS", "Score", "attempted", "controlled"]
 

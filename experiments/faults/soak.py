@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.memory import anonymous, descriptors
-from experiments.faults.soak_page import soak_page
 from nile.engine.database import Database
-from summaries.heavy import pa
+from nile.experiments.faults.memory import anonymous, descriptors
+from nile.experiments.faults.soak_page import soak_page
+from nile.summaries.heavy import pa
 
 __all__ = ["Soak", "SoakReport", "soak", "write_soak"]
 

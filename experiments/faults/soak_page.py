@@ -14,7 +14,7 @@ from nile.report.runs import Curve, Figure, Point, Series
 from nile.report.wording import Amount
 
 if TYPE_CHECKING:
-    from experiments.faults.soak import SoakReport
+    from nile.experiments.faults.soak import SoakReport
 
 __all__ = ["soak_page"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from experiments.faults import collisions, counters, disorder, files, full_budget, inverse, overload, times, values
-from experiments.faults.fault import Fault
-from summaries.errors import ConfigError
+from nile.experiments.faults import collisions, counters, disorder, files, full_budget, inverse, overload, times, values
+from nile.experiments.faults.fault import Fault
+from nile.summaries.errors import ConfigError
 
 __all__ = ["FAULTS", "chosen"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, expect, generator
-from experiments.faults.memory import MB, bounded
 from nile.base.times import TIME_LIMIT
 from nile.engine.database import Database
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.experiments.faults.fault import Fault, expect, generator
+from nile.experiments.faults.memory import MB, bounded
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["FAULT"]
 

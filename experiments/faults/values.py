@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.fault import Fault, Wrong, expect, generator
 from nile.engine.database import Database
-from summaries.errors import NileError
-from summaries.exact import ExactCounter
-from summaries.hashing import KeyHasher, hash_keys
-from summaries.heavy import duckdb, pa
+from nile.experiments.faults.fault import Fault, Wrong, expect, generator
+from nile.summaries.errors import NileError
+from nile.summaries.exact import ExactCounter
+from nile.summaries.hashing import KeyHasher, hash_keys
+from nile.summaries.heavy import duckdb, pa
 
 __all__ = ["FAULT"]
 

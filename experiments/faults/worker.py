@@ -1,4 +1,4 @@
-"""Attempts in a process of their own, which may crash: python -m experiments.faults.worker attempts NAME FIRST COUNT.
+"""Attempts in a process of their own, which may crash: python -m nile.experiments.faults.worker attempts NAME FIRST COUNT.
 
 Line by line to standard output: each seed as it begins, and the score as JSON at the end.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 
-from experiments.faults.scoring import attempted, controlled
-from experiments.faults.table import chosen
+from nile.experiments.faults.scoring import attempted, controlled
+from nile.experiments.faults.table import chosen
 
 __all__ = ["main"]
 

@@ -1,4 +1,4 @@
-"""The README's picture, from a report: `python -m experiments.figures.picture report.json out.svg`.
+"""The README's picture, from a report: `python -m nile.experiments.figures.picture report.json out.svg`.
 
 Three panels over the budget: how many pairs under desc, how far from the exact ages under weighted, how many
 outliers found under asc.  A plain SVG of a few kilobytes with its own background, readable on any page.

@@ -1,4 +1,4 @@
-"""Figures 15 and 16 of the paper again, on a synthetic stream: `python -m experiments.figures.selections`.
+"""Figures 15 and 16 of the paper again, on a synthetic stream: `python -m nile.experiments.figures.selections`.
 
 15a: the share of each query's tuples that is found, mean over 100 range predicates of 5 to 10 %, against the
 budget.  15b: the same with 20 to 200 queries under one grant a tuple.  16a, 16b: the mean square error of
@@ -22,11 +22,11 @@ import nile
 from nile.answers.selection_answer import SelectionAnswer
 from nile.answers.selection_query import SelectionQuery
 from nile.operators.inputs.selecting import Selectable
+from nile.preferences.budget import Budget
+from nile.pyramid.grid.spec import STRUCTURES
 from nile.streams.synthetic import SyntheticRetail
-from preferences.budget import Budget
-from pyramid.grid.spec import STRUCTURES
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = [
     "CONTESTANTS",

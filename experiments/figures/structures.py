@@ -1,4 +1,4 @@
-"""Figure 9 of the paper again: `python -m experiments.figures.structures --out figure-9`.
+"""Figure 9 of the paper again: `python -m nile.experiments.figures.structures --out figure-9`.
 
 Runs `paper` over T1 to T4 and the opponent `scan` on two synthetic retail streams, under both cost tables and
 several budgets, and writes the report of `nile run`, whose first section compares them: t_ins (9a), t_hit (9b),
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from experiments.run.config import RunConfig, build_config
+from nile.experiments.run.config import RunConfig, build_config
 from nile.report.pages.structures import SAID, findings
 
 __all__ = ["CONFIG", "config"]
@@ -69,9 +69,9 @@ def main(out: Path, only_config: bool) -> None:
     if only_config:
         click.echo(CONFIG, nl=False)
         return
-    from experiments.run.demo import run_and_tell
+    from nile.experiments.run.demo import run_and_tell
 
-    command = ["python", "-m", "experiments.figures.structures", *sys.argv[1:]]
+    command = ["python", "-m", "nile.experiments.figures.structures", *sys.argv[1:]]
     report = run_and_tell(config(), out, command=command, text=CONFIG)
     print(f"\n{textwrap.fill(SAID, WIDTH)}")
     for found in findings(report["runs"]):

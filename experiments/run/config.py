@@ -13,14 +13,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from experiments.run.fields import Finding, Table, Text, findings, one_of, one_of_names, shown, told
-from experiments.run.toml_file import read_toml
 from nile.base.durations import parse_duration
+from nile.experiments.run.fields import Finding, Table, Text, findings, one_of, one_of_names, shown, told
+from nile.experiments.run.toml_file import read_toml
 from nile.operators.common.plan import METHODS, SCANNING
-from preferences.budget import BUDGET_UNITS, Budget
-from preferences.clock import Bursts, Pace
-from pyramid.grid.spec import CONFIDENCES, STRUCTURES, SummarySpec
-from summaries.errors import BudgetError, ConfigError, MemoryRefused, SourceMissing
+from nile.preferences.budget import BUDGET_UNITS, Budget
+from nile.preferences.clock import Bursts, Pace
+from nile.pyramid.grid.spec import CONFIDENCES, STRUCTURES, SummarySpec
+from nile.summaries.errors import BudgetError, ConfigError, MemoryRefused, SourceMissing
 
 __all__ = [
     "EXAMPLE",
@@ -112,7 +112,7 @@ class StreamConfig(Table):
 
 
 class BurstsConfig(Table):
-    """`preferences.clock.Bursts` as a person writes it."""
+    """`nile.preferences.clock.Bursts` as a person writes it."""
 
     factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(10.0, description="a number above 1")
     share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(0.5, description="a share in (0, 1)")

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.run.config import RunConfig, build_config
-from experiments.run.progress import Progress
-from experiments.run.runner import run_experiment, write_report
-from experiments.run.table import print_report
 from nile.base.durations import format_duration
-from summaries.errors import ConfigError
+from nile.experiments.run.config import RunConfig, build_config
+from nile.experiments.run.progress import Progress
+from nile.experiments.run.runner import run_experiment, write_report
+from nile.experiments.run.table import print_report
+from nile.summaries.errors import ConfigError
 
 __all__ = ["demo_config", "run_and_tell"]
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from experiments.run.toml_lines import line_of
-from summaries.errors import ConfigError
+from nile.experiments.run.toml_lines import line_of
+from nile.summaries.errors import ConfigError
 
 __all__ = [
     "Finding",

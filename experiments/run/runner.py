@@ -11,29 +11,29 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from experiments.run.config import SYNTHETIC, RunConfig, StreamConfig
-from experiments.run.progress import Progress
-from experiments.run.workload import Workload, Workshop
 from nile import __version__
 from nile.answers.join_answer import JoinAnswer
 from nile.base.machine import core_count, memory_bytes
+from nile.experiments.run.config import SYNTHETIC, RunConfig, StreamConfig
+from nile.experiments.run.progress import Progress
+from nile.experiments.run.workload import Workload, Workshop
 from nile.operators.common.plan import PREFERRING, JoinPlan
 from nile.operators.drive.metered import load_kernels
 from nile.operators.drive.timing import insert_time, run_time, wall_figures
 from nile.operators.join.join import example_join
+from nile.preferences.fade import Fade
+from nile.pyramid.grid.manager import SummaryManager
 from nile.report.pages.heatmap import HeatMap
 from nile.report.pages.html import render
 from nile.report.pages.markup import Markup
 from nile.report.records import finite, join_record
 from nile.report.saving import save_texts, to_json
-from preferences.fade import Fade
-from pyramid.grid.manager import SummaryManager
-from summaries.costs import cost_table
-from summaries.lazy import lazy
+from nile.summaries.costs import cost_table
+from nile.summaries.lazy import lazy
 
 __all__ = ["Case", "Finished", "cases", "run_experiment", "write_report"]
 
-kernels = lazy("summaries.kernels")
+kernels = lazy("nile.summaries.kernels")
 _SECOND = 1e9
 
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from summaries.errors import ConfigError, SourceMissing
+from nile.summaries.errors import ConfigError, SourceMissing
 
 __all__ = ["LARGEST_FILE", "read_toml"]
 

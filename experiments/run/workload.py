@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.run.config import SYNTHETIC, RunConfig, StreamConfig, SyntheticData
-from experiments.run.progress import Progress
+from nile.experiments.run.config import SYNTHETIC, RunConfig, StreamConfig, SyntheticData
+from nile.experiments.run.progress import Progress
 from nile.expressions.conditions import parse_condition
 from nile.operators.inputs.joining import Joinable, Loaded, load_stream, retimed
 from nile.report.metrics import ExactPairs
@@ -16,7 +16,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import open_source
 from nile.streams.synthetic import SyntheticRetail
-from summaries.lazy import lazy
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.spark import session as spark_session

@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from nile.aggregates.catalogue import ALIASES, CATALOGUE, general, kept_in
 from nile.expressions.conditions import Value, parse_value
 from nile.expressions.reading import Resolve
-from summaries.errors import ConfigError, ExpressionError, KeyTypeError
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, ExpressionError, KeyTypeError
+from nile.summaries.heavy import pa
 
 __all__ = ["DISTRIBUTION", "MOMENT", "SETS", "Aggregate", "read_aggregates"]
 

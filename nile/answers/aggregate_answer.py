@@ -13,11 +13,11 @@ from nile.operators.aggregate.numbers import Numbers, meet, numbers_of
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.run import AggregateRun
 from nile.operators.inputs.aggregating import Asked
+from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
-from preferences.budget import BudgetReport
-from summaries.errors import CostWarning, ErrorTargetMissed
-from summaries.lazy import lazy
+from nile.summaries.errors import CostWarning, ErrorTargetMissed
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.report.accuracy import aggregates

@@ -15,11 +15,11 @@ from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import instant, read_conditions
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
+from nile.preferences.budget import Budget
+from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
-from preferences.budget import Budget
-from preferences.error_target import ErrorTarget
-from summaries.costs import cost_table
-from summaries.errors import BudgetError, ConfigError, ExpressionError
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import BudgetError, ConfigError, ExpressionError
 
 __all__ = ["AggregateQuery", "aggregate_query"]
 

@@ -12,9 +12,9 @@ from nile.aggregates.asked import Aggregate
 from nile.answers.answer import Answer
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.numbers import Numbers
-from summaries.errors import ConfigError, UnknownColumn
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, UnknownColumn
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["AggregateTable"]
 

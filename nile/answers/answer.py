@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Step, Wanted
 from nile.streams.accounting import Accounting
-from preferences.budget import BudgetReport
-from summaries.estimate import Estimate
-from summaries.heavy import pa, pl
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa, pl
 
 if TYPE_CHECKING:
     import pandas as pd

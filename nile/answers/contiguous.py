@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["contiguous"]
 

@@ -21,15 +21,15 @@ from nile.operators.inputs.aggregating import grouped, measure_of
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.loading import Columns
 from nile.operators.inputs.pair_conditions import StreamNames
+from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.clock import Pace
+from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.report.records import asked_of
 from nile.streams.accounting import Accounting
-from preferences.budget import Budget, BudgetReport
-from preferences.clock import Pace
-from preferences.key_sample import KeySample
-from summaries.errors import ConfigError
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.answers.join_outputs import JoinOutputs

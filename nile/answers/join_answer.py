@@ -16,10 +16,10 @@ from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
-from preferences.key_sample import KeySample
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.report.accuracy import joins

@@ -17,14 +17,14 @@ from nile.operators.common.contract import Found, ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Loaded
+from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.key_sample import KeySample
+from nile.pyramid.grid.manager import Memory
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
-from preferences.budget import Budget, BudgetReport
-from preferences.key_sample import KeySample
-from pyramid.grid.manager import Memory
-from summaries.costs import CostTable
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.costs import CostTable
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport

@@ -17,11 +17,11 @@ from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, load_together, retimed
 from nile.operators.join.chain_join import is_chain_join
-from preferences.budget import Budget
-from preferences.clock import Bursts, Pace
-from preferences.fade import Fade
-from summaries.costs import cost_table
-from summaries.errors import BudgetError, ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Bursts, Pace
+from nile.preferences.fade import Fade
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["JoinQuery"]
 

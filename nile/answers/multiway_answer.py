@@ -14,10 +14,10 @@ from nile.operators.drive.key_levels import combination_sample
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
+from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
-from preferences.key_sample import KeySample
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.report.accuracy import combinations

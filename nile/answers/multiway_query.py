@@ -16,9 +16,9 @@ from nile.operators.inputs.joining import load_together, retimed
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition, read_pair_condition
 from nile.operators.multiway.multiway import METHODS
-from preferences.budget import Budget
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.preferences.budget import Budget
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["MultiwayQuery", "several_streams", "split_alias"]
 

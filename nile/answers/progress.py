@@ -12,9 +12,9 @@ from inspect import GEN_RUNNING, getgeneratorstate
 from types import TracebackType
 
 from nile.base.durations import parse_duration
-from summaries.errors import ConfigError
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["Partial", "Progress", "Progressive"]
 

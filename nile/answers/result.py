@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from nile.answers.answer import Answer
 from nile.answers.contiguous import contiguous
 from nile.answers.progress import Progress, Progressive
+from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.sql.plan import Query
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
-from preferences.budget import BudgetReport
-from summaries.errors import ConfigError, MemoryRefused, NotYet
-from summaries.estimate import Estimate
-from summaries.heavy import duckdb, pa, pl
+from nile.summaries.errors import ConfigError, MemoryRefused, NotYet
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import duckdb, pa, pl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,12 +14,12 @@ from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.data import SelectionFigures, Selections, index_costs
 from nile.operators.selection.plan import SelectionPlan
 from nile.operators.selection.selection import StandingSelections
+from nile.preferences.budget import Budget, BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
-from preferences.budget import Budget, BudgetReport
-from summaries.errors import ConfigError
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.inputs.joining import Loaded

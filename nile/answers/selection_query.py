@@ -14,10 +14,10 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
-from preferences.budget import Budget
-from preferences.clock import Bursts, Pace, retime
-from summaries.costs import cost_table
-from summaries.errors import ConfigError, CostWarning
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Bursts, Pace, retime
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import ConfigError, CostWarning
 
 __all__ = ["SelectionQuery"]
 

@@ -17,10 +17,10 @@ from nile.operators.drive.standing import StandingJoin, StandingRun, StreamInput
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.operators.join.join import JoinInput, Outputs
+from nile.preferences.budget import Budget, BudgetReport
 from nile.streams.accounting import Accounting
-from preferences.budget import Budget, BudgetReport
-from summaries.errors import ConfigError
-from summaries.hashing import Encoded, KeyTable
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import Encoded, KeyTable
 
 __all__ = ["StandingAnswer", "StandingQueries", "standing_queries"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from nile.base.machine import memory_bytes
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
-from summaries.errors import MemoryRefused
+from nile.summaries.errors import MemoryRefused
 
 __all__ = ["Members", "cheaper_as_ranges", "is_large", "refuse_beyond_memory"]
 

@@ -19,7 +19,7 @@ from datetime import date
 
 import numpy as np
 
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 INTEGER = r"^[+-]?[0-9]+$"
 LEADING_ZERO = r"^[+-]?0[0-9]+$"

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 NS_PER_SECOND = 1_000_000_000
 

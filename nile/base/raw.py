@@ -8,8 +8,8 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from summaries.errors import UnknownColumn
-from summaries.heavy import pa
+from nile.summaries.errors import UnknownColumn
+from nile.summaries.heavy import pa
 
 
 @dataclass(frozen=True, slots=True)

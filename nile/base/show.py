@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from summaries.heavy import pa
-from summaries.heavy import rich_box as box
-from summaries.heavy import rich_cells as cells
-from summaries.heavy import rich_console as console
-from summaries.heavy import rich_markup as markup
-from summaries.heavy import rich_table as table
+from nile.summaries.heavy import pa
+from nile.summaries.heavy import rich_box as box
+from nile.summaries.heavy import rich_cells as cells
+from nile.summaries.heavy import rich_console as console
+from nile.summaries.heavy import rich_markup as markup
+from nile.summaries.heavy import rich_table as table
 
 __all__ = ["FORMATS", "cell_text", "first_rows", "render"]
 

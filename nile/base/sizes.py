@@ -6,7 +6,7 @@ import math
 import re
 from fractions import Fraction
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["format_size", "parse_size"]
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from nile.base.cells import NUMBER, NUMBER_WORD, parse_cells, parse_instants
 from nile.base.durations import MAX_DURATION, NS_PER_SECOND
-from summaries.errors import SourceError
-from summaries.heavy import pa, pc
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa, pc
 
 TIME_LIMIT = 2**63 - 1 - (MAX_DURATION + 2)
 """Event times t have |t| <= TIME_LIMIT nanoseconds (1750 to 2189), so t + window + 1 fits int64."""

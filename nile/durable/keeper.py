@@ -27,17 +27,17 @@ from nile.execution.definitions import (
 from nile.execution.held import content, flat
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.manifest import StoredFile
+from nile.pyramid.grid.manager_state import KIND as MANAGER
+from nile.pyramid.grid.manager_state import manager_content, read_manager
+from nile.pyramid.history.history import History
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import CreateSummary
 from nile.sql.text import statement_text
-from pyramid.disk.directory import StoreDirectory
-from pyramid.disk.manifest import StoredFile
-from pyramid.grid.manager_state import KIND as MANAGER
-from pyramid.grid.manager_state import manager_content, read_manager
-from pyramid.history.history import History
-from summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
-from summaries.hashing import PUBLIC, KeyHasher
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
+from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.execution.live.live import Live

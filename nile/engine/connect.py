@@ -8,8 +8,8 @@ from datetime import timedelta
 from nile.base.durations import parse_duration
 from nile.base.sizes import parse_size
 from nile.engine.database import Database
-from summaries.errors import ConfigError, StoreError
-from summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.errors import ConfigError, StoreError
+from nile.summaries.hashing import PUBLIC, KeyHasher
 
 __all__ = ["connect"]
 
@@ -54,7 +54,7 @@ def connect(
             )
         return Database(hasher=hasher)
     from nile.durable.keeper import Keeper
-    from pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.directory import StoreDirectory
 
     every = None if checkpoint is None else parse_duration(checkpoint, where="checkpoint") / 1e9
     directory = StoreDirectory.open(path, read_only=read_only)

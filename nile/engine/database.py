@@ -23,17 +23,17 @@ from nile.execution.statement.statements import run_statement
 from nile.operators.inputs.joining import Loaded, load_stream
 from nile.operators.inputs.loading import Columns, load_columns
 from nile.operators.inputs.selecting import read_predicates
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
 from nile.report.truth import ELSEWHERE
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Describe, Explain, Select, Show
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from summaries.errors import ConfigError, UnknownStream
-from summaries.hashing import PUBLIC, KeyHasher, KeyTable
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.hashing import PUBLIC, KeyHasher, KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.durable.keeper import Keeper

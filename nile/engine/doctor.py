@@ -15,7 +15,7 @@ from typing import Literal
 
 from nile.base.machine import core_count, memory_bytes
 from nile.spark.java import OLDEST, find_java
-from summaries.errors import ConfigError, JavaMissing
+from nile.summaries.errors import ConfigError, JavaMissing
 
 Status = Literal["ok", "gap", "note"]
 

@@ -18,17 +18,17 @@ from nile.engine.doctor import Check
 from nile.spark.failure import spark_failures
 from nile.spark.masters import task_slots
 from nile.spark.session import spark_session
-from summaries.errors import ConfigError, JavaMissing, NileError, SparkFailed
-from summaries.heavy import numba, pa
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError, JavaMissing, NileError, SparkFailed
+from nile.summaries.heavy import numba, pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from summaries import hash_kernels
+    from nile.summaries import hash_kernels
 else:
     np = lazy("numpy")
-    hash_kernels = lazy("summaries.hash_kernels")
+    hash_kernels = lazy("nile.summaries.hash_kernels")
 
 __all__ = ["Probe", "executor_checks", "spark_checks"]
 

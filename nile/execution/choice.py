@@ -22,7 +22,7 @@ from nile.sql.plan import (
     leaves_of,
     walk,
 )
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Choice", "body_of", "choose", "is_chain"]
 

@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from summaries.errors import ConfigError, StoreCorrupt
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.summaries.errors import ConfigError, StoreCorrupt
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 __all__ = [
     "QueryDefinition",

@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from summaries.columns import decode, encode
-from summaries.envelope import Envelope, pack
-from summaries.errors import EnvelopeError
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.summaries.columns import decode, encode
+from nile.summaries.envelope import Envelope, pack
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 __all__ = ["content", "flat", "of", "packed"]
 
@@ -26,7 +26,7 @@ _DEEPEST = 64
 
 
 def flat(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """(params, arrays) for `summaries.envelope.pack`.  Raises EnvelopeError for rows of a type without a byte form.
+    """(params, arrays) for `nile.summaries.envelope.pack`.  Raises EnvelopeError for rows of a type without a byte form.
 
     Numbers without nulls are views of the state: it must not be changed before they are packed.
     """
@@ -36,7 +36,7 @@ def flat(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def packed(kind: str, state: Mapping[str, Any]) -> bytes:
-    """The byte form of a state.  Cost: as `summaries.envelope.pack`."""
+    """The byte form of a state.  Cost: as `nile.summaries.envelope.pack`."""
     return pack(kind, *flat(state))
 
 

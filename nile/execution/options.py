@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES
-from preferences.budget import Budget
-from summaries.errors import ConfigError
+from nile.preferences.budget import Budget
+from nile.summaries.errors import ConfigError
 
 __all__ = ["ALGORITHMS", "EMITS", "ENGINES", "SCHEDULINGS", "Options"]
 

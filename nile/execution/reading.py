@@ -15,7 +15,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
 from nile.streams.source import Source
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
     from nile.expressions.conditions import Condition

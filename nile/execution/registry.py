@@ -25,13 +25,13 @@ from nile.sql.statements import CreateSummary
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
-from summaries.errors import ConfigError, UnknownColumn, UnknownStream
-from summaries.hashing import PUBLIC, KeyHasher
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, UnknownColumn, UnknownStream
+from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.grid.manager import SummaryManager
-    from pyramid.history.history import History
+    from nile.pyramid.grid.manager import SummaryManager
+    from nile.pyramid.history.history import History
 
 __all__ = ["Registered", "Registry", "Scan"]
 

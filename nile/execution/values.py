@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from nile.expressions.evaluate import evaluate_mask, evaluate_value
 from nile.expressions.tree import Column, Logic, Node
 from nile.sql.plan import Field, Item
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["all_of", "column_of", "filtered", "maker", "schema_of", "tester", "value_of"]
 

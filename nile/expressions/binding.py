@@ -32,8 +32,8 @@ from nile.expressions.tree import (
     Node,
     Not,
 )
-from summaries.errors import ExpressionError
-from summaries.heavy import pa
+from nile.summaries.errors import ExpressionError
+from nile.summaries.heavy import pa
 
 _OF_TIME = ("year", "month", "day", "hour", "minute", "second", "date_trunc")
 _OF_NUMBER = ("round", "floor", "ceil", "sqrt")

@@ -21,8 +21,8 @@ from nile.expressions.evaluate import evaluate_mask, evaluate_value
 from nile.expressions.reading import Resolve, place, read_condition
 from nile.expressions.spark_text import needs_types, spark_text
 from nile.expressions.tree import Kind, Node, columns_of
-from summaries.errors import ExpressionError
-from summaries.heavy import pa
+from nile.summaries.errors import ExpressionError
+from nile.summaries.heavy import pa
 
 
 @dataclass(frozen=True, slots=True)

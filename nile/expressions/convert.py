@@ -12,7 +12,7 @@ import numpy as np
 
 from nile.base.cells import BOOLEAN, INTEGER, NUMBER, NUMBER_WORD, TIMESTAMP, parse_cells
 from nile.expressions.tree import Kind
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 CAST_PATTERNS: dict[Kind, str] = {
     "integer": INTEGER,

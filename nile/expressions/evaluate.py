@@ -40,7 +40,7 @@ from nile.expressions.tree import (
     Piece,
     whole_numbers,
 )
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 Value = Any
 """A pyarrow Array as long as the batch, or a Scalar."""

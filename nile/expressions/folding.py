@@ -22,7 +22,7 @@ from nile.expressions.tree import (
     children_of,
     rebuild,
 )
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["fold"]
 

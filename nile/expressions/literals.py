@@ -10,7 +10,7 @@ from nile.base.cells import parse_instant
 from nile.base.durations import NS_PER_SECOND, parse_duration
 from nile.expressions.places import Fault
 from nile.expressions.tree import Constant, Kind, Piece
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["read_interval", "read_number", "read_parameter", "read_pattern", "read_time"]
 

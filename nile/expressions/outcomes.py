@@ -28,7 +28,7 @@ from nile.expressions.tree import (
     columns_of,
     parts_of,
 )
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["Outcomes", "is_contradictory", "is_ordered", "outcomes"]
 

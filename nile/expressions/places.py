@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from summaries.errors import NileError, NotYet, SqlError
+from nile.summaries.errors import NileError, NotYet, SqlError
 
 if TYPE_CHECKING:
     from nile.expressions.tree import Node

@@ -12,9 +12,9 @@ from nile.expressions.places import Fault
 from nile.expressions.taking import Taker
 from nile.expressions.tokens import DIALECT, MAX_DEPTH, MAX_LENGTH, tokens_of
 from nile.expressions.tree import Column, Node
-from summaries.errors import ExpressionError
-from summaries.heavy import exp, sqlglot
-from summaries.heavy import sqlglot_errors as errors
+from nile.summaries.errors import ExpressionError
+from nile.summaries.heavy import exp, sqlglot
+from nile.summaries.heavy import sqlglot_errors as errors
 
 if TYPE_CHECKING:
     from sqlglot import exp

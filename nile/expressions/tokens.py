@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nile.expressions.places import Fault
-from summaries.heavy import sqlglot
-from summaries.heavy import sqlglot_errors as errors
+from nile.summaries.heavy import sqlglot
+from nile.summaries.heavy import sqlglot_errors as errors
 
 __all__ = ["DIALECT", "MAX_DEPTH", "MAX_LENGTH", "Token", "check_text", "plain_signs", "split_statements", "tokens_of"]
 

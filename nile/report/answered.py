@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from nile.operators.multiway.outputs import MultiwayFigures
     from nile.operators.selection.data import SelectionFigures
     from nile.operators.selection.plan import SelectionPlan
-    from preferences.budget import Budget, BudgetReport
-    from summaries.estimate import Estimate
+    from nile.preferences.budget import Budget, BudgetReport
+    from nile.summaries.estimate import Estimate
 
 __all__ = ["AnsweredAggregates", "AnsweredCombinations", "AnsweredJoin", "AnsweredSelections"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nile.report.histograms import BINS, Binned, Histogram, ideal_mse
-from summaries.errors import ConfigError, SourceError, SourceMissing
-from summaries.heavy import pa, pq
+from nile.summaries.errors import ConfigError, SourceError, SourceMissing
+from nile.summaries.heavy import pa, pq
 
 __all__ = ["RARE_SHARE", "ExactPairs", "Obtained", "Score", "histograms", "score"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["page_and_json", "save_texts", "to_json"]
 

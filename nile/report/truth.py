@@ -11,8 +11,8 @@ import numpy as np
 from nile.base.machine import memory_bytes
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.report.metrics import ExactPairs
-from summaries.errors import MemoryRefused
-from summaries.heavy import pa, pc, pq
+from nile.summaries.errors import MemoryRefused
+from nile.summaries.heavy import pa, pc, pq
 
 __all__ = ["ELSEWHERE", "completing", "exact_pairs", "plain", "refuse_beyond_memory", "write_prepared"]
 

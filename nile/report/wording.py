@@ -29,7 +29,7 @@ _MANY = 10.0  # times the exact cost; more reads badly in per cent
 
 
 class Amount(float):
-    """A budget with its unit, one of `preferences.budget.BUDGET_UNITS`; a plain float is a fraction.
+    """A budget with its unit, one of `nile.preferences.budget.BUDGET_UNITS`; a plain float is a fraction.
 
     text: how any other place on an axis is written, where it is no budget.
     """

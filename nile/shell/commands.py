@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nile.base.show import FORMATS
-from summaries.errors import ConfigError, SourceMissing
+from nile.summaries.errors import ConfigError, SourceMissing
 
 if TYPE_CHECKING:
     from nile.shell.session import Shell

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from nile.base.show import first_rows, render
 from nile.expressions.tokens import split_statements
 from nile.shell.commands import HELP, command
-from summaries.errors import ConfigError, NileError
+from nile.summaries.errors import ConfigError, NileError
 
 if TYPE_CHECKING:
     from nile.answers.result import Result

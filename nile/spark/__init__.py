@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from summaries.lazy import lazy_names
+from nile.summaries.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nile.spark.building.build import Built, build

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from nile.base.cells import misfit_reason
 from nile.spark.sqltypes import CellSql, cell_sql, read_type, shown_sql
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["check_carried", "misfit_why", "text_cell", "typed_cell"]
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import summaries.errors as errors
-from summaries.errors import ConfigError, NileError, SourceError, SparkFailed
+import nile.summaries.errors as errors
+from nile.summaries.errors import ConfigError, NileError, SourceError, SparkFailed
 
 _LONGEST = 300  # characters of a cause worth reading; Spark can quote a whole plan
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -123,7 +123,9 @@ def _from_task(said: str) -> NileError | None:
         return None
     name, _, message = _last_line(said).partition(": ")
     kind = (
-        getattr(errors, name.removeprefix("summaries.errors."), None) if name.startswith("summaries.errors.") else None
+        getattr(errors, name.removeprefix("nile.summaries.errors."), None)
+        if name.startswith("nile.summaries.errors.")
+        else None
     )
     return kind(message) if isinstance(kind, type) and issubclass(kind, NileError) else None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from summaries.errors import ConfigError, JavaMissing
+from nile.summaries.errors import ConfigError, JavaMissing
 
 OLDEST = 17  # the oldest Java that Spark 4 runs on
 VECTOR = "--add-modules=jdk.incubator.vector"

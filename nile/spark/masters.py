@@ -7,8 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from summaries.errors import ConfigError, SparkFailed
-from summaries.heavy import spark_functions as functions
+from nile.summaries.errors import ConfigError, SparkFailed
+from nile.summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 
 @contextmanager

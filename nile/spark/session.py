@@ -22,8 +22,8 @@ from nile.spark.failure import CONNECT_PACKAGES, cause, needed_packages, sentenc
 from nile.spark.java import JavaHome, find_java
 from nile.spark.masters import check_master, check_remote, is_connect, place, task_slots
 from nile.spark.shipping import ship
-from summaries.errors import ConfigError, SparkFailed
-from summaries.heavy import java_gateway, pyspark, spark_logger, spark_sql
+from nile.summaries.errors import ConfigError, SparkFailed
+from nile.summaries.heavy import java_gateway, pyspark, spark_logger, spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

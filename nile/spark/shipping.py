@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from nile.spark.java import cache_directory
 from nile.spark.masters import is_connect, runs_here
-from summaries.errors import StoreWriteError
+from nile.summaries.errors import StoreWriteError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

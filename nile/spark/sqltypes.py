@@ -27,7 +27,7 @@ from nile.base.times import (
     UNPARSABLE_TIME,
 )
 from nile.expressions.spark_text import quoted
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 _WHITE = quoted(" \t\n\x0b\x0c\r")  # the characters themselves: Spark knows no \f and takes it for an f
 _NS = {"s": NS_PER_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nile.sql.statements import CreateSummary
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["Catalog", "Entry"]
 

@@ -14,10 +14,10 @@ from typing import Literal
 
 from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.tokens import Token
+from nile.preferences.budget import Budget
 from nile.sql.cursor import Cursor, written
 from nile.sql.plan import Rows, StreamWindow
-from preferences.budget import Budget
-from summaries.errors import BudgetError
+from nile.summaries.errors import BudgetError
 
 __all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from nile.base.durations import is_unit, parse_duration
 from nile.expressions.places import Fault, Parameter, nearest
 from nile.expressions.tokens import Token
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Cursor", "is_reserved", "written"]
 

@@ -14,7 +14,7 @@ from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression
 from nile.sql.plan import AggregateItem, Field, Item, Plan
 from nile.sql.scope import Scope, find, unique
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["ExpressionBinder", "Grouping", "typed"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nile.expressions.tree import Node
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = [
     "AggregateItem",

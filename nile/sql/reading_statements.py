@@ -11,7 +11,7 @@ from nile.sql.parsing import read_other
 from nile.sql.queries import read_query
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import Explain, Select, Statement
-from summaries.errors import SqlError
+from nile.summaries.errors import SqlError
 
 __all__ = ["read_statement"]
 

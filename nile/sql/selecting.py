@@ -27,8 +27,8 @@ from nile.sql.parsed import (
     Written,
 )
 from nile.sql.select_expressions import ExpressionReader, plain_only
-from summaries.heavy import exp, sqlglot
-from summaries.heavy import sqlglot_errors as errors
+from nile.summaries.heavy import exp, sqlglot
+from nile.summaries.heavy import sqlglot_errors as errors
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from summaries.errors import NileError
+from nile.summaries.errors import NileError
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nile.base.raw import RawBatch, check_columns
-from summaries.errors import SourceError
-from summaries.heavy import pa
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa
 
 
 class _Opened:

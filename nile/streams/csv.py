@@ -25,8 +25,8 @@ import numpy as np
 from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
 from nile.base.raw import Malformed, RawBatch, check_columns
 from nile.streams.files import existing_file
-from summaries.errors import SourceError
-from summaries.heavy import pa, pacsv, pc
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa, pacsv, pc
 
 INFER_ROWS = 10_000
 """How many rows decide the types."""

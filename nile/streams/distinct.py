@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["DUPLICATE", "Distinct", "check_event_id"]
 

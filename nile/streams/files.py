@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from summaries.errors import SourceError, SourceMissing
+from nile.summaries.errors import SourceError, SourceMissing
 
 
 def existing_file(path: str | Path, kind: str) -> Path:

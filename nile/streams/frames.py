@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.arrow import ArrowSource, IterableSource
-from summaries.errors import SourceError
-from summaries.heavy import pa
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa
 
 __all__ = ["FrameSource", "frame_of"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from nile.base.raw import RawBatch, check_columns
-from pyramid.lake.lake import ORDINAL, LakeStream
-from pyramid.lake.layout import MANIFESTS
-from pyramid.lake.part import Part
-from summaries.heavy import pa
+from nile.pyramid.lake.lake import ORDINAL, LakeStream
+from nile.pyramid.lake.layout import MANIFESTS
+from nile.pyramid.lake.part import Part
+from nile.summaries.heavy import pa
 
 __all__ = ["LakeSource", "is_lake_stream"]
 

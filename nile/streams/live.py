@@ -15,18 +15,18 @@ import numpy as np
 
 from nile.base.raw import RawBatch, check_columns
 from nile.expressions.conditions import Condition
+from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource, IterableSource
 from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
-from pyramid.history.history import History
-from summaries.errors import ConfigError, SourceError
-from summaries.hashing import PUBLIC, KeyHasher
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, SourceError
+from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from summaries.envelope import Envelope
+    from nile.summaries.envelope import Envelope
 
 __all__ = ["Listener", "LiveStream"]
 

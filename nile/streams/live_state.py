@@ -16,13 +16,13 @@ from nile.base.times import TIME_LIMIT
 from nile.streams.accounting import Accounting
 from nile.streams.manager import TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
-from summaries import columns
-from summaries.errors import NileError
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.summaries import columns
+from nile.summaries.errors import NileError
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    from summaries.envelope import Envelope
+    from nile.summaries.envelope import Envelope
 
 __all__ = ["Position", "content_of", "read_position"]
 

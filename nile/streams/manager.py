@@ -25,9 +25,9 @@ from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.rowlog import RowLog
 from nile.streams.source import open_source
-from summaries.errors import ConfigError, KeyTypeError
-from summaries.hashing import PUBLIC, KeyHasher
-from summaries.heavy import pa, pc
+from nile.summaries.errors import ConfigError, KeyTypeError
+from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.heavy import pa, pc
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.order import plain
-from summaries.errors import SourceError, SourceMissing
-from summaries.heavy import pa
+from nile.summaries.errors import SourceError, SourceMissing
+from nile.summaries.heavy import pa
 
 __all__ = ["ManySource", "files_of", "is_glob"]
 

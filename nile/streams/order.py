@@ -14,8 +14,8 @@ import numpy as np
 
 from nile.base.durations import format_duration
 from nile.base.times import TIME_LIMIT
-from summaries.errors import TimestampOrderError
-from summaries.heavy import pa
+from nile.summaries.errors import TimestampOrderError
+from nile.summaries.heavy import pa
 
 
 @dataclass(frozen=True, slots=True)

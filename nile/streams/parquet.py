@@ -16,8 +16,8 @@ import numpy as np
 
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.files import existing_file, existing_path
-from summaries.errors import SourceError
-from summaries.heavy import pa, pq
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa, pq
 
 _SMALL_DICTIONARY = 64 << 10  # bytes on disk: a few thousand values
 _PREPARED = ["key", "ordinal", "ts"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from typing import IO
 
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 MEMORY_LIMIT = 32 << 20
 """Bytes kept in memory by one log."""

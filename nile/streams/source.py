@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from nile.base.raw import RawBatch
+from nile.pyramid.lake.lake import LakeStream
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
 from nile.streams.csv import CsvSource
 from nile.streams.files import existing_path
@@ -14,9 +15,8 @@ from nile.streams.frames import FrameSource, frame_of
 from nile.streams.lake import LakeSource, is_lake_stream
 from nile.streams.many import ManySource, files_of, is_glob
 from nile.streams.parquet import ParquetSource
-from pyramid.lake.lake import LakeStream
-from summaries.errors import SourceError
-from summaries.heavy import pa
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa
 
 
 @runtime_checkable

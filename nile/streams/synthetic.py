@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from summaries.errors import ConfigError
-from summaries.heavy import pa, pq
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa, pq
 
 _START = 1_291_190_400  # 2010-12-01 08:00:00 UTC, in seconds
 _COUNTRIES = {

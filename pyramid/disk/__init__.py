@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyramid.disk.directory import StoreDirectory
-from pyramid.disk.files import Files, OpenFile
-from pyramid.disk.manifest import Generation, StoredFile
-from pyramid.disk.staging import StagedPath
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.files import Files, OpenFile
+from nile.pyramid.disk.manifest import Generation, StoredFile
+from nile.pyramid.disk.staging import StagedPath
 
 __all__ = ["Files", "Generation", "OpenFile", "StagedPath", "StoreDirectory", "StoredFile"]

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from pyramid.disk.files import Files
-from pyramid.disk.manifest import ROLE, TMP, is_own_name
-from pyramid.disk.recovery import DATA
-from pyramid.disk.staging import pieces, telling
-from summaries.errors import StoreError
+from nile.pyramid.disk.files import Files
+from nile.pyramid.disk.manifest import ROLE, TMP, is_own_name
+from nile.pyramid.disk.recovery import DATA
+from nile.pyramid.disk.staging import pieces, telling
+from nile.summaries.errors import StoreError
 
 __all__ = ["Attempt", "attempt_path", "attempts_in", "write_attempt"]
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pyramid.disk import recovery
-from pyramid.disk.files import Files
-from pyramid.disk.manifest import FORMAT, MANIFESTS, Generation, now, pack_generation, plain_state
-from pyramid.disk.opening import read_current, write_again, write_error
-from pyramid.disk.recovery import LOCK, LOST
-from summaries.errors import StoreError
+from nile.pyramid.disk import recovery
+from nile.pyramid.disk.files import Files
+from nile.pyramid.disk.manifest import FORMAT, MANIFESTS, Generation, now, pack_generation, plain_state
+from nile.pyramid.disk.opening import read_current, write_again, write_error
+from nile.pyramid.disk.recovery import LOCK, LOST
+from nile.summaries.errors import StoreError
 
 __all__ = ["Checked", "Described", "Repaired", "check", "describe", "repair"]
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
 
-from pyramid.disk import recovery
-from pyramid.disk.attempts import Attempt, attempts_in
-from pyramid.disk.files import Files
-from pyramid.disk.lock import Lock
-from pyramid.disk.manifest import (
+from nile.pyramid.disk import recovery
+from nile.pyramid.disk.attempts import Attempt, attempts_in
+from nile.pyramid.disk.files import Files
+from nile.pyramid.disk.lock import Lock
+from nile.pyramid.disk.manifest import (
     MANIFESTS,
     TMP,
     Generation,
@@ -36,10 +36,10 @@ from pyramid.disk.manifest import (
     pack_generation,
     plain_state,
 )
-from pyramid.disk.opening import open_directory, sync_above, write_again
-from pyramid.disk.staging import StagedPath, Staging, telling
-from summaries.envelope import Envelope, pack_parts
-from summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered
+from nile.pyramid.disk.opening import open_directory, sync_above, write_again
+from nile.pyramid.disk.staging import StagedPath, Staging, telling
+from nile.summaries.envelope import Envelope, pack_parts
+from nile.summaries.errors import StoreCorrupt, StoreError, StoreReadOnly, StoreRecovered
 
 __all__ = ["StoreDirectory"]
 
@@ -185,7 +185,7 @@ class StoreDirectory:
         return self._staging.write(self.epoch + 1, role, parts)
 
     def stage_envelope(self, role: str, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Any]) -> StoredFile:
-        """`stage` of `summaries.envelope.pack(kind, params, arrays)`, hashed once and without a copy of the arrays.
+        """`stage` of `nile.summaries.envelope.pack(kind, params, arrays)`, hashed once and without a copy of the arrays.
 
         The arrays must hold still meanwhile.  Raises EnvelopeError for what has no byte form, StoreWriteError.
         """
@@ -204,7 +204,7 @@ class StoreDirectory:
             yield staged
 
     def adopt(self, attempt: Attempt) -> StoredFile:
-        """Take a file that another process wrote (`pyramid.disk.attempts`) among the staged ones.
+        """Take a file that another process wrote (`nile.pyramid.disk.attempts`) among the staged ones.
 
         Its length is checked, its bytes are believed.  Raises StoreWriteError, StoreCorrupt for one that is not there
         or of another length.

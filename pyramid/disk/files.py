@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyramid.disk.lock import Lock
+from nile.pyramid.disk.lock import Lock
 
 __all__ = ["CHUNK", "Files", "OpenFile"]
 

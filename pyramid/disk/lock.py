@@ -13,7 +13,7 @@ import socket
 import time
 import weakref
 
-from summaries.errors import StoreError, StoreLocked
+from nile.summaries.errors import StoreError, StoreLocked
 
 __all__ = ["Lock"]
 

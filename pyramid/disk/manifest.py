@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from summaries.envelope import Envelope, pack, unpack
-from summaries.errors import EnvelopeError, StoreTooNew
+from nile.summaries.envelope import Envelope, pack, unpack
+from nile.summaries.errors import EnvelopeError, StoreTooNew
 
 __all__ = ["FORMAT", "MANIFESTS", "Generation", "StoredFile", "is_own_name", "pack_generation", "read_generation"]
 

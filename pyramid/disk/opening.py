@@ -6,12 +6,12 @@ import contextlib
 import errno
 import os
 
-from pyramid.disk import recovery
-from pyramid.disk.files import Files
-from pyramid.disk.lock import Lock
-from pyramid.disk.manifest import MANIFESTS, TMP, Generation, now
-from pyramid.disk.recovery import DATA, LOCK, Found
-from summaries.errors import NotAStore, StoreCorrupt, StoreError, StoreReadOnly, StoreWriteError
+from nile.pyramid.disk import recovery
+from nile.pyramid.disk.files import Files
+from nile.pyramid.disk.lock import Lock
+from nile.pyramid.disk.manifest import MANIFESTS, TMP, Generation, now
+from nile.pyramid.disk.recovery import DATA, LOCK, Found
+from nile.summaries.errors import NotAStore, StoreCorrupt, StoreError, StoreReadOnly, StoreWriteError
 
 __all__ = ["open_directory", "read_current", "sync_above", "sync_or_remove", "write_again", "write_error"]
 

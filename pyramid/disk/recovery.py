@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from pyramid.disk.files import Files
-from pyramid.disk.manifest import (
+from nile.pyramid.disk.files import Files
+from nile.pyramid.disk.manifest import (
     FOLDER,
     MANIFESTS,
     TMP,
@@ -19,8 +19,8 @@ from pyramid.disk.manifest import (
     pack_generation,
     read_generation,
 )
-from summaries.envelope import Envelope, unpack
-from summaries.errors import (
+from nile.summaries.envelope import Envelope, unpack
+from nile.summaries.errors import (
     EnvelopeError,
     EnvelopeTooNew,
     NotAStore,

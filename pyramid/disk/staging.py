@@ -11,14 +11,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramid.disk.files import CHUNK, Files, OpenFile
-from pyramid.disk.manifest import FOLDER, ROLE, SUFFIX, TMP, StoredFile
-from pyramid.disk.opening import sync_or_remove, write_error
-from pyramid.disk.recovery import DATA
-from summaries.errors import StoreError
+from nile.pyramid.disk.files import CHUNK, Files, OpenFile
+from nile.pyramid.disk.manifest import FOLDER, ROLE, SUFFIX, TMP, StoredFile
+from nile.pyramid.disk.opening import sync_or_remove, write_error
+from nile.pyramid.disk.recovery import DATA
+from nile.summaries.errors import StoreError
 
 if TYPE_CHECKING:
-    from pyramid.disk.attempts import Attempt
+    from nile.pyramid.disk.attempts import Attempt
 
 __all__ = ["StagedPath", "Staging", "pieces", "telling"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid.arrays import TWO_WINDOW
-from summaries.kernels import U8, inlined, part
+from nile.pyramid.grid.arrays import TWO_WINDOW
+from nile.summaries.kernels import U8, inlined, part
 
 Array = np.ndarray[Any, Any]
 
@@ -109,7 +109,7 @@ def variance(moments: Array, n: int, m: int) -> float:
 
 @inlined
 def confidence_of(moments: Array, columns: int, n: int, m: int, how: int) -> float:
-    """`two_window` or `variance`, by number (see `pyramid.grid.arrays`)."""
+    """`two_window` or `variance`, by number (see `nile.pyramid.grid.arrays`)."""
     if how == TWO_WINDOW:
         return two_window(moments, columns, n, m)
     return variance(moments, n, m)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from summaries.errors import ConfigError
-from summaries.exact import ExactCounter
-from summaries.lazy import lazy
+from nile.summaries.errors import ConfigError
+from nile.summaries.exact import ExactCounter
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.grid import list_kernels
-    from pyramid.grid.store import TupleStore
+    from nile.pyramid.grid import list_kernels
+    from nile.pyramid.grid.store import TupleStore
 else:
-    list_kernels = lazy("pyramid.grid.list_kernels")
+    list_kernels = lazy("nile.pyramid.grid.list_kernels")
 
 __all__ = ["KeyDirectory"]
 

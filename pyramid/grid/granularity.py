@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
 
 __all__ = ["turn"]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.change_kernels import confidence_of, look
-from pyramid.grid.granularity import turn
-from pyramid.grid.spec import SLICE
-from summaries.kernels import U8, allocating_kernel, inlined, kernel, part
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.change_kernels import confidence_of, look
+from nile.pyramid.grid.granularity import turn
+from nile.pyramid.grid.spec import SLICE
+from nile.summaries.kernels import U8, allocating_kernel, inlined, kernel, part
 
 __all__ = [
     "TOLD",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.zone import Zone
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.zone import Zone
 
 if TYPE_CHECKING:
-    from pyramid.grid.store import TupleStore
+    from nile.pyramid.grid.store import TupleStore
 
 __all__ = ["PyramidIndex"]
 

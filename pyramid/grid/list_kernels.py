@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from summaries.kernels import U8, inlined, kernel, part
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _SMALLEST = 4  # entries; a place is never smaller, so that `placed` needs a quarter of the arena's length

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.directory import KeyDirectory
-from pyramid.grid.index import PyramidIndex
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.store import PIECE, TupleStore
-from pyramid.grid.zone import Zone
-from summaries.errors import ConfigError, KeyTypeError, TimestampOrderError
-from summaries.estimate import Estimate
-from summaries.hashing import Encoded, KeyTable
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.directory import KeyDirectory
+from nile.pyramid.grid.index import PyramidIndex
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.store import PIECE, TupleStore
+from nile.pyramid.grid.zone import Zone
+from nile.summaries.errors import ConfigError, KeyTypeError, TimestampOrderError
+from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import Encoded, KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.grid import grid_kernels
+    from nile.pyramid.grid import grid_kernels
 else:
-    grid_kernels = lazy("pyramid.grid.grid_kernels")
+    grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
 
 __all__ = ["Memory", "SummaryManager"]
 
@@ -111,7 +111,7 @@ class SummaryManager:
             came = f"{keys.dtype} {list(keys.shape)}" if isinstance(keys, np.ndarray) else type(keys).__name__
             raise KeyTypeError(
                 f"estimate: keys are hashes, a numpy array of uint64 [n]; got {came}; "
-                "turn a column into hashes with summaries.hashing.hash_keys"
+                "turn a column into hashes with nile.summaries.hashing.hash_keys"
             )
         lowest = -(1 << 63) if since is None else since
         with self.changing:

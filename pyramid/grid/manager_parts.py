@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SLICE, SummarySpec
-from pyramid.grid.store import DETECTOR_COLUMNS, TupleStore
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SLICE, SummarySpec
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, TupleStore
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.grid import grid_kernels
+    from nile.pyramid.grid import grid_kernels
 else:
-    grid_kernels = lazy("pyramid.grid.grid_kernels")
+    grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
 
 __all__ = [
     "Leaf",
@@ -45,7 +45,7 @@ _AT_ONCE = 4_096  # slices in memory, 6 MB
 
 
 class Slices(NamedTuple):
-    """What the detector needs of consecutive tuples: see `pyramid.grid.grid_kernels.sketch_slices`."""
+    """What the detector needs of consecutive tuples: see `nile.pyramid.grid.grid_kernels.sketch_slices`."""
 
     sketches: Array  # int16 [slices, rows, columns]
     told: Array  # int64 [slices, 7]

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.store import PIECE, TupleStore
-from summaries import columns
-from summaries.envelope import Envelope, pack
-from summaries.errors import NileError
-from summaries.hashing import KeyHasher, KeyTable
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.store import PIECE, TupleStore
+from nile.summaries import columns
+from nile.summaries.envelope import Envelope, pack
+from nile.summaries.errors import NileError
+from nile.summaries.hashing import KeyHasher, KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 __all__ = ["KIND", "manager_bytes", "manager_content", "read_manager"]
 
@@ -74,7 +74,7 @@ def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, 
 
 
 def read_manager(envelope: Envelope, *, secret: bytes = b"") -> SummaryManager:
-    """The manager of a byte form, read by `summaries.envelope.unpack`.
+    """The manager of a byte form, read by `nile.summaries.envelope.unpack`.
 
     secret: of its key hashing, where it had one.  Nothing is believed: raises EnvelopeError.
     """

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.grid_kernels import cell_in, cell_of
-from summaries.kernels import U8, allocating_part, part
-from summaries.sketch_kernels import median
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import cell_in, cell_of
+from nile.summaries.kernels import U8, allocating_part, part
+from nile.summaries.sketch_kernels import median
 
 __all__ = ["density", "density_class", "root_estimate"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from summaries.errors import ConfigError, MemoryRefused
+from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["CONFIDENCES", "LONGEST", "SLICE", "STRUCTURES", "SummarySpec"]
 

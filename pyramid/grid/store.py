@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.spec import SummarySpec
-from summaries.lazy import lazy
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.grid import list_kernels
+    from nile.pyramid.grid import list_kernels
 else:
-    list_kernels = lazy("pyramid.grid.list_kernels")
+    list_kernels = lazy("nile.pyramid.grid.list_kernels")
 
 __all__ = ["DETECTOR_COLUMNS", "DETECTOR_ROWS", "PIECE", "TupleStore"]
 
@@ -33,7 +33,7 @@ def odd_multipliers(rows: int, seed: int, salt: int) -> Array:
 
 
 class TupleStore:
-    """The arrays of one stream (see `pyramid.grid.arrays.Side`) and how they grow.
+    """The arrays of one stream (see `nile.pyramid.grid.arrays.Side`) and how they grow.
 
     Sketch memory is fixed by the spec; the directory grows with distinct keys (40 bytes each); flat arrays
     and lists grow with the tuples per query can still reach (20 to 60 bytes, and about 50, at most 150, in

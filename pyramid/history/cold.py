@@ -1,6 +1,6 @@
 """The cold tier: a segment's rows as Parquet of the lake, and what stays in the store to find them.
 
-A segment goes to `lake/<stream>/day=.../` in files of `pyramid.lake.part`: at most `PART_ROWS` rows of one time range
+A segment goes to `lake/<stream>/day=.../` in files of `nile.pyramid.lake.part`: at most `PART_ROWS` rows of one time range
 each, clustered by the bucket of the key column, `_ordinal` and `_ts` beside the user's columns.  The store keeps a file
 of pages for it: the digests of those files, the sketch, and the entries and tuples of every cell, so that `upper`,
 `estimate` and `cell_tuples` cost what they cost in the warm tier.  Reading a cell reads the row groups it lies in.
@@ -18,21 +18,21 @@ from urllib.parse import quote
 
 import numpy as np
 
-from pyramid.history.hot_rows import together
-from pyramid.history.keys import KeyIndex
-from pyramid.history.pages import PageFile, PageWriter, blocks
-from pyramid.history.warm_index import bounds_of
-from pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
-from pyramid.lake.layout import DAY, range_name
-from pyramid.lake.part import Part, PartFile, pack_parts, unpack_parts, write_part
-from summaries.errors import ConfigError, EnvelopeError, KeyTypeError, StoreCorrupt
-from summaries.hashing import KeyHasher
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.pyramid.history.hot_rows import together
+from nile.pyramid.history.keys import KeyIndex
+from nile.pyramid.history.pages import PageFile, PageWriter, blocks
+from nile.pyramid.history.warm_index import bounds_of
+from nile.pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
+from nile.pyramid.lake.layout import DAY, range_name
+from nile.pyramid.lake.part import Part, PartFile, pack_parts, unpack_parts, write_part
+from nile.summaries.errors import ConfigError, EnvelopeError, KeyTypeError, StoreCorrupt
+from nile.summaries.hashing import KeyHasher
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
 
 __all__ = ["BITS", "ROLE", "ColdSegment", "archived"]
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyramid.history.cold import BITS, ColdSegment
-from pyramid.history.hot_rows import Rows, select
-from pyramid.history.keys import Cell, Found, KeyIndex, Part
-from pyramid.history.opened import OpenIndex
-from pyramid.lake.key_sketch import IndexSketch
-from pyramid.lake.part import ORDINAL, TS
-from summaries.hashing import KeyHasher
-from summaries.heavy import pa
+from nile.pyramid.history.cold import BITS, ColdSegment
+from nile.pyramid.history.hot_rows import Rows, select
+from nile.pyramid.history.keys import Cell, Found, KeyIndex, Part
+from nile.pyramid.history.opened import OpenIndex
+from nile.pyramid.lake.key_sketch import IndexSketch
+from nile.pyramid.lake.part import ORDINAL, TS
+from nile.summaries.hashing import KeyHasher
+from nile.summaries.heavy import pa
 
 __all__ = ["ColdIndex", "ColdRows"]
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.key_pages import is_text, text_parts
-from summaries.heavy import pa, pc
-from summaries.lazy import lazy
+from nile.pyramid.history.key_pages import is_text, text_parts
+from nile.summaries.heavy import pa, pc
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.history import history_kernels
+    from nile.pyramid.history import history_kernels
 else:
-    history_kernels = lazy("pyramid.history.history_kernels")
+    history_kernels = lazy("nile.pyramid.history.history_kernels")
 
 __all__ = ["Heaviest", "HeavyKeys", "same_keys"]
 

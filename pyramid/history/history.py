@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.hot_rows import Rows, taken
-from pyramid.history.index_store import IndexStore
-from pyramid.history.keys import KeyIndex
-from pyramid.history.rows_store import BATCH, RowStore
-from pyramid.history.tiers import Tiers
-from summaries.errors import ConfigError, NileError, StoreCorrupt, TimestampOrderError, UnknownColumn
-from summaries.hashing import KeyHasher, hash_keys, key_family
-from summaries.heavy import pa
+from nile.pyramid.history.hot_rows import Rows, taken
+from nile.pyramid.history.index_store import IndexStore
+from nile.pyramid.history.keys import KeyIndex
+from nile.pyramid.history.rows_store import BATCH, RowStore
+from nile.pyramid.history.tiers import Tiers
+from nile.summaries.errors import ConfigError, NileError, StoreCorrupt, TimestampOrderError, UnknownColumn
+from nile.summaries.hashing import KeyHasher, hash_keys, key_family
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
 
 __all__ = ["BATCH", "History", "plain_batch", "plain_schema"]
 

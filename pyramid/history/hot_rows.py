@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["HotRows", "Rows", "Tail"]
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.cold_index import ColdIndex
-from pyramid.history.keys import HotIndex, KeyIndex
-from pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
-from pyramid.history.opened import OpenIndex
-from pyramid.history.pages import blocks
-from pyramid.history.rows_store import forget
-from pyramid.history.warm_index import WarmIndex
-from pyramid.history.zone_file import zone_file
-from pyramid.lake.key_sketch import cells_for
-from summaries.errors import StoreCorrupt
-from summaries.hashing import KeyHasher
-from summaries.heavy import pa
+from nile.pyramid.history.cold_index import ColdIndex
+from nile.pyramid.history.keys import HotIndex, KeyIndex
+from nile.pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
+from nile.pyramid.history.opened import OpenIndex
+from nile.pyramid.history.pages import blocks
+from nile.pyramid.history.rows_store import forget
+from nile.pyramid.history.warm_index import WarmIndex
+from nile.pyramid.history.zone_file import zone_file
+from nile.pyramid.lake.key_sketch import cells_for
+from nile.summaries.errors import StoreCorrupt
+from nile.summaries.hashing import KeyHasher
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
 
 __all__ = ["RATE", "ROLE", "IndexStore"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import kernel
+from nile.summaries.kernels import kernel
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["is_text", "text_page", "text_parts", "unpacked_text"]
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pyramid.history.heavy import HeavyKeys, same_keys
-from pyramid.lake.key_sketch import IndexSketch, cells_for
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.pyramid.history.heavy import HeavyKeys, same_keys
+from nile.pyramid.lake.key_sketch import IndexSketch, cells_for
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.history import history_kernels
+    from nile.pyramid.history import history_kernels
 else:
-    history_kernels = lazy("pyramid.history.history_kernels")
+    history_kernels = lazy("nile.pyramid.history.history_kernels")
 
 __all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "buckets_for"]
 

@@ -5,8 +5,8 @@ The same rules as `RowStore.write_ahead`, `RowStore.join` and `IndexStore.collap
 
 from __future__ import annotations
 
-from pyramid.history.index_store import RATE
-from pyramid.history.rows_store import AHEAD, LARGE, MANY
+from nile.pyramid.history.index_store import RATE
+from nile.pyramid.history.rows_store import AHEAD, LARGE, MANY
 
 __all__ = ["Run", "index_runs", "rows_runs"]
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.keys import HotIndex, KeyIndex, Part
-from summaries.hashing import KeyTable
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.pyramid.history.keys import HotIndex, KeyIndex, Part
+from nile.summaries.hashing import KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.history import history_kernels
+    from nile.pyramid.history import history_kernels
 else:
-    history_kernels = lazy("pyramid.history.history_kernels")
+    history_kernels = lazy("nile.pyramid.history.history_kernels")
 
 __all__ = ["distinct_hashes", "merge_hot", "merged_parts"]
 

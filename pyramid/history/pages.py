@@ -1,7 +1,7 @@
 """Files of pages: big immutable files of which a reader maps all and checks only what it uses.
 
 Layout, little-endian: 16 bytes magic and version; pages, each padded to 8 bytes; the footer, an envelope
-(`summaries.envelope`) with what the pages are and, for each, where it lies, its length, its length when
+(`nile.summaries.envelope`) with what the pages are and, for each, where it lies, its length, its length when
 unpacked (0: stored as it is) and its BLAKE2b-256; 16 bytes: length of the footer and the end mark.
 So a file is written in one pass, page by page, and every byte read is covered by a checksum: the footer's own,
 checked when the file is opened, and a page's, checked before its first use.  A page is never parsed before.
@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from summaries.envelope import Envelope, pack, unpack
-from summaries.errors import EnvelopeError, StoreCorrupt, StoreTooNew
-from summaries.heavy import pa
+from nile.summaries.envelope import Envelope, pack, unpack
+from nile.summaries.errors import EnvelopeError, StoreCorrupt, StoreTooNew
+from nile.summaries.heavy import pa
 
 __all__ = ["PageFile", "PageWriter", "blocks", "packed_batch", "unpacked_batch"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.hot_rows import Rows, select, together
-from pyramid.history.pages import PageFile, PageWriter, packed_batch
-from summaries.errors import EnvelopeError, StoreCorrupt
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.pyramid.history.hot_rows import Rows, select, together
+from nile.pyramid.history.pages import PageFile, PageWriter, packed_batch
+from nile.summaries.errors import EnvelopeError, StoreCorrupt
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
 
 __all__ = ["CHUNK", "KIND", "StoredRows", "rows_file"]
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.cold_index import ColdRows
-from pyramid.history.hot_rows import HotRows, Rows, Tail
-from pyramid.history.pages import blocks
-from pyramid.history.rows_file import StoredRows, rows_file
-from summaries.errors import StoreCorrupt, StoreError
-from summaries.heavy import pa
+from nile.pyramid.history.cold_index import ColdRows
+from nile.pyramid.history.hot_rows import HotRows, Rows, Tail
+from nile.pyramid.history.pages import blocks
+from nile.pyramid.history.rows_file import StoredRows, rows_file
+from nile.summaries.errors import StoreCorrupt, StoreError
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
 
 __all__ = ["AHEAD", "BATCH", "LARGE", "MANY", "ROLE", "RowStore"]
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.cold import ROLE as COLD
-from pyramid.history.cold import ColdSegment, archived
-from pyramid.history.cold_index import ColdIndex, ColdRows
-from pyramid.history.index_store import IndexStore
-from pyramid.history.keys import HotIndex, KeyIndex
-from pyramid.history.rows_file import StoredRows
-from pyramid.history.rows_store import RowStore
-from pyramid.history.warm_index import WarmIndex
-from summaries.errors import ConfigError, StoreCorrupt
-from summaries.hashing import KeyHasher
-from summaries.heavy import pa
+from nile.pyramid.history.cold import ROLE as COLD
+from nile.pyramid.history.cold import ColdSegment, archived
+from nile.pyramid.history.cold_index import ColdIndex, ColdRows
+from nile.pyramid.history.index_store import IndexStore
+from nile.pyramid.history.keys import HotIndex, KeyIndex
+from nile.pyramid.history.rows_file import StoredRows
+from nile.pyramid.history.rows_store import RowStore
+from nile.pyramid.history.warm_index import WarmIndex
+from nile.summaries.errors import ConfigError, StoreCorrupt
+from nile.summaries.hashing import KeyHasher
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
 
 __all__ = ["Tiers"]
 

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.history.heavy import HeavyKeys
-from pyramid.history.key_pages import is_text, text_parts, unpacked_text
-from pyramid.history.keys import Cell, Found, KeyIndex, Part
-from pyramid.history.pages import PageFile
-from pyramid.history.zone_file import ENTRIES, KIND, PLACES
-from pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
-from summaries.errors import EnvelopeError, StoreCorrupt
-from summaries.heavy import pa
-from summaries.lazy import lazy
-from summaries.schemas import schema_from_json
+from nile.pyramid.history.heavy import HeavyKeys
+from nile.pyramid.history.key_pages import is_text, text_parts, unpacked_text
+from nile.pyramid.history.keys import Cell, Found, KeyIndex, Part
+from nile.pyramid.history.pages import PageFile
+from nile.pyramid.history.zone_file import ENTRIES, KIND, PLACES
+from nile.pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
+from nile.summaries.errors import EnvelopeError, StoreCorrupt
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
+from nile.summaries.schemas import schema_from_json
 
 if TYPE_CHECKING:
-    from pyramid.disk.directory import StoreDirectory
-    from pyramid.disk.manifest import StoredFile
-    from pyramid.history import history_kernels, key_kernels
+    from nile.pyramid.disk.directory import StoreDirectory
+    from nile.pyramid.disk.manifest import StoredFile
+    from nile.pyramid.history import history_kernels, key_kernels
 else:
-    history_kernels = lazy("pyramid.history.history_kernels")
-    key_kernels = lazy("pyramid.history.key_kernels")
+    history_kernels = lazy("nile.pyramid.history.history_kernels")
+    key_kernels = lazy("nile.pyramid.history.key_kernels")
 
 __all__ = ["WarmIndex", "bounds_of"]
 

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.history.heavy import Heaviest
-from pyramid.history.key_pages import is_text, text_page
-from pyramid.history.keys import Part, buckets_for, edges_of
-from pyramid.history.pages import PageWriter, packed_batch
-from pyramid.lake.key_sketch import Counting
-from summaries.heavy import pa
-from summaries.schemas import schema_to_json
+from nile.pyramid.history.heavy import Heaviest
+from nile.pyramid.history.key_pages import is_text, text_page
+from nile.pyramid.history.keys import Part, buckets_for, edges_of
+from nile.pyramid.history.pages import PageWriter, packed_batch
+from nile.pyramid.lake.key_sketch import Counting
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_to_json
 
 __all__ = ["ENTRIES", "KIND", "PLACES", "zone_file"]
 

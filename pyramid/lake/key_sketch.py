@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from summaries.countsketch import CountSketch
-from summaries.lazy import lazy
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.lake import key_sketch_kernels as kernels
+    from nile.pyramid.lake import key_sketch_kernels as kernels
 else:
-    kernels = lazy("pyramid.lake.key_sketch_kernels")
+    kernels = lazy("nile.pyramid.lake.key_sketch_kernels")
 
 __all__ = ["LEVELS", "MOST_CELLS", "ROWS", "Counting", "IndexSketch", "cells_for"]
 

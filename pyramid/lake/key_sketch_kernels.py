@@ -1,6 +1,6 @@
 """Kernels of the sketch of a key index.
 
-It is that of `summaries.sketch_kernels`: a row keeps the two signs of a counter apart, cell 2c the tuples of sign +,
+It is that of `nile.summaries.sketch_kernels`: a row keeps the two signs of a counter apart, cell 2c the tuples of sign +,
 cell 2c + 1 those of sign -, so the own half is a certain upper bound.  Counters are uint32 here: an index covers at
 most 2**32 - 1 tuples and never takes one back.
 """
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import U8, allocating_kernel, kernel
-from summaries.sketch_kernels import median
+from nile.summaries.kernels import U8, allocating_kernel, kernel
+from nile.summaries.sketch_kernels import median
 
 Array = np.ndarray[Any, Any]
 

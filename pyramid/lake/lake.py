@@ -5,7 +5,7 @@
     <root>/<stream>/_aside/3-0.parquet                       rows that batch 3 did not take, with reasons
 
 A time range is a day, or whatever was declared (`from=2011-12-09T08-00-00`).  A file holds consecutive
-ordinals of one range (see `pyramid.lake.part`).  What the manifest does not name is not there: files get
+ordinals of one range (see `nile.pyramid.lake.part`).  What the manifest does not name is not there: files get
 their names before the manifest that lists them, and what a crash left over is removed by the next writer.
 Tasks of a cluster and a local engine read and write it alike; this module knows nothing of Spark.
 """
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.lake.layout import DAY, MANIFESTS, Layout, directory_of, part_path, range_name, streams_of
-from pyramid.lake.part import (
+from nile.pyramid.lake.layout import DAY, MANIFESTS, Layout, directory_of, part_path, range_name, streams_of
+from nile.pyramid.lake.part import (
     BUCKET,
     MAX_BITS,
     ORDINAL,
@@ -37,8 +37,8 @@ from pyramid.lake.part import (
     unwritten,
     write_part,
 )
-from summaries.envelope import Envelope, pack, unpack
-from summaries.errors import (
+from nile.summaries.envelope import Envelope, pack, unpack
+from nile.summaries.errors import (
     ConfigError,
     EnvelopeError,
     SourceError,
@@ -46,7 +46,7 @@ from summaries.errors import (
     StoreCorrupt,
     StoreLocked,
 )
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = [
     "BUCKET",

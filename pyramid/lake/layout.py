@@ -10,9 +10,9 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from pyramid.lake.part import MAX_BITS, Part
-from summaries.errors import ConfigError, SourceMissing
-from summaries.heavy import pa
+from nile.pyramid.lake.part import MAX_BITS, Part
+from nile.summaries.errors import ConfigError, SourceMissing
+from nile.summaries.heavy import pa
 
 __all__ = ["DAY", "MANIFESTS", "Layout", "directory_of", "part_path", "range_name", "streams_of"]
 

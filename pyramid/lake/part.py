@@ -1,7 +1,7 @@
 """One file of the lake: rows of consecutive ordinals, clustered by the bucket of their key.
 
 A file holds the rows of one time range, sorted by (bucket, ordinal), where bucket = the top `bits` bits of
-the key's hash (`summaries.hashing`; null keys hash to 0).  Three columns stand before the user's: `_ordinal`
+the key's hash (`nile.summaries.hashing`; null keys hash to 0).  Three columns stand before the user's: `_ordinal`
 int64 (the tuple's place in its stream), `_ts` int64 (event time, ns) and `_bucket` int32.  Row groups are
 small, so a range of buckets is a few row groups.  Parquet does not notice flipped bits, and a mutated footer
 can crash its reader: the digests of the footer and of every column chunk are kept outside, in the lake's
@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from summaries.errors import KeyTypeError, StoreCorrupt, StoreWriteError
-from summaries.hashing import KeyHasher, hash_keys
-from summaries.heavy import pa, pq
+from nile.summaries.errors import KeyTypeError, StoreCorrupt, StoreWriteError
+from nile.summaries.hashing import KeyHasher, hash_keys
+from nile.summaries.heavy import pa, pq
 
 __all__ = [
     "BUCKET",

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyramid.lake.key_sketch import LEVELS, ROWS, Counting, IndexSketch, cells_for
-from pyramid.lake.part import TS, Part, PartFile
-from summaries.envelope import pack, unpack
-from summaries.errors import EnvelopeError
-from summaries.hashing import KeyTable
-from summaries.lazy import lazy
+from nile.pyramid.lake.key_sketch import LEVELS, ROWS, Counting, IndexSketch, cells_for
+from nile.pyramid.lake.part import TS, Part, PartFile
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.hashing import KeyTable
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.lake import kernels
-    from pyramid.lake.lake import LakeStream
+    from nile.pyramid.lake import kernels
+    from nile.pyramid.lake.lake import LakeStream
 else:
-    kernels = lazy("pyramid.lake.kernels")
+    kernels = lazy("nile.pyramid.lake.kernels")
 
 __all__ = [
     "LANES",
@@ -63,7 +63,7 @@ _COUNTS = LEVELS.astype(np.float64)
 class PartSketch:
     """Of one file, by one key.
 
-    codes: uint8 [LANES, ROWS, cells], counters of `pyramid.lake.key_sketch`, of keys that are not null.  rows: int64
+    codes: uint8 [LANES, ROWS, cells], counters of `nile.pyramid.lake.key_sketch`, of keys that are not null.  rows: int64
     [LANES], exact, null keys (which hash to 0) in lane 0.  peaks: int64 [LANES, len(LENGTHS)], the most tuples of a
     lane in any closed interval of that length.  since, until: int64 [groups], event times of each row
     group, ns, ends inside.  columns: of the file.  sizes: int64 [groups, columns], bytes, of each column chunk.

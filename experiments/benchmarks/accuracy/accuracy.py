@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from experiments.benchmarks.accuracy import aggregates as accuracy_aggregates
-from experiments.benchmarks.accuracy import joins as accuracy_joins
-from experiments.benchmarks.accuracy import selections as accuracy_selections
-from experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.accuracy import aggregates as accuracy_aggregates
+from nile.experiments.benchmarks.accuracy import joins as accuracy_joins
+from nile.experiments.benchmarks.accuracy import selections as accuracy_selections
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 
 __all__ = ["aggregates", "joins", "selections"]
 

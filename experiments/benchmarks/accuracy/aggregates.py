@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nile
-from experiments.benchmarks.harness import Measure
-from experiments.run.retail import retail_file
 from nile.answers.aggregate_answer import AggregateAnswer
 from nile.answers.aggregate_query import AggregateQuery
+from nile.experiments.benchmarks.harness import Measure
+from nile.experiments.run.retail import retail_file
 from nile.streams.synthetic import SyntheticRetail
-from summaries.estimate import Estimate
+from nile.summaries.estimate import Estimate
 
 __all__ = [
     "coverage_of_prices",

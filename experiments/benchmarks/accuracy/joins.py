@@ -13,20 +13,20 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import nile
-from experiments.benchmarks.harness import Measure
-from experiments.benchmarks.streams import WINDOW_TUPLES, Workload, workload
-from experiments.run.retail import retail_file
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_query import JoinQuery
+from nile.experiments.benchmarks.harness import Measure
+from nile.experiments.benchmarks.streams import WINDOW_TUPLES, Workload, workload
+from nile.experiments.run.retail import retail_file
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import Outputs, PromisingJoin
+from nile.preferences.budget import Budget
+from nile.preferences.fade import Fade
 from nile.report.metrics import Obtained, score
 from nile.report.truth import completing, exact_pairs
 from nile.streams.synthetic import SyntheticRetail
-from preferences.budget import Budget
-from preferences.fade import Fade
-from summaries.costs import ENGINE, MEMORY, CostTable
+from nile.summaries.costs import ENGINE, MEMORY, CostTable
 
 __all__ = ["plan_of", "rows", "run"]
 

@@ -1,6 +1,6 @@
 """How much of their output standing selections find under a budget: the bars of `method="nile"`, and its opponents.
 
-The stream is synthetic, the queries 100 range predicates of 5 to 10 % over price (`experiments.figures.selections`).
+The stream is synthetic, the queries 100 range predicates of 5 to 10 % over price (`nile.experiments.figures.selections`).
 The budget is a fraction of what `naive` needs, whose outputs are tuples: the same base for pairs and for ranges.
 
 The ceiling of pairs.  Under the `engine` table an output costs 10, and a tuple has 7.5 of them: 75 of naive's 285.  A
@@ -16,10 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 import nile
-from experiments.benchmarks.harness import Measure
-from experiments.figures.selections import Setting, loaded, mean_cost
 from nile.answers.selection_answer import SelectionAnswer
 from nile.answers.selection_query import SelectionQuery
+from nile.experiments.benchmarks.harness import Measure
+from nile.experiments.figures.selections import Setting, loaded, mean_cost
 from nile.operators.inputs.selecting import Selectable
 from nile.streams.synthetic import SyntheticRetail
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.errors import KeyTypeError
+from nile.summaries.errors import KeyTypeError
 
 __all__ = ["ExactJoin", "encode", "encode_all"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.errors import MemoryRefused
+from nile.summaries.errors import MemoryRefused
 
 __all__ = ["ExactClique"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["FORMS", "MOST_STREAMS", "WindowGraph"]
 

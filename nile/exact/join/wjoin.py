@@ -21,7 +21,7 @@ from nile.exact.join.stream import ChainStream
 from nile.exact.join.walk import Condition, WalkJoin
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.state.held import MOST, Held, State
-from summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
+from nile.summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
 
 __all__ = ["ALGORITHMS", "STRATEGIES", "TOLD", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
 

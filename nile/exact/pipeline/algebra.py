@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nile.aggregates.catalogue import kept_in
 from nile.exact.state.arrow import pa
-from summaries.errors import ConfigError, UnknownColumn
+from nile.summaries.errors import ConfigError, UnknownColumn
 
 if TYPE_CHECKING:
     import pyarrow

@@ -25,7 +25,7 @@ from nile.exact.pipeline.algebra import (
 from nile.exact.pipeline.graph import joined_by
 from nile.exact.state.arrow import pa
 from nile.exact.state.types import added, common, comparable, numeric, ordered
-from summaries.errors import ConfigError, KeyTypeError, UnknownColumn
+from nile.summaries.errors import ConfigError, KeyTypeError, UnknownColumn
 
 __all__ = ["check"]
 

@@ -22,7 +22,7 @@ from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.ring import Ring
 from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.types import common
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["GraphJoining", "joined_by"]
 

@@ -17,7 +17,7 @@ from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty, merged
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, after, joined, never
 from nile.exact.state.held import MOST, Held, State
-from summaries.errors import ConfigError, UnknownColumn
+from nile.summaries.errors import ConfigError, UnknownColumn
 
 __all__ = ["Incoming", "Relation", "Stream", "chain_of", "conformed", "selected"]
 

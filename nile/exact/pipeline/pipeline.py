@@ -22,7 +22,7 @@ from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, State
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, joined
 from nile.exact.state.held import MOST, Held, State
-from summaries.errors import ConfigError, TimestampOrderError, UnknownStream
+from nile.summaries.errors import ConfigError, TimestampOrderError, UnknownStream
 
 __all__ = ["Changes", "Emit", "Figures", "Pipeline", "Scheduling", "check"]
 

@@ -1,4 +1,4 @@
-"""pyarrow for the pipelines, loaded on first use: this wing may not reach `summaries.lazy`."""
+"""pyarrow for the pipelines, loaded on first use: this wing may not reach `nile.summaries.lazy`."""
 
 from __future__ import annotations
 

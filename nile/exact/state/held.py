@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nile.exact.state.arrow import Array, pa
-from summaries.errors import EnvelopeError
+from nile.summaries.errors import EnvelopeError
 
 __all__ = ["MOST", "Held", "State", "all_of"]
 

@@ -18,7 +18,7 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.rows import grown
 from nile.exact.state.types import plain
 from nile.exact.state.words import Encoder
-from summaries.errors import SumOverflow
+from nile.summaries.errors import SumOverflow
 
 __all__ = ["Counted", "State", "Summed", "Touches", "valid"]
 

@@ -14,10 +14,10 @@ from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.conditions import Value
 from nile.expressions.tree import Column, Node, columns_of
+from nile.preferences.budget import Budget
 from nile.sql.plan import Query, Rows, Stream
-from preferences.budget import Budget
-from summaries.errors import ConfigError, NotYet
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, NotYet
+from nile.summaries.heavy import pa
 
 __all__ = ["StreamAggregate"]
 

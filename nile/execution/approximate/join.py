@@ -19,11 +19,11 @@ from nile.execution.values import all_of
 from nile.expressions.conditions import Value
 from nile.expressions.tree import columns_of
 from nile.operators.inputs.pair_conditions import PairCondition
+from nile.preferences.budget import Budget
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Query, Stream
 from nile.sql.statements import CreateSummary
-from preferences.budget import Budget
-from summaries.errors import ConfigError, NotYet
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, NotYet
+from nile.summaries.heavy import pa
 
 __all__ = [
     "JoinAggregate",

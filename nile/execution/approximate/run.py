@@ -15,13 +15,13 @@ from nile.execution.approximate.selection import PreferredSelection
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
+from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.plan import Filter, Join, Limit, Project, Query, Sort
 from nile.sql.statements import CreateSummary
 from nile.streams.accounting import Accounting
-from preferences.budget import Budget, BudgetReport
-from summaries.errors import BudgetError, ConfigError
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.errors import BudgetError, ConfigError
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ from nile.operators.inputs.joining import Loaded, load_stream
 from nile.operators.inputs.loading import Columns, load_columns
 from nile.sql.plan import Filter, Group, Join, Limit, Plan, Project, Sort, Stream
 from nile.streams.manager import StreamManager
-from summaries.errors import NotYet
-from summaries.heavy import pa
+from nile.summaries.errors import NotYet
+from nile.summaries.heavy import pa
 
 __all__ = ["Scope", "Shape", "condition_of", "shape_of", "substituted"]
 

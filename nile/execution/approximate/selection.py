@@ -16,11 +16,11 @@ from nile.expressions.conditions import Condition
 from nile.expressions.tree import Constant
 from nile.operators.inputs.joining import load_stream
 from nile.operators.inputs.selecting import Selectable
+from nile.preferences.budget import Budget
+from nile.preferences.clock import retime
 from nile.sql.plan import Filter, Query, Rows, Stream
-from preferences.budget import Budget
-from preferences.clock import retime
-from summaries.errors import ConfigError, CostWarning, NotYet
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, CostWarning, NotYet
+from nile.summaries.heavy import pa
 
 __all__ = ["PreferredSelection"]
 

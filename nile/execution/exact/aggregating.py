@@ -10,8 +10,8 @@ import numpy as np
 from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.execution.exact.rows import groups, row_codes
 from nile.sql.plan import AggregateItem
-from summaries.errors import SumOverflow
-from summaries.heavy import pa, pc
+from nile.summaries.errors import SumOverflow
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["aggregated"]
 

@@ -21,8 +21,8 @@ from nile.execution.exact.rows import join_codes
 from nile.execution.values import all_of, filtered
 from nile.expressions.tree import Node, columns_of
 from nile.sql.plan import Constraint, Join
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["Side", "joined"]
 

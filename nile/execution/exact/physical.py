@@ -26,8 +26,8 @@ from nile.sql.plan import (
     StreamWindow,
     map_inputs,
 )
-from summaries.errors import NotYet
-from summaries.heavy import pa
+from nile.summaries.errors import NotYet
+from nile.summaries.heavy import pa
 
 __all__ = ["Compiler", "equalities", "one_key", "window_of", "with_selections"]
 

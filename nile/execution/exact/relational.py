@@ -28,7 +28,7 @@ from nile.sql.plan import (
     Stream,
     inputs_of,
 )
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["Path", "Relational"]
 

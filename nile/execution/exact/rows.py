@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.chain import encode_all
-from summaries.errors import KeyTypeError
-from summaries.heavy import pa, pc
+from nile.summaries.errors import KeyTypeError
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["groups", "join_codes", "ranks", "row_codes"]
 

@@ -19,7 +19,7 @@ from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
 from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
 from nile.streams.accounting import Accounting
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["ExactRun", "changed", "output_schema"]
 

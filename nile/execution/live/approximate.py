@@ -17,14 +17,14 @@ from nile.execution.options import Options
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.live_join import LiveJoin
+from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from preferences.budget import Budget, BudgetReport
-from summaries.errors import ConfigError, NotYet
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, NotYet
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["ApproximateSubscription"]
 

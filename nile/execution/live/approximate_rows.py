@@ -15,7 +15,7 @@ from nile.sql.plan import Stream
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["JoinRows"]
 

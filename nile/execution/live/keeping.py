@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pyramid.history.history import History
-from summaries.heavy import pa
+from nile.pyramid.history.history import History
+from nile.summaries.heavy import pa
 
 __all__ = ["Keeping", "Writable"]
 

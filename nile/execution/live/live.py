@@ -21,19 +21,19 @@ from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.expressions.conditions import parse_condition
 from nile.operators.aggregate.scope import instant
+from nile.preferences.budget import Budget
 from nile.sql.plan import Query, leaves_of
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
 from nile.streams.idle import Idleness
 from nile.streams.live import LiveStream
-from preferences.budget import Budget
-from summaries.errors import ConfigError, NileError, UnknownStream
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, NileError, UnknownStream
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
+    from nile.pyramid.grid.manager import SummaryManager
+    from nile.pyramid.history.history import History
     from nile.sql.statements import CreateSummary
-    from pyramid.grid.manager import SummaryManager
-    from pyramid.history.history import History
 
 __all__ = ["Live"]
 

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
+from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from preferences.budget import BudgetReport
-from summaries.errors import ConfigError, Overloaded
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, Overloaded
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["Subscription"]
 

@@ -18,8 +18,8 @@ from nile.sql.plan import Query, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from summaries.errors import ConfigError
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["ExactSubscription"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.standing_query import Subscription
 from nile.streams.live import LiveStream
-from summaries.errors import ConfigError, UnknownStream
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.heavy import pa
 
 __all__ = ["Subscriptions"]
 

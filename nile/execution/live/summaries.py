@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from summaries.hashing import KeyHasher, KeyTable
-from summaries.heavy import pa
+from nile.summaries.hashing import KeyHasher, KeyTable
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.streams.manager import TupleBatch

@@ -22,9 +22,9 @@ from nile.operators.history.blocks import Blocks, UnitTotals, blocks_of
 from nile.operators.history.lookup import HistoryFigures
 from nile.operators.history.sums import DoubleSums, WholeSums
 from nile.sql.plan import AggregateItem, Filter, Query, Sort, Stream
-from summaries.errors import NotYet, SumOverflow
-from summaries.estimate import Estimate
-from summaries.heavy import pa, pc
+from nile.summaries.errors import NotYet, SumOverflow
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["ProgressiveAggregate"]
 

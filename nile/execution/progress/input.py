@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nile.base.durations import NS_PER_SECOND
 from nile.execution.values import all_of
 from nile.expressions.tree import Between, Column, Compare, Constant, Node, conjuncts
+from nile.pyramid.history.history import History
 from nile.sql.plan import Rows, Stream
 from nile.streams.accounting import Accounting
-from pyramid.history.history import History
-from summaries.errors import NotYet
-from summaries.heavy import pa
+from nile.summaries.errors import NotYet
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.expressions.conditions import Condition
     from nile.sql.catalog import Entry
     from nile.streams.manager import StreamManager
-    from summaries.hashing import KeyHasher
+    from nile.summaries.hashing import KeyHasher
 
 __all__ = ["Histories", "Kept", "bounded", "check_stream", "own_columns", "renamed"]
 

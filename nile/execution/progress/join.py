@@ -22,11 +22,11 @@ from nile.operators.history.join import HistoryJoin, HistorySide, Pairs, Ranges
 from nile.operators.history.outliers import OutlierJoin
 from nile.operators.history.weighted import WeightedJoin
 from nile.sql.plan import Filter, Join, Query, Stream
-from summaries.errors import ConfigError, NotYet
-from summaries.estimate import Estimate
-from summaries.hashing import key_family
-from summaries.heavy import pa
-from summaries.intervals import StratifiedSample, nothing_seen
+from nile.summaries.errors import ConfigError, NotYet
+from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import key_family
+from nile.summaries.heavy import pa
+from nile.summaries.intervals import StratifiedSample, nothing_seen
 
 __all__ = ["ProgressiveJoin"]
 

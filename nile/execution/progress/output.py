@@ -5,9 +5,9 @@ from __future__ import annotations
 from nile.execution.approximate.scope import Shape
 from nile.execution.values import filtered, maker, schema_of
 from nile.sql.plan import Filter, Limit, Project, Sort
-from summaries.errors import ConfigError
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["Found"]
 

@@ -10,7 +10,7 @@ from nile.execution.progress.input import Kept
 from nile.execution.progress.join import ProgressiveJoin
 from nile.execution.progress.rows import ProgressiveRows
 from nile.sql.plan import Join, Limit, Query
-from summaries.errors import ConfigError, NotYet
+from nile.summaries.errors import ConfigError, NotYet
 
 __all__ = ["progressive"]
 

@@ -17,13 +17,13 @@ from nile.expressions.tree import Column, Compare, Constant, In, Node, conjuncts
 from nile.operators.history.lookup import HistoryFigures
 from nile.operators.history.scan import KeyScan, Scan, Stretch, blocks, rows_at_random
 from nile.sql.plan import Filter, Query, Stream
-from summaries.errors import NotYet
-from summaries.estimate import Estimate
-from summaries.heavy import pa
-from summaries.intervals import StratifiedSample, nothing_seen
+from nile.summaries.errors import NotYet
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
+from nile.summaries.intervals import StratifiedSample, nothing_seen
 
 if TYPE_CHECKING:
-    from pyramid.history.history import History
+    from nile.pyramid.history.history import History
 
 __all__ = ["ProgressiveRows", "figures_text", "values_of"]
 

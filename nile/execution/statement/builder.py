@@ -11,13 +11,13 @@ from nile.answers.result import Result
 from nile.base.durations import format_duration, parse_duration
 from nile.execution.options import Options
 from nile.execution.statement.statements import Engine, run_query
+from nile.preferences.budget import Budget
 from nile.sql.catalog import Catalog
 from nile.sql.expression_text import identifier, text_literal
 from nile.sql.plan import Query
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Select
-from preferences.budget import Budget
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["QueryBuilder", "read_query"]
 

@@ -24,12 +24,12 @@ from nile.sql.plan import (
     Stream,
     inputs_of,
 )
-from summaries.errors import NileError
-from summaries.hashing import hash_keys
-from summaries.heavy import pa
+from nile.summaries.errors import NileError
+from nile.summaries.hashing import hash_keys
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.grid.manager import SummaryManager
+    from nile.pyramid.grid.manager import SummaryManager
 
 __all__ = ["Counts", "Expected", "expected"]
 

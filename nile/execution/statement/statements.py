@@ -35,9 +35,9 @@ from nile.sql.statements import (
     Statement,
 )
 from nile.streams.source import open_source
-from summaries.errors import ConfigError, SqlError, UnknownStream
-from summaries.hashing import key_family
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, SqlError, UnknownStream
+from nile.summaries.hashing import key_family
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.execution.registry import Registered

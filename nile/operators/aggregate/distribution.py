@@ -17,8 +17,8 @@ from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import place_of
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.evidence import Evidence
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["estimate_distribution", "sorted_quantile", "weighted_quantile"]
 

@@ -17,9 +17,9 @@ import numpy as np
 from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.evidence import Evidence
-from summaries.estimate import Estimate
-from summaries.intervals import Totals, nothing_seen
-from summaries.moments import Moments
+from nile.summaries.estimate import Estimate
+from nile.summaries.intervals import Totals, nothing_seen
+from nile.summaries.moments import Moments
 
 __all__ = ["Number", "estimate_moment"]
 

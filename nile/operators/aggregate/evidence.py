@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nile.operators.aggregate.input import AggregateInput
-from summaries.intervals import StratifiedSample
-from summaries.moments import Moments
+from nile.summaries.intervals import StratifiedSample
+from nile.summaries.moments import Moments
 
 __all__ = ["Evidence", "Known", "no_cells"]
 

@@ -22,7 +22,7 @@ from nile.operators.aggregate.input import SAMPLE, AggregateInput, large_tuples,
 from nile.operators.aggregate.scope import Scope
 from nile.operators.common.predicate_index import FULL as ALL
 from nile.operators.common.predicate_index import PredicateIndex
-from summaries.moments import Moments
+from nile.summaries.moments import Moments
 
 __all__ = ["EDGE", "FULL", "NONE", "Borders", "Grid", "borders_of"]
 

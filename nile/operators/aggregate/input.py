@@ -12,8 +12,8 @@ import numpy as np
 from nile.aggregates.asked import MOMENT, Aggregate
 from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.scope import Scope
-from pyramid.grid.spec import SLICE
-from summaries.costs import CostTable
+from nile.pyramid.grid.spec import SLICE
+from nile.summaries.costs import CostTable
 
 __all__ = [
     "SAMPLE",

@@ -9,9 +9,9 @@ from nile.aggregates.asked import MOMENT
 from nile.operators.aggregate.distribution import estimate_distribution
 from nile.operators.aggregate.estimates import Number, estimate_moment
 from nile.operators.aggregate.run import AggregateRun
-from preferences.error_target import ErrorTarget
-from summaries.heavy import pa
-from summaries.intervals import student_quantile
+from nile.preferences.error_target import ErrorTarget
+from nile.summaries.heavy import pa
+from nile.summaries.intervals import student_quantile
 
 __all__ = ["Numbers", "meet", "numbers_of"]
 

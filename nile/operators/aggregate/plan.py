@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from preferences.error_target import ErrorTarget
-from pyramid.grid.spec import SLICE
-from summaries.costs import ENGINE, CostTable
-from summaries.errors import BudgetError, ConfigError
+from nile.preferences.error_target import ErrorTarget
+from nile.pyramid.grid.spec import SLICE
+from nile.summaries.costs import ENGINE, CostTable
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["AGGREGATE_METHODS", "BORDERS", "AggregatePlan"]
 

@@ -33,8 +33,8 @@ from nile.operators.aggregate.input import (
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.reader import Prices, Reader, complete_reader, grid_reader, stream_reader
 from nile.operators.aggregate.sets import ROWS, CellSets, KeyCounts
-from summaries.errors import ConfigError
-from summaries.intervals import TAIL
+from nile.summaries.errors import ConfigError
+from nile.summaries.intervals import TAIL
 
 __all__ = ["AggregateRun"]
 

@@ -20,8 +20,8 @@ from nile.base.durations import NS_PER_SECOND
 from nile.base.times import TIME_LIMIT
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.tree import Between, Column, Compare, Comparison, Constant, In, Logic, Node, columns_of
-from summaries.errors import ConfigError
-from summaries.heavy import pa, pc
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["Scope", "conjuncts", "contradiction", "grid_column", "instant", "read_conditions", "scope_of"]
 

@@ -11,12 +11,12 @@ from nile.aggregates.asked import SETS, Aggregate
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.grid import Grid
 from nile.operators.aggregate.input import AggregateInput
-from summaries.costs import CostTable
-from summaries.countsketch import CountSketch
-from summaries.estimate import Estimate
-from summaries.heavy import pa
-from summaries.ready import FrequentItems, HyperLogLog
-from summaries.summary import Summary
+from nile.summaries.costs import CostTable
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
+from nile.summaries.ready import FrequentItems, HyperLogLog
+from nile.summaries.summary import Summary
 
 __all__ = ["ROWS", "CellSets", "KeyCounts"]
 

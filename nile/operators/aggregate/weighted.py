@@ -20,9 +20,9 @@ from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.distribution import weighted_quantile
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.input import Measure
-from preferences.key_sample import KeySample
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.preferences.key_sample import KeySample
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["WeightedOutputs", "weighted_numbers"]
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
-from pyramid.grid.manager import Memory
+from nile.pyramid.grid.manager import Memory
 
 __all__ = ["Figures", "Found", "Operator", "ReadJoin"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.hashing import Encoded
+from nile.summaries.hashing import Encoded
 
 __all__ = ["JoinInput", "Outputs"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
-from summaries.hashing import KeyHasher
+from nile.summaries.hashing import KeyHasher
 
 __all__ = ["EXAMPLE_ARRIVALS", "example_keys", "example_plan", "example_times"]
 

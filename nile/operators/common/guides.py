@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyramid.grid.spec import SLICE, SummarySpec
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS
-from summaries.costs import CostTable
+from nile.pyramid.grid.spec import SLICE, SummarySpec
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS
+from nile.summaries.costs import CostTable
 
 __all__ = ["AUTO", "GuideChoice", "choose_guide"]
 

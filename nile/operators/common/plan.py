@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.fade import Fade
-from preferences.preference import PREFERENCES, preference_number
-from pyramid.grid.spec import SummarySpec
-from summaries.costs import ENGINE, CostTable
-from summaries.errors import BudgetError, ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.fade import Fade
+from nile.preferences.preference import PREFERENCES, preference_number
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.costs import ENGINE, CostTable
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "JoinPlan", "default_spec"]
 

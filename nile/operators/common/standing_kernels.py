@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from preferences.heap_kernels import OWN, WAITING, Heaps
-from preferences.state import State
-from summaries.kernels import inlined, part
+from nile.preferences.heap_kernels import OWN, WAITING, Heaps
+from nile.preferences.state import State
+from nile.summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
 

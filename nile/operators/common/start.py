@@ -9,9 +9,9 @@ import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
-from preferences import state as st
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from nile.preferences import state as st
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 
 __all__ = ["UNIT", "beginning", "initial_state", "samples"]
 

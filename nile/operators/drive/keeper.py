@@ -9,21 +9,21 @@ import numpy as np
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
-from preferences import state as st
-from pyramid.grid import arrays as ga
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
-from summaries.hashing import Encoded
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
+from nile.summaries.hashing import Encoded
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.drive import keeper_kernels
-    from preferences import queue_kernels
-    from pyramid.grid import grid_kernels
+    from nile.preferences import queue_kernels
+    from nile.pyramid.grid import grid_kernels
 else:
     keeper_kernels = lazy("nile.operators.drive.keeper_kernels")
-    grid_kernels = lazy("pyramid.grid.grid_kernels")
-    queue_kernels = lazy("preferences.queue_kernels")
+    grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
+    queue_kernels = lazy("nile.preferences.queue_kernels")
 
 __all__ = ["KeptStream", "SharedJoin"]
 

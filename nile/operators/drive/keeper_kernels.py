@@ -1,6 +1,6 @@
 """Keeping a stream that several standing queries share: its tuples are inserted and summarised once, for all.
 
-The queries then probe the store and leave it alone (`SHARED` in `preferences.state`).
+The queries then probe the store and leave it alone (`SHARED` in `nile.preferences.state`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from preferences import state as js
-from preferences.arrival_kernels import unit
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.grid_kernels import reach, slice_end, summarize
-from pyramid.grid.list_kernels import append, is_full, make_room
-from summaries.kernels import inlined, kernel
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import unit
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import reach, slice_end, summarize
+from nile.pyramid.grid.list_kernels import append, is_full, make_room
+from nile.summaries.kernels import inlined, kernel
 
 Array = np.ndarray[Any, Any]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from nile.operators.join.join import Outputs, PromisingJoin
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin
-from preferences import state as st
-from preferences.key_sample import KeySample, outputs_of_one_key
+from nile.preferences import state as st
+from nile.preferences.key_sample import KeySample, outputs_of_one_key
 
 __all__ = ["combination_sample", "pair_sample"]
 

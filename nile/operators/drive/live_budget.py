@@ -15,8 +15,8 @@ import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
 from nile.operators.common.plan import JoinPlan
-from preferences.wall import WallBudget, WallClock
-from summaries.errors import NotYet
+from nile.preferences.wall import WallBudget, WallClock
+from nile.summaries.errors import NotYet
 
 __all__ = ["QUANTUM", "Meter", "meter_of"]
 

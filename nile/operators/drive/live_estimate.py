@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from preferences.key_sample import outputs_of_one_key
-from summaries.estimate import Estimate
-from summaries.intervals import student_quantile
+from nile.preferences.key_sample import outputs_of_one_key
+from nile.summaries.estimate import Estimate
+from nile.summaries.intervals import student_quantile
 
 __all__ = ["LiveSample"]
 

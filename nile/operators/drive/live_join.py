@@ -28,20 +28,20 @@ from nile.operators.drive.live_parts import checked, grown, no_input, renumber_s
 from nile.operators.drive.live_state import captured, restored
 from nile.operators.drive.metered import load_kernels, report_of
 from nile.operators.join.join import PromisingJoin, example_join
-from preferences import state as st
-from preferences.budget import BudgetReport
-from preferences.clock import exact_costs
-from preferences.queue import oldest_time
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import Memory
-from summaries.estimate import Estimate
-from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.preferences.budget import BudgetReport
+from nile.preferences.clock import exact_costs
+from nile.preferences.queue import oldest_time
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import Memory
+from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.drive import live_kernels
-    from preferences.queue_kernels import Queue
+    from nile.preferences.queue_kernels import Queue
 else:
     live_kernels = lazy("nile.operators.drive.live_kernels")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from preferences import queue_kernels as queue
-from preferences.arrival_kernels import since_of
-from preferences.queue_kernels import Queue
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import append, is_full, make_room
-from summaries.kernels import kernel
+from nile.preferences import queue_kernels as queue
+from nile.preferences.arrival_kernels import since_of
+from nile.preferences.queue_kernels import Queue
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import append, is_full, make_room
+from nile.summaries.kernels import kernel
 
 Array = np.ndarray[Any, Any]
 

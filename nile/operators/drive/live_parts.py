@@ -8,10 +8,10 @@ import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
-from pyramid.grid import arrays as ga
-from pyramid.grid.store import TupleStore
-from summaries.errors import ConfigError, NotYet
-from summaries.hashing import Encoded
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.store import TupleStore
+from nile.summaries.errors import ConfigError, NotYet
+from nile.summaries.hashing import Encoded
 
 __all__ = ["checked", "grown", "no_input", "renumber_store", "rows_at"]
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from preferences import state as st
-from preferences.queue import LIMIT, grown_queue, new_queue
-from pyramid.grid import arrays as ga
-from pyramid.grid.store import TupleStore
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.preferences.queue import LIMIT, grown_queue, new_queue
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.store import TupleStore
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.drive import live_kernels
     from nile.operators.drive.live_join import LiveJoin
-    from preferences import queue_kernels
+    from nile.preferences import queue_kernels
 else:
     live_kernels = lazy("nile.operators.drive.live_kernels")
-    queue_kernels = lazy("preferences.queue_kernels")
+    queue_kernels = lazy("nile.preferences.queue_kernels")
 
 __all__ = ["captured", "restored"]
 

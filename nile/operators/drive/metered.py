@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol
 
 from nile.operators.common.contract import Operator, Out
 from nile.operators.drive.wall_clock import run_live
-from preferences.budget import Budget, BudgetReport
-from preferences.wall import WallBudget, WallClock
+from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.wall import WallBudget, WallClock
 
 __all__ = ["MeteredRun", "load_kernels", "report_of"]
 

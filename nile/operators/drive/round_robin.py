@@ -11,10 +11,10 @@ import numpy as np
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.join import JoinFigures, JoinInput, Outputs, PromisingJoin
 from nile.operators.join.runners import JoinProbe
-from preferences import state as st
-from pyramid.grid.manager import Memory
-from summaries.errors import ConfigError
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.pyramid.grid.manager import Memory
+from nile.summaries.errors import ConfigError
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.common import standing_kernels

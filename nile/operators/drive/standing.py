@@ -28,8 +28,8 @@ import numpy as np
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.keeper import KeptStream, SharedJoin
 from nile.operators.join.join import JoinInput, Outputs
-from summaries.errors import ConfigError
-from summaries.hashing import Encoded
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import Encoded
 
 __all__ = ["DISPATCH", "StandingJoin", "StandingRun", "StreamInput"]
 

@@ -22,8 +22,8 @@ from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.join.join import JoinInput, PromisingJoin
-from preferences.clock import Pace
-from summaries.hashing import Encoded
+from nile.preferences.clock import Pace
+from nile.summaries.hashing import Encoded
 
 __all__ = ["WallFigures", "insert_time", "run_time", "wall_figures"]
 

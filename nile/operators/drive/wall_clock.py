@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nile.operators.common.contract import Operator, Out
-from preferences.wall import WallClock
-from summaries.errors import ConfigError
+from nile.preferences.wall import WallClock
+from nile.summaries.errors import ConfigError
 
 __all__ = ["run_live"]
 

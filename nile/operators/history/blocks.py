@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from summaries.estimate import Estimate
-from summaries.intervals import StratifiedSample, nothing_seen
+from nile.summaries.estimate import Estimate
+from nile.summaries.intervals import StratifiedSample, nothing_seen
 
 __all__ = ["Blocks", "UnitTotals", "blocks_of"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from nile.operators.history.join import HistoryJoin, HistorySide, Output, Ranges, together
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import Listed, Matches, bounds_of, listed_of
-from summaries.estimate import Estimate
+from nile.summaries.estimate import Estimate
 
 __all__ = ["DescendingJoin"]
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, segments_of
-from summaries.estimate import Estimate
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.history import kernels
-    from pyramid.history.history import History
+    from nile.pyramid.history.history import History
 else:
     kernels = lazy("nile.operators.history.kernels")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import U8, kernel, part
+from nile.summaries.kernels import U8, kernel, part
 
 Array = np.ndarray[Any, Any]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from summaries.hashing import KeyHasher, KeyTable, hash_order, key_family
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.hashing import KeyHasher, KeyTable, hash_order, key_family
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyramid.history import history_kernels
-    from pyramid.history.heavy import HeavyKeys
-    from pyramid.history.keys import KeyIndex
+    from nile.pyramid.history import history_kernels
+    from nile.pyramid.history.heavy import HeavyKeys
+    from nile.pyramid.history.keys import KeyIndex
 else:
-    history_kernels = lazy("pyramid.history.history_kernels")
+    history_kernels = lazy("nile.pyramid.history.history_kernels")
 
 __all__ = ["ProbeKeys"]
 

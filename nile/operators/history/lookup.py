@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from nile.operators.history.keys import ProbeKeys
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from pyramid.history.history import History
-    from pyramid.history.keys import KeyIndex
+    from nile.pyramid.history.history import History
+    from nile.pyramid.history.keys import KeyIndex
 
 __all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "listed_of", "segments_of"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from nile.operators.history.join import HistoryJoin, HistorySide, Output, Pairs
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import Matches, Segment, bounds_of, segments_of
-from summaries.estimate import Estimate
+from nile.summaries.estimate import Estimate
 
 __all__ = ["OutlierJoin"]
 

@@ -10,12 +10,12 @@ import numpy as np
 from nile.operators.history.blocks import blocks_of
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, bounds_of, segments_of
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.history import kernels
-    from pyramid.history.history import History
+    from nile.pyramid.history.history import History
 else:
     kernels = lazy("nile.operators.history.kernels")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from summaries.lazy import lazy
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.history import kernels

@@ -10,9 +10,9 @@ import numpy as np
 from nile.operators.history.join import HistoryJoin, HistorySide, Output, Pairs, together
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import Matches, bounds_of
-from summaries.errors import MemoryRefused
-from summaries.estimate import Estimate
-from summaries.lazy import lazy
+from nile.summaries.errors import MemoryRefused
+from nile.summaries.estimate import Estimate
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.history import kernels

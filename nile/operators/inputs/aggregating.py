@@ -13,8 +13,8 @@ from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
 from nile.operators.inputs.bounds import bounds_of
 from nile.operators.inputs.loading import Columns
-from summaries.hashing import KeyTable
-from summaries.heavy import pa, pc
+from nile.summaries.hashing import KeyTable
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["Asked", "grouped", "measure_of", "prepare"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from nile.expressions.tree import Arithmetic, Call, Column, Constant, Node
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["bounds_of"]
 

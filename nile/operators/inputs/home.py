@@ -7,7 +7,7 @@ from typing import Protocol
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.loading import Columns
 from nile.streams.manager import StreamManager
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 __all__ = ["Home"]
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from nile.exact.join.chain import ExactJoin, encode
 from nile.operators.join.join import JoinInput
+from nile.preferences.clock import Pace, exact_costs, retime
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from preferences.clock import Pace, exact_costs, retime
-from summaries.costs import CostTable
-from summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
-from summaries.heavy import pa
+from nile.summaries.costs import CostTable
+from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
+from nile.summaries.heavy import pa
 
 __all__ = ["Joinable", "Loaded", "load_stream", "load_together", "retimed"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from nile.operators.inputs.joining import load_stream
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from summaries.hashing import PUBLIC, KeyHasher
-from summaries.heavy import pa
+from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.heavy import pa
 
 __all__ = ["Columns", "load_columns"]
 

@@ -12,9 +12,9 @@ from nile.exact.join.clique import ExactClique
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.pair_conditions import PairCondition
 from nile.operators.multiway.multiway import MultiwayInput
-from summaries.costs import CostTable
-from summaries.hashing import Encoded, KeyTable
-from summaries.heavy import pa
+from nile.summaries.costs import CostTable
+from nile.summaries.hashing import Encoded, KeyTable
+from nile.summaries.heavy import pa
 
 __all__ = ["MultiwayJoinable"]
 

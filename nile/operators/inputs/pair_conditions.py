@@ -22,8 +22,8 @@ from nile.expressions.binding import bind
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.reading import place, read_condition
 from nile.expressions.tree import Logic, Node, columns_of
-from summaries.errors import ExpressionError, UnknownStream
-from summaries.heavy import pa, pc
+from nile.summaries.errors import ExpressionError, UnknownStream
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["PairCondition", "StreamNames", "read_pair_condition"]
 

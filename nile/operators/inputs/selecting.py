@@ -14,9 +14,9 @@ from nile.expressions.outcomes import is_contradictory, is_ordered, outcomes
 from nile.operators.common.predicate_index import EDGE, FULL
 from nile.operators.inputs.joining import Loaded
 from nile.operators.selection.data import SelectionInput
-from summaries.errors import ConfigError, KeyTypeError, MemoryRefused, UnknownColumn
-from summaries.hashing import KeyTable
-from summaries.heavy import pa, pc
+from nile.summaries.errors import ConfigError, KeyTypeError, MemoryRefused, UnknownColumn
+from nile.summaries.hashing import KeyTable
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["Selectable", "columns_beside", "read_predicates"]
 

@@ -15,8 +15,8 @@ from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
-from pyramid.grid.manager import Memory
-from summaries.costs import CostTable
+from nile.pyramid.grid.manager import Memory
+from nile.summaries.costs import CostTable
 
 __all__ = ["ChainJoin", "is_chain_join"]
 

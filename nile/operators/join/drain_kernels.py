@@ -7,18 +7,18 @@ Source: promising tuples, Figure 7, steps 4 and 5; DESIGN section 3.
 
 from __future__ import annotations
 
-from preferences import queue_kernels as queue
-from preferences import state as js
-from preferences.admission_kernels import cushion
-from preferences.arrival_kernels import emit_entry, held_at, pay_hit, since_of
-from preferences.level_kernels import is_outputs_turn
-from preferences.queue_kernels import Queue
-from preferences.state import Output, State
-from preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import rank_from, rank_since
-from summaries.kernels import inlined, part
+from nile.preferences import queue_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.admission_kernels import cushion
+from nile.preferences.arrival_kernels import emit_entry, held_at, pay_hit, since_of
+from nile.preferences.level_kernels import is_outputs_turn
+from nile.preferences.queue_kernels import Queue
+from nile.preferences.state import Output, State
+from nile.preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import rank_from, rank_since
+from nile.summaries.kernels import inlined, part
 
 
 @part

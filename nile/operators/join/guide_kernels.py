@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from preferences import queue_kernels as queue
-from preferences import state as js
-from preferences.admission_kernels import cushion
-from preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
-from preferences.level_kernels import effective_admission, sampling_rate
-from preferences.queue_kernels import Queue
-from preferences.state import State
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import ordinal_at, rank_since
-from pyramid.grid.region_kernels import density, density_class, root_estimate
-from summaries.kernels import inlined, part
+from nile.preferences import queue_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.admission_kernels import cushion
+from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
+from nile.preferences.level_kernels import effective_admission, sampling_rate
+from nile.preferences.queue_kernels import Queue
+from nile.preferences.state import State
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import ordinal_at, rank_since
+from nile.pyramid.grid.region_kernels import density, density_class, root_estimate
+from nile.summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0

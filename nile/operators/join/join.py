@@ -14,23 +14,23 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, initial_state
 from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.runners import runner_of
-from preferences import state as st
-from preferences.clock import grants
-from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import Memory
-from pyramid.grid.store import PIECE, TupleStore
-from summaries.hashing import Encoded
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.preferences.clock import grants
+from nile.preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import Memory
+from nile.pyramid.grid.store import PIECE, TupleStore
+from nile.summaries.hashing import Encoded
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.join import probe_kernels, promise_kernels
-    from pyramid.grid import grid_kernels, list_kernels
+    from nile.pyramid.grid import grid_kernels, list_kernels
 else:
     probe_kernels = lazy("nile.operators.join.probe_kernels")
     promise_kernels = lazy("nile.operators.join.promise_kernels")
-    grid_kernels = lazy("pyramid.grid.grid_kernels")
-    list_kernels = lazy("pyramid.grid.list_kernels")
+    grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
+    list_kernels = lazy("nile.pyramid.grid.list_kernels")
 
 __all__ = ["JoinFigures", "JoinInput", "Outputs", "PromisingJoin", "example_join"]
 

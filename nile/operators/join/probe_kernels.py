@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from preferences import state as js
-from preferences.arrival_kernels import (
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import (
     emit_entry,
     held_at,
     make_entry,
@@ -22,11 +22,11 @@ from preferences.arrival_kernels import (
     take_arrival,
     window_ranks,
 )
-from preferences.state import Output, State
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import make_room_in
-from summaries.kernels import U8, kernel, part
+from nile.preferences.state import Output, State
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import make_room_in
+from nile.summaries.kernels import U8, kernel, part
 
 Array = np.ndarray[Any, Any]
 _NO_FLOOR = -1e300
@@ -214,7 +214,7 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, fronts:
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; runs to arrival `end`; fronts: int64
     [keys, 2], zeros at first: where the window begins in the left and the right list of a key.  Spends at most
     what is granted, because c_j is an insert, a lookup and an emit for each output.
-    Returns why it stopped (`preferences.state`).
+    Returns why it stopped (`nile.preferences.state`).
     """
     w = st.whole
     plain = st.setting[js.SHARED] == 0 and st.setting[js.OUTLIERS_ONLY] == 0 and st.setting[js.RANGES] == 0

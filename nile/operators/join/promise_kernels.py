@@ -17,20 +17,20 @@ import numpy as np
 
 from nile.operators.join.drain_kernels import can_drain, drain
 from nile.operators.join.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
-from preferences import queue_kernels as queue
-from preferences import state as js
-from preferences.admission_kernels import adjust_admission
-from preferences.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
-from preferences.level_kernels import allow, is_outputs_turn
-from preferences.queue_kernels import Queue
-from preferences.slot_kernels import picks_slots, save_up, see, slot_of
-from preferences.state import Output, State
-from preferences.upkeep_kernels import pay_adds, save_for_turn, sweep
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.grid_kernels import reach, slice_end, summarize
-from pyramid.grid.list_kernels import append, is_full, make_room
-from summaries.kernels import inlined, kernel, part
+from nile.preferences import queue_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.admission_kernels import adjust_admission
+from nile.preferences.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
+from nile.preferences.level_kernels import allow, is_outputs_turn
+from nile.preferences.queue_kernels import Queue
+from nile.preferences.slot_kernels import picks_slots, save_up, see, slot_of
+from nile.preferences.state import Output, State
+from nile.preferences.upkeep_kernels import pay_adds, save_for_turn, sweep
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import reach, slice_end, summarize
+from nile.pyramid.grid.list_kernels import append, is_full, make_room
+from nile.summaries.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer
@@ -152,7 +152,7 @@ def _newest(left: Side, right: Side, side: int, st: State) -> int:
 def promise(
     left: Side, right: Side, order: Array, grant: Array, end: int, limit: int, st: State, q: Queue, out: Output
 ) -> int:
-    """Run the promising join up to arrival `end`; returns why it stopped (`preferences.state`).
+    """Run the promising join up to arrival `end`; returns why it stopped (`nile.preferences.state`).
 
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; both from arrival `ARRIVALS_GONE` on; limit:
     places the queue may grow to.

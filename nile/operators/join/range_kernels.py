@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from preferences import state as js
-from preferences.state import Output, State
-from summaries.kernels import U8, inlined, kernel, part
+from nile.preferences import state as js
+from nile.preferences.state import Output, State
+from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 AHEAD = 3

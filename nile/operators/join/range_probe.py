@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
-from preferences import state as st
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.common.data import JoinInput

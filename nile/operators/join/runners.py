@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
-from preferences import state as st
-from preferences.heap import new_heaps, roomier
-from preferences.queue import LIMIT
-from pyramid.grid.store import TupleStore
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.preferences.heap import new_heaps, roomier
+from nile.preferences.queue import LIMIT
+from nile.pyramid.grid.store import TupleStore
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.common import standing_kernels
@@ -34,7 +34,7 @@ class Runner(Protocol):
     """The part of a join operator that differs between methods."""
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
-        """Run to arrival `end` or to where the kernel stopped; returns why (`preferences.state`)."""
+        """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""
 
     def grow(self, state: st.State) -> None:
         """Make room: the kernel stopped because what waits fills its places."""

@@ -8,12 +8,12 @@ import numpy as np
 
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.state import Output, State
-from preferences import state as js
-from preferences.arrival_kernels import pay_hit, pay_insert, window_ranks
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import append, is_full, make_room
-from summaries.kernels import inlined, part
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import pay_hit, pay_insert, window_ranks
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import append, is_full, make_room
+from nile.summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
 

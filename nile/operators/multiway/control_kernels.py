@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from nile.operators.multiway.state import State
-from preferences import state as js
-from preferences.arrival_kernels import since_of
-from preferences.level_kernels import effective_admission, look, set_level
-from summaries.kernels import part
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import since_of
+from nile.preferences.level_kernels import effective_admission, look, set_level
+from nile.summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
 _MEMORY = 4  # looks that the mean grant reaches back

@@ -17,17 +17,17 @@ import numpy as np
 from nile.operators.multiway.common_kernels import code_of, enter, look_up, output_price, time_of
 from nile.operators.multiway.control_kernels import cushion
 from nile.operators.multiway.state import State
-from preferences import queue_kernels as queue
-from preferences import state as js
-from preferences.arrival_kernels import pay_hit, pay_insert, since_of
-from preferences.level_kernels import effective_admission, sampling_rate
-from preferences.queue_kernels import Queue
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import ordinal_at, rank_since
-from pyramid.grid.region_kernels import density, density_class, root_estimate
-from summaries.hash_kernels import mix
-from summaries.kernels import inlined, part
+from nile.preferences import queue_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import pay_hit, pay_insert, since_of
+from nile.preferences.level_kernels import effective_admission, sampling_rate
+from nile.preferences.queue_kernels import Queue
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import ordinal_at, rank_since
+from nile.pyramid.grid.region_kernels import density, density_class, root_estimate
+from nile.summaries.hash_kernels import mix
+from nile.summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0

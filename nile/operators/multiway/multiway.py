@@ -13,25 +13,25 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, beginning, samples
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
-from preferences import state as st
-from preferences.clock import grants
-from preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
-from pyramid.grid import arrays as ga
-from pyramid.grid.manager import Memory
-from pyramid.grid.store import DETECTOR_ROWS, TupleStore
-from summaries.errors import ConfigError
-from summaries.lazy import lazy
+from nile.preferences import state as st
+from nile.preferences.clock import grants
+from nile.preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import Memory
+from nile.pyramid.grid.store import DETECTOR_ROWS, TupleStore
+from nile.summaries.errors import ConfigError
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.multiway import probe_kernels as multiway_probe_kernels
     from nile.operators.multiway import promise_kernels as multiway_kernels
-    from pyramid.grid import grid_kernels
-    from summaries import hash_kernels
+    from nile.pyramid.grid import grid_kernels
+    from nile.summaries import hash_kernels
 else:
     multiway_kernels = lazy("nile.operators.multiway.promise_kernels")
     multiway_probe_kernels = lazy("nile.operators.multiway.probe_kernels")
-    grid_kernels = lazy("pyramid.grid.grid_kernels")
-    hash_kernels = lazy("summaries.hash_kernels")
+    grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
+    hash_kernels = lazy("nile.summaries.hash_kernels")
 
 __all__ = ["METHODS", "Combinations", "MultiwayFigures", "MultiwayInput", "MultiwayJoin", "buys_everything"]
 

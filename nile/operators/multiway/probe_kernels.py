@@ -20,10 +20,10 @@ from nile.operators.multiway.common_kernels import (
     time_of,
 )
 from nile.operators.multiway.state import Output, State
-from preferences import state as js
-from preferences.arrival_kernels import take_arrival
-from pyramid.grid.arrays import Side
-from summaries.kernels import kernel, part
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import take_arrival
+from nile.pyramid.grid.arrays import Side
+from nile.summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 

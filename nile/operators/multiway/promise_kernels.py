@@ -39,17 +39,17 @@ from nile.operators.multiway.guide_kernels import (
     weigh,
 )
 from nile.operators.multiway.state import Output, State
-from preferences import queue_kernels as queue
-from preferences import state as js
-from preferences.arrival_kernels import kept_share, pay_hit, pay_insert, since_of, take_arrival, unit
-from preferences.level_kernels import allow, is_outputs_turn
-from preferences.queue_kernels import Queue
-from preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse, pay_adds, save_for_turn, sweep
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.grid_kernels import reach, slice_end, summarize
-from pyramid.grid.list_kernels import rank_from, rank_since
-from summaries.kernels import kernel, part
+from nile.preferences import queue_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import kept_share, pay_hit, pay_insert, since_of, take_arrival, unit
+from nile.preferences.level_kernels import allow, is_outputs_turn
+from nile.preferences.queue_kernels import Queue
+from nile.preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse, pay_adds, save_for_turn, sweep
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import reach, slice_end, summarize
+from nile.pyramid.grid.list_kernels import rank_from, rank_since
+from nile.summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 _TAKEN, _WAITS, _NO_ARENA = 0, 1, 2

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from preferences import state
+from nile.preferences import state
 
 Array = np.ndarray[Any, Any]
 

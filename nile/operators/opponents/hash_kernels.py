@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from preferences import state as js
-from preferences.arrival_kernels import (
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import (
     emit_entry,
     held_at,
     make_entry,
@@ -26,9 +26,9 @@ from preferences.arrival_kernels import (
     unit,
     window_ranks,
 )
-from preferences.state import Output, State
-from pyramid.grid.arrays import Side
-from summaries.kernels import U8, kernel, part
+from nile.preferences.state import Output, State
+from nile.pyramid.grid.arrays import Side
+from nile.summaries.kernels import U8, kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -106,7 +106,7 @@ def _take_up(st: State, stack: Stack) -> None:
 def hash_join(
     left: Side, right: Side, order: Array, grant: Array, end: int, keeps: bool, st: State, stack: Stack, out: Output
 ) -> int:
-    """The symmetric hash join up to arrival `end`; returns why it stopped (`preferences.state`).
+    """The symmetric hash join up to arrival `end`; returns why it stopped (`nile.preferences.state`).
 
     A tuple comes in when a random number, drawn from its place in its stream, lies below admission, and when
     inserting and looking it up is affordable; else it waits (under a replay) or is shed.  keeps: what is

@@ -50,9 +50,9 @@ from nile.operators.common.standing_kernels import (
 )
 from nile.operators.opponents.scan_kernels import scan
 from nile.operators.opponents.visit_kernels import bucket_of, is_sketched, visit
-from preferences import heap_kernels as queue
-from preferences import state as js
-from preferences.arrival_kernels import (
+from nile.preferences import heap_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import (
     held_at,
     kept_share,
     passed,
@@ -62,13 +62,13 @@ from preferences.arrival_kernels import (
     since_of,
     take_arrival,
 )
-from preferences.heap_kernels import Heap, Heaps, heap_of
-from preferences.state import Output, State
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.grid_kernels import reach, slice_end, summarize
-from pyramid.grid.list_kernels import ordinal_at, rank_from, rank_since
-from summaries.kernels import kernel, part
+from nile.preferences.heap_kernels import Heap, Heaps, heap_of
+from nile.preferences.state import Output, State
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import reach, slice_end, summarize
+from nile.pyramid.grid.list_kernels import ordinal_at, rank_from, rank_since
+from nile.summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -258,7 +258,7 @@ def join_probe(
     debt: Array,
     out: Output,
 ) -> int:
-    """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`preferences.state`).
+    """Run JOIN-PROBE for both streams up to arrival `end`; returns why it stopped (`nile.preferences.state`).
 
     order: int8 [arrivals], the stream of each; grant: float64 [arrivals]; zones: the most entries per arrival
     can make in one queue; debt: float64 [2].  out.third: the query of each output, where there is room for it.

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from preferences import state as js
-from preferences.arrival_kernels import (
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import (
     held_at,
     make_entry,
     passed,
@@ -20,11 +20,11 @@ from preferences.arrival_kernels import (
     since_of,
     take_arrival,
 )
-from preferences.state import Output, State
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.list_kernels import end_rank, rank_since
-from summaries.kernels import kernel, part
+from nile.preferences.state import Output, State
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import end_rank, rank_since
+from nile.summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -123,7 +123,7 @@ def nested_scan(left: Side, right: Side, order: Array, grant: Array, end: int, s
 
     What is left when the next tuple arrives is dropped.  A tuple is taken when inserting it is affordable,
     else it waits (under a replay) or is shed.  order: int8 [arrivals], the stream of each; grant: float64
-    [arrivals]; runs to arrival `end`.  Returns why it stopped (`preferences.state`).
+    [arrivals]; runs to arrival `end`.  Returns why it stopped (`nile.preferences.state`).
     Source: structure T1 of promising tuples, Figure 9, without its queue.
     """
     w = st.whole

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from preferences import heap_kernels as queue
-from preferences import state as js
-from preferences.arrival_kernels import since_of
-from preferences.heap_kernels import Heap
-from preferences.state import State
-from pyramid.grid import arrays as ga
-from pyramid.grid.arrays import Side
-from pyramid.grid.grid_kernels import cell_of
-from pyramid.grid.list_kernels import end_rank, ordinal_at, rank_since
-from summaries.kernels import U8, allocating_part, inlined, part
-from summaries.sketch_kernels import median
+from nile.preferences import heap_kernels as queue
+from nile.preferences import state as js
+from nile.preferences.arrival_kernels import since_of
+from nile.preferences.heap_kernels import Heap
+from nile.preferences.state import State
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import cell_of
+from nile.pyramid.grid.list_kernels import end_rank, ordinal_at, rank_since
+from nile.summaries.kernels import U8, allocating_part, inlined, part
+from nile.summaries.sketch_kernels import median
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer: numpy's to Python, a machine word to the compiler

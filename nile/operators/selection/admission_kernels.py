@@ -20,8 +20,8 @@ import numpy as np
 from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import pay
 from nile.operators.selection.state import Admission, Progress, Standing
-from pyramid.grid.spec import SLICE
-from summaries.kernels import allocating_part, inlined, part
+from nile.pyramid.grid.spec import SLICE
+from nile.summaries.kernels import allocating_part, inlined, part
 
 Array = np.ndarray[Any, Any]
 _GAIN = 1.05  # an admission threshold has to promise so much more than none, or noise opens and shuts it

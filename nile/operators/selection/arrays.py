@@ -10,9 +10,9 @@ from nile.operators.common.predicate_index import FULL, PredicateIndex
 from nile.operators.selection import state as st
 from nile.operators.selection.data import SelectionInput, index_costs, value_buckets
 from nile.operators.selection.plan import SelectionPlan
-from pyramid.grid import arrays as ga
-from pyramid.grid.spec import SLICE, STRUCTURES
-from pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.spec import SLICE, STRUCTURES
+from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, odd_multipliers
 
 __all__ = ["UNIT", "admission", "detector", "kept", "outputs", "places", "progress", "standing", "value_grid"]
 

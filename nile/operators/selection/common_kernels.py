@@ -9,7 +9,7 @@ import numpy as np
 from nile.operators.common.predicate_index import EDGE, FULL
 from nile.operators.selection import state as ss
 from nile.operators.selection.state import Progress, Selected, Standing
-from summaries.kernels import inlined
+from nile.summaries.kernels import inlined
 
 Array = np.ndarray[Any, Any]
 

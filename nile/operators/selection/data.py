@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.predicate_index import EDGE, FULL
-from summaries.costs import CostTable
+from nile.summaries.costs import CostTable
 
 __all__ = ["SelectionFigures", "SelectionInput", "Selections", "index_costs", "naive_costs", "value_buckets"]
 

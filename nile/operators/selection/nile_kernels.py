@@ -24,8 +24,8 @@ from nile.operators.selection.admission_kernels import exploring, refit
 from nile.operators.selection.common_kernels import arrive, emit, finding, meet, must_go, oldest_valid, pay, shed
 from nile.operators.selection.ranges_kernels import edge, flush, reserved
 from nile.operators.selection.state import Admission, Places, Progress, Selected, Standing
-from pyramid.grid.spec import SLICE
-from summaries.kernels import U8, inlined, kernel, part
+from nile.pyramid.grid.spec import SLICE
+from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _WAITS, _GONE, _TAKEN = 0, 1, 2

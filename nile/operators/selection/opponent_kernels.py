@@ -23,7 +23,7 @@ from nile.operators.selection.common_kernels import (
     try_edge,
 )
 from nile.operators.selection.state import Progress, Selected, Standing
-from summaries.kernels import kernel
+from nile.summaries.kernels import kernel
 
 Array = np.ndarray[Any, Any]
 

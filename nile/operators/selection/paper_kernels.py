@@ -25,9 +25,9 @@ from nile.operators.common.predicate_index import NONE
 from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import arrive, emit, must_go, oldest_valid, pay, satisfies, shed
 from nile.operators.selection.state import Detector, Progress, Selected, Standing, ValueGrid
-from pyramid.grid.change_kernels import confidence_of, look
-from pyramid.grid.spec import SLICE
-from summaries.kernels import U8, allocating_part, inlined, kernel, part
+from nile.pyramid.grid.change_kernels import confidence_of, look
+from nile.pyramid.grid.spec import SLICE
+from nile.summaries.kernels import U8, allocating_part, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _T1, _T2, _T4 = 1, 2, 4

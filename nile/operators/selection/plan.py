@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from preferences.budget import Budget
-from preferences.clock import Pace
-from preferences.preference import PREFERENCES, preference_number
-from pyramid.grid.spec import CONFIDENCES, SLICE, STRUCTURES
-from summaries.costs import ENGINE, CostTable
-from summaries.errors import BudgetError, ConfigError
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.preference import PREFERENCES, preference_number
+from nile.pyramid.grid.spec import CONFIDENCES, SLICE, STRUCTURES
+from nile.summaries.costs import ENGINE, CostTable
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["OUTPUTS", "PROMISES", "SELECTION_METHODS", "SelectionPlan"]
 

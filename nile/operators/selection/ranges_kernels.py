@@ -15,7 +15,7 @@ import numpy as np
 from nile.operators.selection import state as ss
 from nile.operators.selection.common_kernels import emit, oldest_valid, pay, try_edge
 from nile.operators.selection.state import Admission, Places, Progress, Selected, Standing
-from summaries.kernels import allocating_part, inlined, part
+from nile.summaries.kernels import allocating_part, inlined, part
 
 Array = np.ndarray[Any, Any]
 

@@ -12,8 +12,8 @@ from nile.operators.selection import arrays
 from nile.operators.selection import state as st
 from nile.operators.selection.data import SelectionFigures, SelectionInput, Selections, naive_costs
 from nile.operators.selection.plan import SelectionPlan
-from preferences.clock import grants
-from summaries.lazy import lazy
+from nile.preferences.clock import grants
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.selection import nile_kernels as selection_nile_kernels

@@ -14,7 +14,7 @@ from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.reporting import Wanted
 from nile.report.accuracy.words import key_text
 from nile.report.records import finite
-from summaries.errors import CostWarning
+from nile.summaries.errors import CostWarning
 
 if TYPE_CHECKING:
     from nile.report.answered import AnsweredAggregates

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nile.report.accuracy.reporting import Step, Wanted
-from summaries.errors import BudgetError, ConfigError
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BUDGETS", "ENGINES", "EXACT", "LOOKED_AT", "SEEDS", "Asked"]
 

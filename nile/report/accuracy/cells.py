@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.grid.zone import Zone
 from nile.report.accuracy.words import key_text
 from nile.report.pages.heatmap import cell_picture, moment, per_second
 from nile.report.pages.markup import Markup, element
 from nile.report.pages.tables import folded, table
 from nile.report.wording import grouped_digits, percent, plain_number
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.spec import SummarySpec
-from pyramid.grid.zone import Zone
-from summaries.hashing import Encoded, KeyTable
+from nile.summaries.hashing import Encoded, KeyTable
 
 if TYPE_CHECKING:
     from nile.operators.inputs.joining import Loaded

@@ -16,7 +16,7 @@ from nile.report.accuracy.words import bin_texts
 from nile.report.histograms import BINS, Histogram, ideal_mse
 from nile.report.pages.bars import Compared
 from nile.report.records import asked_of, finite
-from summaries.heavy import pc
+from nile.summaries.heavy import pc
 
 if TYPE_CHECKING:
     from nile.report.answered import AnsweredCombinations

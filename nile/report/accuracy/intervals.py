@@ -9,7 +9,7 @@ from typing import Any
 
 from nile.report.records import finite
 from nile.report.wording import asked, grouped_digits, listing, percent
-from summaries.estimate import Estimate
+from nile.summaries.estimate import Estimate
 
 __all__ = ["Coverage", "Interval", "coverages", "tail"]
 

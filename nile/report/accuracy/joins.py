@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators.common.plan import METHODS, PREFERRING, SCANNING
+from nile.pyramid.grid.spec import SummarySpec
 from nile.report.accuracy.advice import TOO_WRONG
 from nile.report.accuracy.asking import ENGINES, Asked
 from nile.report.accuracy.cells import CellErrors, cell_errors
@@ -23,8 +24,7 @@ from nile.report.pages.bars import Compared
 from nile.report.records import join_record
 from nile.report.truth import ELSEWHERE, exact_pairs
 from nile.report.wording import duration
-from pyramid.grid.spec import SummarySpec
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.operators.common.plan import JoinPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Step", "Wanted"]
 

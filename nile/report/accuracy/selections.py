@@ -17,7 +17,7 @@ from nile.report.pages.bars import Compared
 from nile.report.pages.heatmap import moment
 from nile.report.records import finite
 from nile.report.truth import plain
-from summaries.heavy import pa, pc
+from nile.summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
     from nile.report.answered import AnsweredSelections

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.zone import Zone
 from nile.report.pages.markup import Markup, element, joined
 from nile.report.pages.tables import folded, table
 from nile.report.wording import grouped_digits
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.zone import Zone
 
 __all__ = ["HeatMap", "cell_picture", "moment", "per_second"]
 

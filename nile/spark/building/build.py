@@ -19,6 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nile.pyramid.disk.attempts import Attempt
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.manifest import StoredFile
+from nile.pyramid.grid.manager_parts import Slices, put_counters, take_keys, take_slices
+from nile.pyramid.history.history import plain_schema
+from nile.pyramid.lake.lake import LakeStream, streams_of
 from nile.spark.building.plan import Wanted, counting, first_works
 from nile.spark.building.target import Target, target_of
 from nile.spark.building.tasks import COUNTS, DETAILS, DONE, TOLD, Done, Job, Run, Work, detail_of
@@ -26,15 +32,9 @@ from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.masters import task_slots
 from nile.spark.progress import Listener, job
 from nile.spark.session import query_settings, spark_session
-from pyramid.disk.attempts import Attempt
-from pyramid.disk.directory import StoreDirectory
-from pyramid.disk.manifest import StoredFile
-from pyramid.grid.manager_parts import Slices, put_counters, take_keys, take_slices
-from pyramid.history.history import plain_schema
-from pyramid.lake.lake import LakeStream, streams_of
-from summaries.envelope import Envelope, unpack
-from summaries.errors import ConfigError, SourceError, SourceMissing
-from summaries.heavy import spark_functions as functions
+from nile.summaries.envelope import Envelope, unpack
+from nile.summaries.errors import ConfigError, SourceError, SourceMissing
+from nile.summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
 """Which work a build has to do: what the store should hold of the stream, less what it holds already.
 
-The files of a store follow from the number of its rows (`pyramid.history.layout`), so those that are there and are
+The files of a store follow from the number of its rows (`nile.pyramid.history.layout`), so those that are there and are
 still right stay, and work is cut at their edges.  Work on summaries begins where each stands.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.manager_parts import leaves_of
+from nile.pyramid.history.layout import index_runs, rows_runs
+from nile.pyramid.lake.lake import Part
 from nile.spark.building.reading import parts_between
 from nile.spark.building.tasks import Asked, Run, Work
-from pyramid.grid.manager import SummaryManager
-from pyramid.grid.manager_parts import leaves_of
-from pyramid.history.layout import index_runs, rows_runs
-from pyramid.lake.lake import Part
 
 __all__ = ["Held", "Wanted", "balanced", "counting", "first_works", "grouped"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.history.history import plain_batch
-from pyramid.lake.lake import ORDINAL, TS, Part, PartFile
-from summaries.errors import StoreCorrupt
-from summaries.heavy import pa
+from nile.pyramid.history.history import plain_batch
+from nile.pyramid.lake.lake import ORDINAL, TS, Part, PartFile
+from nile.summaries.errors import StoreCorrupt
+from nile.summaries.heavy import pa
 
 __all__ = ["InOrder", "Rows", "Taking", "parts_between", "spans_of"]
 

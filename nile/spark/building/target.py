@@ -15,18 +15,18 @@ from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.execution.statement.statements import run_statement
+from nile.pyramid.disk.directory import StoreDirectory
+from nile.pyramid.disk.manifest import StoredFile
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.history.history import History
+from nile.pyramid.lake.lake import LakeStream
 from nile.spark.building.plan import Held, Wanted
 from nile.sql.plan import leaves_of
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
-from pyramid.disk.directory import StoreDirectory
-from pyramid.disk.manifest import StoredFile
-from pyramid.grid.manager import SummaryManager
-from pyramid.history.history import History
-from pyramid.lake.lake import LakeStream
-from summaries.errors import ConfigError
-from summaries.hashing import key_family
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import key_family
 
 __all__ = ["Target", "offset_of", "target_of"]
 

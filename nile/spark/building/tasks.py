@@ -18,24 +18,24 @@ from typing import Any
 
 import numpy as np
 
+from nile.pyramid.disk.attempts import Attempt, write_attempt
+from nile.pyramid.grid.manager_parts import Leaf, count_by_leaf, counters_for, slices_of
+from nile.pyramid.grid.spec import SummarySpec
+from nile.pyramid.history.index_store import ROLE as INDEX
+from nile.pyramid.history.opened import OpenIndex
+from nile.pyramid.history.pages import blocks
+from nile.pyramid.history.rows_file import rows_file
+from nile.pyramid.history.rows_store import ROLE as ROWS
+from nile.pyramid.history.zone_file import zone_file
+from nile.pyramid.lake.lake import ORDINAL, Part, PartFile
+from nile.pyramid.lake.part import pack_parts as pack_lake_parts
+from nile.pyramid.lake.part import unpack_parts as unpack_lake_parts
 from nile.spark.building.reading import InOrder, Taking
-from pyramid.disk.attempts import Attempt, write_attempt
-from pyramid.grid.manager_parts import Leaf, count_by_leaf, counters_for, slices_of
-from pyramid.grid.spec import SummarySpec
-from pyramid.history.index_store import ROLE as INDEX
-from pyramid.history.opened import OpenIndex
-from pyramid.history.pages import blocks
-from pyramid.history.rows_file import rows_file
-from pyramid.history.rows_store import ROLE as ROWS
-from pyramid.history.zone_file import zone_file
-from pyramid.lake.lake import ORDINAL, Part, PartFile
-from pyramid.lake.part import pack_parts as pack_lake_parts
-from pyramid.lake.part import unpack_parts as unpack_lake_parts
-from summaries import columns
-from summaries.envelope import pack, pack_parts, unpack
-from summaries.hashing import KeyHasher, KeyTable
-from summaries.heavy import pa
-from summaries.schemas import schema_from_json, schema_to_json
+from nile.summaries import columns
+from nile.summaries.envelope import pack, pack_parts, unpack
+from nile.summaries.hashing import KeyHasher, KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
 
 __all__ = ["COUNTS", "DETAILS", "DONE", "TOLD", "Asked", "Done", "Job", "Run", "Work", "detail_of"]
 

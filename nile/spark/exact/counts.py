@@ -21,7 +21,7 @@ from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output
 from nile.spark.progress import Listener, job
 from nile.spark.slices import cut_sql
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.spark.masters import task_slots
 from nile.spark.paths import plain_links
-from summaries.errors import KeyTypeError, SourceError, SourceMissing
+from nile.summaries.errors import KeyTypeError, SourceError, SourceMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

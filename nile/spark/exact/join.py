@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from nile.spark.exact.input import Stream, footers, opened
 from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

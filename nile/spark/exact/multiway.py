@@ -19,7 +19,7 @@ from nile.spark.exact.input import Opened, Stream, footers, opened
 from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output
 from nile.spark.progress import Listener, job
-from summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

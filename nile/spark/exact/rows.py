@@ -21,7 +21,7 @@ from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output, plain_links
 from nile.spark.progress import Listener, job
 from nile.spark.sqltypes import plain_type, read_type, value_sql
-from summaries.errors import ConfigError, SourceError, SparkFailed, SumOverflow, UnknownColumn
+from nile.summaries.errors import ConfigError, SourceError, SparkFailed, SumOverflow, UnknownColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa

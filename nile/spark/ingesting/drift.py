@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from summaries.errors import ConfigError, SchemaDrift
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, SchemaDrift
+from nile.summaries.heavy import pa
 
 __all__ = ["RULES", "Drift", "check_rules", "drift_of", "parse_type", "plain_schema", "widens"]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.base.times import UNPARSABLE_TIME
 from nile.expressions.spark_text import quoted
+from nile.pyramid.lake.lake import LakeStream
 from nile.spark.celltypes import misfit_why, text_cell, typed_cell
 from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.ingesting.drift import check_rules
@@ -34,10 +35,9 @@ from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
 from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
 from nile.streams.csv import WRONG_FIELDS
 from nile.streams.distinct import DUPLICATE
-from pyramid.lake.lake import LakeStream
-from summaries.errors import SparkFailed
-from summaries.heavy import pa
-from summaries.heavy import spark_functions as functions
+from nile.summaries.errors import SparkFailed
+from nile.summaries.heavy import pa
+from nile.summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,8 +25,8 @@ from nile.streams.csv import INFER_ROWS, CsvSource
 from nile.streams.files import existing_path
 from nile.streams.many import files_of, is_glob
 from nile.streams.parquet import ParquetSource
-from summaries.errors import SourceError, SourceMissing
-from summaries.heavy import pa, spark_types
+from nile.summaries.errors import SourceError, SourceMissing
+from nile.summaries.heavy import pa, spark_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.lake.part import Part, pack_parts, unpack_parts, unwritten, write_part
-from summaries.envelope import pack, unpack
-from summaries.heavy import pa, pq, pyspark
+from nile.pyramid.lake.part import Part, pack_parts, unpack_parts, unwritten, write_part
+from nile.summaries.envelope import pack, unpack
+from nile.summaries.heavy import pa, pq, pyspark
 
 __all__ = ["ASIDE_ROWS", "PART_ROWS", "AsideJob", "PartJob", "part_of"]
 

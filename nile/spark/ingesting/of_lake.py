@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nile.pyramid.lake.lake import ORDINAL, TS, LakeStream
 from nile.spark.exact.input import TupleFiles
 from nile.streams.lake import LakeSource
-from pyramid.lake.lake import ORDINAL, TS, LakeStream
-from summaries.errors import SourceError, UnknownColumn
+from nile.summaries.errors import SourceError, UnknownColumn
 
 __all__ = ["lake", "tuple_files"]
 

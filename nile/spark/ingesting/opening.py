@@ -9,13 +9,13 @@ from pathlib import Path
 from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
 from nile.base.times import check_time_type
+from nile.pyramid.lake.lake import DAY, LakeStream, Layout
 from nile.spark.celltypes import check_carried
 from nile.spark.ingesting.drift import drift_of, parse_type, plain_schema
 from nile.spark.ingesting.inputs import Input
-from pyramid.lake.lake import DAY, LakeStream, Layout
-from summaries.errors import ConfigError, SourceMissing
-from summaries.hashing import key_family
-from summaries.heavy import pa
+from nile.summaries.errors import ConfigError, SourceMissing
+from nile.summaries.hashing import key_family
+from nile.summaries.heavy import pa
 
 __all__ = ["Asked", "open_stream"]
 

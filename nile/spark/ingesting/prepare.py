@@ -28,9 +28,9 @@ from nile.spark.paths import check_output, plain_links
 from nile.spark.sqltypes import cell_sql, key_sql, plain_type, read_type, shown_sql, time_sql, value_sql
 from nile.streams.csv import WRONG_FIELDS, CsvSource
 from nile.streams.manager import StreamManager, StreamSpec
-from summaries.errors import KeyTypeError
-from summaries.heavy import pa, pq
-from summaries.heavy import spark_functions as functions
+from nile.summaries.errors import KeyTypeError
+from nile.summaries.heavy import pa, pq
+from nile.summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from nile.spark.sqltypes import plain_type, read_type
 from nile.streams.csv import CsvSource
 from nile.streams.parquet import ParquetSource
-from summaries.errors import SourceError
-from summaries.heavy import pa, pq
+from nile.summaries.errors import SourceError
+from nile.summaries.heavy import pa, pq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

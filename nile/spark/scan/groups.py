@@ -15,8 +15,8 @@ import numpy as np
 from nile.aggregates.catalogue import CATALOGUE, kept_in
 from nile.execution.values import column_of
 from nile.sql.plan import AggregateItem, Group
-from summaries.estimate import Estimate
-from summaries.heavy import pa, pc
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["FUNCTIONS", "Totals", "added", "partial"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from summaries.kernels import kernel, part
+from nile.summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 

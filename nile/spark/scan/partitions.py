@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from pyramid.lake.lake import LakeStream
-from pyramid.lake.part import BUCKET, Part
-from pyramid.lake.sketch import LANES, PartSketch, asked_products, groups_in, products, rare_products
+from nile.pyramid.lake.lake import LakeStream
+from nile.pyramid.lake.part import BUCKET, Part
+from nile.pyramid.lake.sketch import LANES, PartSketch, asked_products, groups_in, products, rare_products
 
 __all__ = ["Cell", "LakeSide", "Partition", "Work", "partitions_of"]
 

@@ -15,16 +15,16 @@ from nile.execution.progress.input import bounded, own_columns
 from nile.execution.progress.rows import values_of
 from nile.execution.values import all_of
 from nile.expressions.tree import conjuncts
+from nile.preferences.budget import Budget
+from nile.pyramid.lake.lake import LakeStream
+from nile.pyramid.lake.part import TS
 from nile.spark.scan.groups import FUNCTIONS
 from nile.spark.scan.task import ScanTask, TaskSide
 from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
 from nile.streams.lake import LakeSource
-from preferences.budget import Budget
-from pyramid.lake.lake import LakeStream
-from pyramid.lake.part import TS
-from summaries.errors import BudgetError, ConfigError, NotYet
-from summaries.hashing import hash_keys, key_family
-from summaries.heavy import pa, pc
+from nile.summaries.errors import BudgetError, ConfigError, NotYet
+from nile.summaries.hashing import hash_keys, key_family
+from nile.summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
     from nile.execution.registry import Registered

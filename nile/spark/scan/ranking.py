@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nile.spark.scan.partitions import Partition
-from summaries.estimate import Estimate
+from nile.summaries.estimate import Estimate
 
 __all__ = ["ENOUGH", "Ranking", "ranked"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.preferences.budget import Budget
 from nile.spark.failure import spark_failures
 from nile.spark.masters import task_slots
 from nile.spark.scan.task import WAVE_ROWS, ScanTask
-from preferences.budget import Budget
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

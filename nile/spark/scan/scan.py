@@ -19,6 +19,7 @@ from nile.execution.progress.output import Found
 from nile.execution.statement.explain import preference_text
 from nile.execution.values import schema_of
 from nile.expressions.tree import Column
+from nile.preferences.budget import BudgetReport
 from nile.spark.scan.groups import Totals
 from nile.spark.scan.partitions import LakeSide, partitions_of
 from nile.spark.scan.query import Database, ScanQuery, scan_query
@@ -28,9 +29,8 @@ from nile.spark.scan.sketches import sketches_of
 from nile.spark.session import spark_session
 from nile.sql.plan import Filter, Project, Query
 from nile.streams.accounting import Accounting
-from preferences.budget import BudgetReport
-from summaries.estimate import Estimate
-from summaries.heavy import pa
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 
 __all__ = ["ScanResult", "ScanRun", "scanned"]
 

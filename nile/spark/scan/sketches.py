@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nile.pyramid.lake.lake import LakeStream
+from nile.pyramid.lake.part import Part
+from nile.pyramid.lake.sketch import PartSketch, keep_sketch, kept_sketch, sketch_part
 from nile.spark.failure import spark_failures
-from pyramid.lake.lake import LakeStream
-from pyramid.lake.part import Part
-from pyramid.lake.sketch import PartSketch, keep_sketch, kept_sketch, sketch_part
-from summaries.heavy import pa
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

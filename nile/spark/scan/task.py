@@ -19,20 +19,20 @@ from nile.execution.progress.output import Found
 from nile.execution.values import filtered
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.tree import Node
+from nile.pyramid.lake.part import TS, PartFile
 from nile.spark.scan.groups import added, partial
 from nile.spark.scan.partitions import Cell, Work
 from nile.sql.plan import Stream
-from pyramid.lake.part import TS, PartFile
-from summaries.hashing import KeyTable
-from summaries.heavy import pa
-from summaries.lazy import lazy
+from nile.summaries.hashing import KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    from nile.pyramid.history import history_kernels
     from nile.spark.scan import kernels
-    from pyramid.history import history_kernels
 else:
     kernels = lazy("nile.spark.scan.kernels")
-    history_kernels = lazy("pyramid.history.history_kernels")
+    history_kernels = lazy("nile.pyramid.history.history_kernels")
 
 __all__ = ["WAVE_ROWS", "ScanTask", "TaskSide"]
 

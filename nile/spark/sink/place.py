@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from summaries.errors import StoreError
+from nile.summaries.errors import StoreError
 
 __all__ = ["Place"]
 

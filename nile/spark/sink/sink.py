@@ -29,9 +29,9 @@ from nile.spark.session import query_settings
 from nile.spark.sink.place import Place
 from nile.spark.sqltypes import time_sql
 from nile.streams.accounting import Accounting
-from summaries.errors import ConfigError, SchemaDrift
-from summaries.heavy import pa
-from summaries.heavy import spark_functions as functions
+from nile.summaries.errors import ConfigError, SchemaDrift
+from nile.summaries.heavy import pa
+from nile.summaries.heavy import spark_functions as functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
