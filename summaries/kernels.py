@@ -19,13 +19,13 @@ import numba
 import numpy as np
 from numba.core import caching
 
+from nile.summaries.package import NILE, files_below
+
 __all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_FLOORS = ("summaries", "pyramid", "preferences", "nile")
 _CONSTANTS = ("arrays.py", "state.py")
 """Where the numbers that kernels have compiled in are named."""
-_ROOT = Path(__file__).resolve().parents[1]
 _UNUSED = 30 * 86_400
 """Seconds after which a cache of another version is emptied."""
 _BASE: Any = getattr(caching, "UserProvidedCacheLocator", None)  # numba before 0.68 has it not for others
@@ -38,10 +38,9 @@ def _fingerprint() -> str:
     called from another file would go unnoticed.
     """
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    for floor in _FLOORS:
-        for path in sorted((_ROOT / floor).rglob("*.py")):
-            if path.name.endswith("kernels.py") or path.name in _CONSTANTS:
-                digest.update(path.read_bytes())
+    for path in files_below(NILE):
+        if path.name.endswith("kernels.py") or path.name in _CONSTANTS:
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -54,7 +53,7 @@ def _cache_homes() -> list[Path]:
     if named:
         return [Path(named)]
     base = os.environ.get("XDG_CACHE_HOME")
-    return [(Path(base) if base else Path(os.path.expanduser("~")) / ".cache") / "nile", _ROOT / "nile-kernels"]
+    return [(Path(base) if base else Path(os.path.expanduser("~")) / ".cache") / "nile", NILE.parent / "nile-kernels"]
 
 
 def _writable(home: Path) -> bool:
@@ -97,14 +96,12 @@ class KernelLocator(_BASE or object):  # type: ignore[misc]
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
         """A directory for the kernels of one package."""
-        return ".".join(Path(py_file).resolve().parent.relative_to(_ROOT).parts)
+        return ".".join(Path(py_file).parent.relative_to(NILE.parent).parts)
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
         """A locator for a function of Nile's; None for others, which numba asks its own locators for."""
-        path = Path(py_file).resolve()
-        ours = path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in _FLOORS
-        return super().from_function(py_func, py_file) if ours else None
+        return super().from_function(py_func, py_file) if Path(py_file).is_relative_to(NILE) else None
 
 
 if _CACHE is not None:

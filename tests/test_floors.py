@@ -16,6 +16,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = ("experiments", "nile", "preferences", "pyramid", "summaries")  # top to bottom
 LOWER = ("preferences", "pyramid", "summaries")
+BESIDE = tuple(floor for floor in FLOORS if floor != "nile")
+"""Folders beside `nile`, imported as nile.summaries and so on; here each goes by the name of its folder."""
 ROOM_NAMES = """
 summaries
 pyramid.disk pyramid.grid pyramid.lake pyramid.history
@@ -98,12 +100,21 @@ def nodes(source: str) -> tuple[ast.AST, ...]:
 def names_of(node: ast.AST, package: list[str]) -> list[str]:
     """Dotted names that an import statement asks for; `from a import b` gives a and a.b."""
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
+        return [by_folder(alias.name) for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         above = package[: len(package) - node.level + 1] if node.level else []
         base = ".".join([*above, *([node.module] if node.module else [])])
-        return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        told = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        return told if node.level else list(map(by_folder, told))
     return []
+
+
+def by_folder(name: str) -> str:
+    """nile.summaries.x -> summaries.x; summaries.x, which is not there once Nile is installed, -> BARE.summaries.x."""
+    first, _, rest = name.partition(".")
+    if first in BESIDE:
+        return f"BARE.{name}"
+    return rest if first == "nile" and rest.partition(".")[0] in BESIDE else name
 
 
 def loaded_by_name(node: ast.AST) -> list[str]:
@@ -112,7 +123,7 @@ def loaded_by_name(node: ast.AST) -> list[str]:
         return []
     called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     told = [each.value for each in node.args[:1] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    return [name for name in told if called in LOADERS and name.split(".")[0] in FLOORS]
+    return [by_folder(name) for name in told if called in LOADERS and name.split(".")[0] in FLOORS]
 
 
 def imports(source: str, module: str, *, is_package: bool = False) -> set[str]:
@@ -227,15 +238,15 @@ def house() -> dict[Path, Seen]:
 @pytest.mark.parametrize(
     ("module", "source", "found"),
     [
-        ("summaries.a", "import pyramid.grid", {"pyramid.grid"}),
+        ("summaries.a", "import nile.pyramid.grid", {"pyramid.grid"}),
         ("summaries.a", "def f():\n    from nile import answer", {"nile", "nile.answer"}),
         (
             "nile.report.a",
-            "from experiments.run.config import RunConfig",
+            "from nile.experiments.run.config import RunConfig",
             {"experiments.run.config", "experiments.run.config.RunConfig"},
         ),
-        ("nile.report.a", "from . import svg\nfrom ..streams import csv\nimport summaries.errors", set()),
-        ("experiments.a", "import nile, pyramid, preferences, summaries", set()),
+        ("nile.report.a", "from . import svg\nfrom ..streams import csv\nimport nile.summaries.errors", set()),
+        ("experiments.a", "import nile, nile.pyramid, nile.preferences, nile.summaries", set()),
     ],
 )
 def test_an_upward_import_is_seen_wherever_it_hides(module: str, source: str, found: set[str]) -> None:
@@ -306,6 +317,14 @@ def test_imports_point_down_only(floor: str) -> None:
     assert wrong == {}
 
 
+def test_what_is_imported_is_nile_alone() -> None:
+    """`import summaries` would find a folder of the reader's own, or nothing, where Nile is installed."""
+    bare = {module_of(path): [n for n in seen.imports if n.startswith("BARE.")] for path, seen in house().items()}
+    assert {module: found for module, found in bare.items() if found} == {}
+    links = {name: (ROOT / "nile" / name).resolve() for name in BESIDE}
+    assert links == {name: ROOT / name for name in BESIDE}
+
+
 def test_every_module_lies_in_a_room() -> None:
     homeless = [path for path in sources(*FLOORS) if not room_of(module_of(path))]
     assert [path for path in homeless if path.name != "__init__.py"] == []
@@ -319,7 +338,7 @@ def test_every_module_lies_in_a_room() -> None:
         ("nile.report.a", "if TYPE_CHECKING:\n    import nile.answers.result", {"nile.answers.result"}),
         ("nile.base.a", "def f():\n    plan = lazy('nile.sql.plan')", {"nile.sql.plan"}),
         ("nile.exact.join.a", "kernels = arrow.Late('nile.exact.pipeline.x')", {"nile.exact.pipeline.x"}),
-        ("pyramid.disk.a", "importlib.import_module('pyramid.history.keys')", {"pyramid.history.keys"}),
+        ("pyramid.disk.a", "importlib.import_module('nile.pyramid.history.keys')", {"pyramid.history.keys"}),
         ("nile.shell.a", "from nile import __version__", {"nile", "nile.__version__"}),
         ("nile.operators.join.a", "from nile.operators import common", set()),
     ],

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from nile.engine.spark_checkup import executor_checks, versions
 from nile.experiments.cli import main
 from nile.spark.masters import check_remote, place, runs_here
-from nile.spark.shipping import PACKAGES, archive_of, archives
+from nile.spark.shipping import archive, archive_of
 from nile.spark.sink.sink import StreamSink
 from nile.summaries.errors import ConfigError, SparkFailed, StoreWriteError
 
@@ -38,9 +38,8 @@ print(nile.__file__, kernels._CACHE, sum(hash_kernels.mix_all.stats.cache_hits.v
 
 
 def unpacked(place: Path) -> Path:
-    """Nile's packages as Spark leaves them on an executor: the archives, each under its package's name."""
-    for name, file in archives().items():
-        zipfile.ZipFile(file).extractall(place / name)
+    """Nile's code as Spark leaves it on an executor: the archive, under the package's name."""
+    zipfile.ZipFile(archive()).extractall(place / "nile")
     return place
 
 
@@ -64,32 +63,31 @@ def test_archives_hold_every_file_once_and_the_same_files_give_the_same_bytes(tm
     os.utime(package / "b.py", (0, 10**9))
     assert archive_of(package) == first
     (tmp_path / "package.zip").write_bytes(first)
-    with zipfile.ZipFile(tmp_path / "package.zip") as archive:
-        assert {name: archive.read(name) for name in archive.namelist()} == {"b.py": b"two", "inner/a.py": b"one"}
+    with zipfile.ZipFile(tmp_path / "package.zip") as packed:
+        assert {name: packed.read(name) for name in packed.namelist()} == {"b.py": b"two", "inner/a.py": b"one"}
     (package / "b.py").write_text("TWO")
     assert archive_of(package) != first
 
 
 def test_archives_are_kept_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    archives.cache_clear()
+    archive.cache_clear()
     try:
-        made = archives()
-        assert tuple(made) == PACKAGES
-        assert {file.parent for file in made.values()} == {tmp_path / "nile" / "code"}
-        before = {file: file.stat().st_mtime_ns for file in made.values()}
-        archives.cache_clear()
-        assert {file: file.stat().st_mtime_ns for file in archives().values()} == before
+        made = archive()
+        assert made.parent == tmp_path / "nile" / "code"
+        before = made.stat().st_mtime_ns
+        archive.cache_clear()
+        assert archive().stat().st_mtime_ns == before
     finally:
-        archives.cache_clear()
+        archive.cache_clear()
 
 
 def test_archives_that_cannot_be_written_say_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nile").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    archives.cache_clear()
+    archive.cache_clear()
     with pytest.raises(StoreWriteError, match=r"needed to write Nile's code .*; got: .*; set XDG_CACHE_HOME"):
-        archives()
+        archive()
 
 
 def test_a_python_without_nile_runs_its_kernels_from_the_archives_and_keeps_them_compiled(tmp_path: Path) -> None:

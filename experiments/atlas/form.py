@@ -1,7 +1,7 @@
 """What one experiment of the atlas is: the frozen models that its TOML file is checked against.
 
-The description of a field says what it needs, for messages; `nile.experiments.atlas.edge` reads a file and checks what only
-the whole of it can get wrong.
+The description of a field says what it needs, for messages; `nile.experiments.atlas.edge` reads a file and checks
+what only the whole of it can get wrong.
 """
 
 from __future__ import annotations

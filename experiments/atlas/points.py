@@ -7,19 +7,16 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from nile.experiments.atlas.form import Experiment, Panel
 from nile.experiments.atlas.kinds import Data, Kind, Options
+from nile.summaries.package import NILE, files_below
 
 __all__ = ["Group", "Point", "Record", "code_version", "grouped", "points_of"]
 
 Record = dict[str, float | None]
 """metric -> figure, None where it does not exist."""
-
-_PACKAGES = ("summaries", "pyramid", "preferences", "nile", "experiments")
-_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ def _key(kind: Kind, options: Options, seed: int, digest: str) -> str:
 def code_version() -> str:
     """A digest of all that is Nile's code: a result made by other code is not taken up again.  Some 20 ms."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for file in sorted((_ROOT / package).rglob("*.py")):
-            digest.update(file.relative_to(_ROOT).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    for file in files_below(NILE):
+        if file.suffix == ".py":
+            digest.update(file.relative_to(NILE).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

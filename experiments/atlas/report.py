@@ -24,7 +24,7 @@ __all__ = ["atlas_of", "csv_of", "write_atlas"]
 
 Atlas = dict[str, Any]
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def atlas_of(

@@ -1,7 +1,8 @@
 """Forged bytes of Nile's files: something is changed, and every checksum over it is made to agree again.
 
-Envelopes (`nile.summaries.envelope`), files of pages (`nile.pyramid.history.pages`) and manifests (`nile.pyramid.disk.manifest`); of
-other files single bytes.  What a forger can do who can write to the store and knows its code.
+Envelopes (`nile.summaries.envelope`), files of pages (`nile.pyramid.history.pages`) and manifests
+(`nile.pyramid.disk.manifest`); of other files single bytes.  What a forger can do who can write to the store and
+knows its code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Attempts in a process of their own, which may crash: python -m nile.experiments.faults.worker attempts NAME FIRST COUNT.
+"""Attempts in a process of their own, which may crash.
 
-Line by line to standard output: each seed as it begins, and the score as JSON at the end.
+`python -m nile.experiments.faults.worker attempts NAME FIRST COUNT` says, line by line to standard output, each seed
+as it begins, and the score as JSON at the end.
 """
 
 from __future__ import annotations

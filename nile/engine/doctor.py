@@ -19,7 +19,8 @@ from nile.summaries.errors import ConfigError, JavaMissing
 
 Status = Literal["ok", "gap", "note"]
 
-PACKAGES = ("experiments", "nile", "preferences", "pyramid", "summaries")
+DISTRIBUTION = "nile-streams"
+"""The name under which Nile is installed; `nile` alone belongs to something else on the package index."""
 OLDEST_PYTHON = (3, 11)
 _GIB = 1 << 30
 _LEAST_MEMORY, _GOOD_MEMORY = 2 * _GIB, 8 * _GIB  # Python with its kernels and Spark's Java; room for real data
@@ -117,7 +118,7 @@ def disk_checks() -> Iterator[Check]:
 def package_checks() -> Iterator[Check]:
     """Each package that Nile says it requires, and whether the installed version is one that works."""
     try:
-        required = metadata.requires("nile") or []
+        required = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         yield Check(
             "packages", "note", "nile is not installed, only on the path", "nile installed", "uv sync, or pip install ."
@@ -171,11 +172,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def import_name_checks() -> Iterator[Check]:
-    """Whether the five import names are Nile's: some belong to other packages too (`pyramid` is a web framework)."""
+    """Whether the import name is Nile's: the name belongs to another distribution too."""
     owners = metadata.packages_distributions()
     root = Path(__file__).resolve().parents[2]
-    for name in PACKAGES:
-        yield import_name_check(name, sorted(set(owners.get(name, ())) - {"nile"}), _origin(name), root)
+    yield import_name_check("nile", sorted(set(owners.get("nile", ())) - {DISTRIBUTION}), _origin("nile"), root)
 
 
 def import_name_check(name: str, others: list[str], origin: Path | None, root: Path) -> Check:
@@ -183,7 +183,7 @@ def import_name_check(name: str, others: list[str], origin: Path | None, root: P
     label, needed = f"import name '{name}'", "Nile's own"
     if others:
         found = f"also installed by {', '.join(others)}"
-        mend = f"pip uninstall {' '.join(others)}, then install nile again; or give Nile its own environment"
+        mend = f"pip uninstall {' '.join(others)}, then install {DISTRIBUTION} again; or give Nile its own environment"
         return Check(label, "gap", found, needed, mend)
     if origin != root:
         found = f"found in {origin}" if origin else "not found"

@@ -26,7 +26,7 @@ _DEEPEST = 64
 
 
 def flat(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """(params, arrays) for `nile.summaries.envelope.pack`.  Raises EnvelopeError for rows of a type without a byte form.
+    """(params, arrays) for `nile.summaries.envelope.pack`.  Raises EnvelopeError for rows without a byte form.
 
     Numbers without nulls are views of the state: it must not be changed before they are packed.
     """

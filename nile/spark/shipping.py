@@ -1,8 +1,8 @@
 """Nile's own code on the executors: an executor has Python, numpy, numba, pyarrow, and whatever a session brings.
 
-Each of the five packages travels as an archive that Spark unpacks under the package's name in the directory
-where a task's imports begin.  Unpacked, not imported from the archive: kernels are compiled from files, and
-are kept compiled by what these files say.
+The package travels as an archive that Spark unpacks under its name in the directory where a task's imports begin.
+Unpacked, not imported from the archive: kernels are compiled from files, and are kept compiled by what these files
+say.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 from nile.spark.java import cache_directory
 from nile.spark.masters import is_connect, runs_here
 from nile.summaries.errors import StoreWriteError
+from nile.summaries.package import NILE, files_below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "archive_of", "archives", "ship"]
+__all__ = ["archive", "archive_of", "ship"]
 
-PACKAGES = ("experiments", "nile", "preferences", "pyramid", "summaries")
-_ROOT = Path(__file__).resolve().parents[2]
 _BEGAN = (1980, 1, 1, 0, 0, 0)  # the oldest time an archive can say: the same files, the same bytes
 _shipped: set[str] = set()
 
@@ -39,7 +38,7 @@ def ship(session: SparkSession) -> None:
     number = _number(session)
     if number is None or number in _shipped:
         return
-    session.addArtifacts(*(f"{file}#{name}" for name, file in archives().items()), archive=True)
+    session.addArtifacts(f"{archive()}#nile", archive=True)
     _shipped.add(number)
 
 
@@ -52,17 +51,16 @@ def _number(session: SparkSession) -> str | None:
 
 
 @cache
-def archives() -> dict[str, Path]:
-    """The archive of each package, in the user's cache directory under a name made of its content."""
-    return {name: _kept(name, archive_of(_ROOT / name)) for name in PACKAGES}
+def archive() -> Path:
+    """The archive of Nile's code, in the user's cache directory under a name made of its content."""
+    return _kept("nile", archive_of(NILE))
 
 
 def archive_of(package: Path) -> bytes:
     """A package as a zip: every file but compiled ones, in order; the same files give the same bytes."""
     made = io.BytesIO()
-    files = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(files, key=lambda path: path.relative_to(package).parts):
+        for path in files_below(package):
             one = zipfile.ZipInfo(path.relative_to(package).as_posix(), _BEGAN)
             one.compress_type = zipfile.ZIP_DEFLATED
             one.external_attr = 0o644 << 16

@@ -185,7 +185,7 @@ class StoreDirectory:
         return self._staging.write(self.epoch + 1, role, parts)
 
     def stage_envelope(self, role: str, kind: str, params: Mapping[str, Any], arrays: Mapping[str, Any]) -> StoredFile:
-        """`stage` of `nile.summaries.envelope.pack(kind, params, arrays)`, hashed once and without a copy of the arrays.
+        """`stage` of `nile.summaries.envelope.pack(kind, params, arrays)`, hashed once, arrays not copied.
 
         The arrays must hold still meanwhile.  Raises EnvelopeError for what has no byte form, StoreWriteError.
         """

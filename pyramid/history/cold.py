@@ -1,10 +1,10 @@
 """The cold tier: a segment's rows as Parquet of the lake, and what stays in the store to find them.
 
-A segment goes to `lake/<stream>/day=.../` in files of `nile.pyramid.lake.part`: at most `PART_ROWS` rows of one time range
-each, clustered by the bucket of the key column, `_ordinal` and `_ts` beside the user's columns.  The store keeps a file
-of pages for it: the digests of those files, the sketch, and the entries and tuples of every cell, so that `upper`,
-`estimate` and `cell_tuples` cost what they cost in the warm tier.  Reading a cell reads the row groups it lies in.
-Cold segments are never rewritten.  Source: DESIGN section 2, Key directory and tuple lists.
+A segment goes to `lake/<stream>/day=.../` in files of `nile.pyramid.lake.part`: at most `PART_ROWS` rows of one time
+range each, clustered by the bucket of the key column, `_ordinal` and `_ts` beside the user's columns.  The store
+keeps a file of pages for it: the digests of those files, the sketch, and the entries and tuples of every cell, so
+that `upper`, `estimate` and `cell_tuples` cost what they cost in the warm tier.  Reading a cell reads the row groups
+it lies in. Cold segments are never rewritten.  Source: DESIGN section 2, Key directory and tuple lists.
 """
 
 from __future__ import annotations

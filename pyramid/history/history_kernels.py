@@ -136,7 +136,7 @@ def find_paged(
     begin: Array,
     end: Array,
 ) -> None:
-    """`find` in a directory of pages of a mapped file; also the places of the rows: see `nile.pyramid.history.zone_file`.
+    """`find` in a directory of pages of a mapped file; also where rows are: see `nile.pyramid.history.zone_file`.
 
     words, halves: the file as uint64 and uint32; at: int64 [pages], where each page begins (bytes, of 8); first:
     uint64 [pages], its first hash; page: entries of a page but the last; keys: entries of all.  begin, end: int64 [n].

@@ -1,8 +1,8 @@
 """Kernels of the sketch of a key index.
 
-It is that of `nile.summaries.sketch_kernels`: a row keeps the two signs of a counter apart, cell 2c the tuples of sign +,
-cell 2c + 1 those of sign -, so the own half is a certain upper bound.  Counters are uint32 here: an index covers at
-most 2**32 - 1 tuples and never takes one back.
+It is that of `nile.summaries.sketch_kernels`: a row keeps the two signs of a counter apart, cell 2c the tuples of
+sign +, cell 2c + 1 those of sign -, so the own half is a certain upper bound.  Counters are uint32 here: an index
+covers at most 2**32 - 1 tuples and never takes one back.
 """
 
 from __future__ import annotations

@@ -63,10 +63,10 @@ _COUNTS = LEVELS.astype(np.float64)
 class PartSketch:
     """Of one file, by one key.
 
-    codes: uint8 [LANES, ROWS, cells], counters of `nile.pyramid.lake.key_sketch`, of keys that are not null.  rows: int64
-    [LANES], exact, null keys (which hash to 0) in lane 0.  peaks: int64 [LANES, len(LENGTHS)], the most tuples of a
-    lane in any closed interval of that length.  since, until: int64 [groups], event times of each row
-    group, ns, ends inside.  columns: of the file.  sizes: int64 [groups, columns], bytes, of each column chunk.
+    codes: uint8 [LANES, ROWS, cells], counters of `nile.pyramid.lake.key_sketch`, of keys that are not null.  rows:
+    int64 [LANES], exact, null keys (which hash to 0) in lane 0.  peaks: int64 [LANES, len(LENGTHS)], the most tuples
+    of a lane in any closed interval of that length.  since, until: int64 [groups], event times of each row group, ns,
+    ends inside.  columns: of the file.  sizes: int64 [groups, columns], bytes, of each column chunk.
     """
 
     codes: Array

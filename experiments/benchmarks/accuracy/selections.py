@@ -1,7 +1,8 @@
 """How much of their output standing selections find under a budget: the bars of `method="nile"`, and its opponents.
 
-The stream is synthetic, the queries 100 range predicates of 5 to 10 % over price (`nile.experiments.figures.selections`).
-The budget is a fraction of what `naive` needs, whose outputs are tuples: the same base for pairs and for ranges.
+The stream is synthetic, the queries 100 range predicates of 5 to 10 % over price
+(`nile.experiments.figures.selections`). The budget is a fraction of what `naive` needs, whose outputs are tuples: the
+same base for pairs and for ranges.
 
 The ceiling of pairs.  Under the `engine` table an output costs 10, and a tuple has 7.5 of them: 75 of naive's 285.  A
 tenth of the naive cost buys 2.85 outputs per tuple, 38 % of all, if nothing else were done at all.  So 65 % can be had

@@ -115,7 +115,7 @@ class ValueGrid(NamedTuple):
 
 
 class Detector(NamedTuple):
-    """The change detector of T4 (see nile.pyramid.grid.change_kernels): 3 rows of `columns` signed counters; else empty."""
+    """The change detector of T4 (nile.pyramid.grid.change_kernels): 3 rows of `columns` signed counters; else empty."""
 
     hashes: Array  # uint64 [k], the hash of each key
     reference: Array  # int32 [3, columns]: the open zone up to the last slice end
