@@ -105,6 +105,8 @@ def test_a_package_of_a_wrong_version_or_none_is_a_gap_with_the_command_that_men
     missing = doctor.package_check("no-such-package", [(">=", "1"), ("<", "2")])
     assert (missing.status, missing.found) == ("gap", "not installed")
     assert missing.mend == 'pip install "no-such-package>=1,<2"'
+    optional = doctor.package_check("no-such-package", [(">=", "1")], "spark")
+    assert (optional.status, optional.mend[:35]) == ("note", "pip install 'nile-streams[spark]', ")
     assert doctor.package_check("pytest", []) == Check("pytest", "ok", metadata.version("pytest"), "any")
 
 

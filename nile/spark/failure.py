@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import nile.summaries.errors as errors
+from nile.base.version import DISTRIBUTION
 from nile.summaries.errors import ConfigError, NileError, SourceError, SparkFailed
 
 _LONGEST = 300  # characters of a cause worth reading; Spark can quote a whole plan
 _FULL = ("No space left on device", "Disk quota exceeded")
 _LIMITED = "File too large"
 _LINK = re.compile(r"nile-links-[^/\s]*/([0-9]{6})")
-PACKAGES = {"pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}
+PACKAGES = {"pyspark": "pyspark", "pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}
 CONNECT_PACKAGES = {
     "grpc": "grpcio",
     "grpc_status": "grpcio-status",
@@ -73,9 +74,10 @@ def needed_packages(where: str, packages: Mapping[str, str] = PACKAGES) -> None:
         except (ImportError, ValueError):  # a module that refuses to be looked for
             there = False
         if not there:
+            mend = f"pip install '{DISTRIBUTION}[spark]'" if packages is PACKAGES else f"pip install {name}"
             raise ConfigError(
                 f"{where}: needed the Python package '{name}', which Spark imports; it is not installed; "
-                f"pip install {name}, or see `nile doctor`"
+                f"{mend}, or see `nile doctor`"
             )
 
 
