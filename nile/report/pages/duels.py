@@ -77,5 +77,5 @@ def _cell(figure: Figure, one: Comparison) -> Markup:
     elif figure.unit == "distance":
         words = "exact" if one.outcome is Outcome.AHEAD else "not exact"
     else:
-        words = "from none" if one.outcome is Outcome.AHEAD else "none"
+        words = "vs 0" if one.outcome is Outcome.AHEAD else "none"
     return element("td", f"{SIGNS[one.outcome]} {words}".strip(), class_=one.outcome.value)
