@@ -130,7 +130,8 @@ bench.add_command(soak)
 @click.option(
     "--data", type=click.Path(path_type=Path, exists=True), help="Of `history`, `scan`: a folder made before."
 )
-def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None) -> None:
+@click.option("--brief", is_flag=True, help="Those that take long in their brief form: fewer seeds, the same bars.")
+def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None, brief: bool) -> None:
     """Run benchmarks by NAMES, or list them."""
     from nile.experiments.benchmarks.command import list_benchmarks, run_benchmarks
 
@@ -146,7 +147,7 @@ def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: 
     if not names:
         list_benchmarks()
     else:
-        run_benchmarks(names, out)
+        run_benchmarks(names, out, brief=brief)
 
 
 @bench.command("compare")

@@ -15,6 +15,7 @@ from nile.experiments.benchmarks import (
     share,
     sketch,
     surface,
+    truth,
     ways,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
@@ -39,5 +40,6 @@ __all__ = [
     "share",
     "sketch",
     "surface",
+    "truth",
     "ways",
 ]

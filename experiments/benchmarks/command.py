@@ -19,19 +19,19 @@ def list_benchmarks() -> None:
     for name, title in names().items():
         click.echo(f"{name:<20} {title}")
     click.echo(
-        "\nRun one or more by name, or all (the long ones in a brief form):  nile bench all [--out DIR]\n"
+        "\nRun one or more by name, or all (long ones in brief, as by --brief):  nile bench all [--out DIR]\n"
         "What changed between two runs:  nile bench compare OLD/bench.json NEW/bench.json\n"
         "The figures with bars as Markdown:  nile bench table DIR/bench.json\n"
         "Hostile input and overload:  nile bench faults"
     )
 
 
-def run_benchmarks(wanted: Sequence[str], out: Path | None) -> None:
+def run_benchmarks(wanted: Sequence[str], out: Path | None, *, brief: bool = False) -> None:
     """Run benchmarks, print each result and, with a folder, write bench.json there.  Raises ConfigError."""
     if tuple(wanted) == ("list",):
         list_benchmarks()
         return
-    results = run(wanted, on_start=lambda name, title: click.echo(f"{name}: {title} ...", err=True))
+    results = run(wanted, on_start=lambda name, title: click.echo(f"{name}: {title} ...", err=True), brief=brief)
     for result in results:
         click.echo(result.text())
         click.echo()

@@ -185,10 +185,12 @@ def names() -> dict[str, str]:
     return {name: _REGISTRY[name].title for name in sorted(_REGISTRY)}
 
 
-def run(wanted: Iterable[str], on_start: Callable[[str, str], object] | None = None) -> list[Result]:
+def run(
+    wanted: Iterable[str], on_start: Callable[[str, str], object] | None = None, *, brief: bool = False
+) -> list[Result]:
     """Run benchmarks by name, in the order given; "all" stands for every one, "accuracy" for all "accuracy-...".
 
-    By "all" those that take long are run in their brief form.
+    By "all", or when `brief` is asked for, those that take long are run in their brief form.
 
     on_start: called with name and title before each, for progress.  Minutes at most each; a first run
     compiles kernels before it measures.  Raises ConfigError for an unknown name, before any has run.
@@ -198,9 +200,9 @@ def run(wanted: Iterable[str], on_start: Callable[[str, str], object] | None = N
         if name == "all":
             chosen += [(_REGISTRY[each], True) for each in sorted(_REGISTRY)]
         elif name in _REGISTRY:
-            chosen.append((_REGISTRY[name], False))
+            chosen.append((_REGISTRY[name], brief))
         elif family := [each for each in sorted(_REGISTRY) if each.startswith(f"{name}-")]:
-            chosen += [(_REGISTRY[each], False) for each in family]
+            chosen += [(_REGISTRY[each], brief) for each in family]
         else:
             raise ConfigError(
                 f"bench: needed one of {', '.join(sorted(_REGISTRY))} or all; got {name!r}; "

@@ -1,0 +1,43 @@
+"""The benchmark of true answers: its streams are what their names say, and its figures what they are called."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nile.experiments.benchmarks.truth import Grid, Sampled, measured, sampled
+from nile.experiments.benchmarks.truth_streams import FAMILY, made
+from nile.report.truth import exact_pairs
+
+
+def test_the_family_has_two_dozen_members_that_are_the_same_each_time() -> None:
+    assert len(FAMILY) >= 24
+    for name in ("few keys", "text keys", "null keys", "float keys"):
+        one, other = made(name, 200), made(name, 200)
+        assert one.pairs == other.pairs > 0
+        assert one.left.key.equals(other.left.key)
+        assert (np.diff(one.left.ts) >= 0).all()
+    assert made("zipf 1", 200, seed=1).pairs != made("zipf 1", 200).pairs
+
+
+def test_a_cell_is_scored_against_the_exact_answer() -> None:
+    joined = made("two scales", 400)
+    exact = exact_pairs(joined)
+    whole = sampled(joined, exact, 1.0, 2)
+    assert (whole.key_mse, whole.age_mse, whole.error, whole.covered, whole.off) == (0.0, 0.0, 0.0, 1.0, 0.0)
+    shed = sampled(joined, exact, 0.3, 4, method="shed-uniform")
+    assert shed.key_mse > 0.0
+    assert shed.total.mean() == pytest.approx(1.0, abs=0.5)
+
+
+def test_intervals_claimed_are_counted_and_unknown_ones_are_not() -> None:
+    known = np.array([True, True, False])
+    cell = Sampled(0.0, 0.0, np.ones(3), np.array([0.9, 1.1, 0.0]), np.array([1.1, 1.2, np.inf]), known)
+    assert cell.covered == 0.5
+
+
+def test_a_grid_gives_a_row_for_each_stream_budget_and_question() -> None:
+    result = measured(Grid(tuples=300, seeds=4, budgets=(0.1, 0.5), names=("few keys", "near-empty")), ("directory",))
+    assert result.work == len(result.rows) == 8
+    assert {row["streams"] for row in result.rows} == {"few keys", "near-empty"}
+    assert all(measure.met is not None for measure in result.measures if measure.bar is not None)
