@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.answers.join_answer import Answer
+from nile.answers.join_answer import JoinAnswer
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.experiments.benchmarks.truth_streams import FAMILY, made, real
 from nile.experiments.run.retail import retail_file
@@ -83,8 +83,8 @@ def _plan(joined: Joinable, budget: float, seed: int, **options: Any) -> JoinPla
     )  # fmt: skip
 
 
-def _found(joined: Joinable, plan: JoinPlan) -> tuple[Answer, Obtained]:
-    answer = Answer(joined, plan, key="key")
+def _found(joined: Joinable, plan: JoinPlan) -> tuple[JoinAnswer, Obtained]:
+    answer = JoinAnswer(joined, plan, key="key")
     pairs = answer.pairs()
     return answer, Obtained(pairs.left, pairs.right, pairs.weight)
 
