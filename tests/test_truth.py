@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nile.experiments.benchmarks.truth import Grid, Sampled, measured, sampled
-from nile.experiments.benchmarks.truth_streams import FAMILY, made
+from nile.experiments.benchmarks.truth.family import FAMILY, made
+from nile.experiments.benchmarks.truth.truth import Grid, Sampled, measured, sampled
 from nile.report.truth import exact_pairs
 
 

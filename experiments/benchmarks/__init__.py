@@ -15,11 +15,11 @@ from nile.experiments.benchmarks import (
     share,
     sketch,
     surface,
-    truth,
     ways,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
 from nile.experiments.benchmarks.harness import Result, names, run
+from nile.experiments.benchmarks.truth import truth
 
 __all__ = [
     "Result",

@@ -16,7 +16,7 @@ import numpy as np
 
 from nile.answers.join_answer import JoinAnswer
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
-from nile.experiments.benchmarks.truth_streams import FAMILY, made, real
+from nile.experiments.benchmarks.truth.family import FAMILY, made, real
 from nile.experiments.run.retail import retail_file
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.inputs.joining import Joinable
