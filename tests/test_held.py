@@ -124,7 +124,7 @@ def test_sums_of_hostile_doubles_stay_exact_over_a_stop(scheduling: str) -> None
     doubles[::91] = np.inf
     ts = np.arange(n, dtype=np.int64)
     schema = pa.schema([("g", pa.int64()), ("x", pa.float64())])
-    aggregates = tuple(Aggregate(f, f, "x") for f in ("sum", "avg", "min", "max", "median"))  # type: ignore[arg-type]
+    aggregates = tuple(Aggregate(f, f, "x") for f in ("sum", "avg", "stddev_samp", "var_pop", "min", "max", "median"))  # type: ignore[arg-type]
     plan = Group(Scan("a", schema, Range(50), 0), ("g",), aggregates)
     rows = rows_of(g=rng.integers(0, 5, n), x=doubles)
     items = [("a", ts[k : k + 40], rows.slice(k, 40)) for k in range(0, n, 40)]

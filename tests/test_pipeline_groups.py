@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,27 @@ def test_text_that_comes_back_beside_a_new_one_is_found_again() -> None:
     wanted = [max(texts[max(0, at - 10) : at + 1]) for at in range(len(texts))]
     assert last_of("max", texts, pa.string(), Range(10), batch=7_000) == wanted
     assert last_of("max", texts, pa.string(), Range(10)) == wanted
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda rng: rng.normal(size=90),
+        lambda rng: 1e15 + rng.integers(0, 3, 90),
+        lambda rng: rng.normal(size=90) * 10.0 ** rng.integers(-300, 150, 90),
+        lambda rng: rng.choice([5e-324, -5e-324, 1e-200, 2.0**-1022, 0.0], 90),
+    ],
+    ids=["plain", "far from 0", "of every size", "tiny"],
+)
+@pytest.mark.parametrize(("function", "freedom"), [("var_samp", 1), ("var_pop", 0)])
+def test_a_variance_is_that_of_exact_arithmetic_whatever_has_left(values: Any, function: str, freedom: int) -> None:
+    drawn = values(np.random.default_rng(3)).tolist()
+    told = last_of(function, drawn, pa.float64(), Range(9), batch=17)
+    for at, mine in enumerate(told):
+        held = [Fraction(x) for x in drawn[max(0, at - 9) : at + 1]]
+        n = len(held)
+        if n <= freedom:
+            assert mine is None
+            continue
+        exact = (n * sum(x * x for x in held) - sum(held) ** 2) / n / (n - freedom)
+        assert mine == pytest.approx(float(exact), rel=4e-16, abs=1e-323)

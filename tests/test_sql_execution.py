@@ -206,9 +206,8 @@ def test_options_that_a_query_cannot_use_are_refused(
         sales.sql(text, **options).to_arrow()
 
 
-@pytest.mark.parametrize("aggregate", ["variance(price)", "stddev(price)", "count(DISTINCT item), count(*)"])
-def test_what_cannot_be_kept_up_to_date_yet_is_named(sales: nile.Database, aggregate: str) -> None:
-    text = f"SELECT {aggregate} FROM sales WINDOW 5"
+def test_what_cannot_be_kept_up_to_date_yet_is_named(sales: nile.Database) -> None:
+    text = "SELECT count(DISTINCT item), count(*) FROM sales WINDOW 5"
     with pytest.raises(nile.NotYet, match="emit='snapshot'"):
         sales.sql(text).to_arrow()
     assert len(sales.sql(text, emit="snapshot")) == 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nile.aggregates.catalogue import kept_in
+from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.state.arrow import pa
 from nile.summaries.errors import ConfigError, UnknownColumn
 
@@ -46,12 +46,8 @@ __all__ = [
 
 Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
 Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
-RUNNING = kept_in("count", "total", "low", "high", "values")
-"""The aggregates that are kept up to date.
-
-Not variances: they need an exact sum of squares, since a rounded one keeps the rounding of tuples that have left.
-Not sets: count(DISTINCT ...) is a count above a `Distinct`.
-"""
+RUNNING = tuple(name for name, kind in CATALOGUE.items() if not kind.is_set)
+"""The aggregates that are kept up to date.  Not sets: count(DISTINCT ...) is a count above a `Distinct`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +223,8 @@ class Aggregate:
     """A function of a group's rows, one of `RUNNING`; nulls are ignored.  column None: count(*); share: of a quantile.
 
     count: int64.  sum: int64 of whole numbers and truth values (SumOverflow beyond it), else double, correctly
-    rounded from an exact sum.  avg, median, quantile_cont: double, and the latter two keep the type of times.  min,
-    max, quantile_disc: the column's type, NaN above all numbers.
+    rounded from an exact sum.  avg, median, quantile_cont, variances and their roots: double, and quantiles keep the type
+    of times.  min, max, quantile_disc: the column's type, NaN above all numbers.
     """
 
     name: str
@@ -290,13 +286,8 @@ def _result_type(schema: pyarrow.Schema, aggregate: Aggregate) -> pyarrow.DataTy
     given = _field(schema, aggregate.column).type
     if pa.types.is_dictionary(given):
         given = given.value_type
-    types = pa.types
-    match aggregate.function:
-        case "sum":
-            return pa.int64() if types.is_integer(given) or types.is_boolean(given) else pa.float64()
-        case "avg":
-            return pa.float64()
-        case "median" | "quantile_cont":
-            return given if types.is_temporal(given) else pa.float64()
-        case _:
-            return given
+    types, kind = pa.types, CATALOGUE[aggregate.function]
+    if kind.gives == "sum":
+        return pa.int64() if types.is_integer(given) or types.is_boolean(given) else pa.float64()
+    keeps = kind.gives == "same" or (kind.is_quantile and types.is_temporal(given))
+    return given if keeps else pa.float64()

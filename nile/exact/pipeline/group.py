@@ -2,8 +2,8 @@
 
 A change of a group is its old row with sign -1 and its new one with +1; a group whose tuples have all left goes, and
 without keys the one row stays.  An instant that leaves a row as it was tells nothing.
-Cost: O(1) per tuple for count, sum and avg, O(log n) for min, max and quantiles, of groups of n values.  Memory:
-O(groups) for the former (`nile.exact.state.sums`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
+Cost: O(1) per tuple for count, sum, avg and variances, O(log n) for min, max and quantiles, of groups of n values.
+Memory: O(groups) for the former (`nile.exact.state.sums`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
 """
 
 from __future__ import annotations
@@ -21,20 +21,15 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined
 from nile.exact.state.ordered import Ordered
 from nile.exact.state.rows import RowTable, grown
+from nile.exact.state.spread import Spread
 from nile.exact.state.sums import Counted, State, Summed, Touches
 
 __all__ = ["Grouping"]
 
 kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
-_FAMILY: dict[str, type[State]] = {
-    "count": Counted,
-    "total": Summed,
-    "low": Ordered,
-    "high": Ordered,
-    "values": Ordered,
-}
-"""What keeps a part of the catalogue so that tuples can leave again: extremes need all values."""
+_FAMILY: dict[str, type[State]] = {"count": Counted, "total": Summed, "squares": Spread, "values": Ordered}
+"""What keeps a part of the catalogue so that tuples can leave again; of a part that cannot take back, all values."""
 
 
 class Grouping(Stateful):
@@ -61,8 +56,8 @@ class Grouping(Stateful):
             at = None if each.column is None else below.schema.get_field_index(each.column)
             kind = None if at is None else below.schema.field(at).type
             aggregate = CATALOGUE[each.function]
-            key = (Counted if at is None else _FAMILY[aggregate.parts[-1]], at)
-            if kind is not None and each.function in ("sum", "avg") and pa.types.is_null(kind):
+            key = (Counted if at is None else _FAMILY[aggregate.parts[-1] if aggregate.retracts else "values"], at)
+            if kind is not None and aggregate.takes == "number" and pa.types.is_null(kind):
                 key = (Ordered, at)
             if key not in self._states:
                 self._states[key] = _state(key[0], kind)
@@ -142,7 +137,7 @@ class Grouping(Stateful):
         for (function, share, key), field in zip(self._reads, self.schema.names[len(self._by) :], strict=True):
             kind = self.schema.field(field).type
             state = self._states[key]
-            if isinstance(state, Ordered) and function in ("sum", "avg"):
+            if isinstance(state, Ordered) and CATALOGUE[function].parts[-1] in ("total", "squares"):
                 columns.append(pa.nulls(codes.shape[0], kind))
             else:
                 columns.append(state.column(function, numbers[key], kind, share))
@@ -205,4 +200,6 @@ def _state(family: type[State], kind: Any) -> State:
     """An empty state over a column of type `kind`."""
     if family is Counted:
         return Counted()
+    if family is Spread:
+        return Spread()
     return Summed(kind) if family is Summed else Ordered(kind)

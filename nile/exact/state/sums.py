@@ -20,13 +20,25 @@ from nile.exact.state.types import plain
 from nile.exact.state.words import Encoder
 from nile.summaries.errors import SumOverflow
 
-__all__ = ["Counted", "State", "Summed", "Touches", "valid"]
+__all__ = [
+    "DIGITS",
+    "Counted",
+    "State",
+    "Summed",
+    "Touches",
+    "carried",
+    "needed",
+    "put_back",
+    "specials",
+    "valid",
+    "widened",
+]
 
 counting: Any = arrow.Late("nile.exact.state.group_kernels")
 summing: Any = arrow.Late("nile.exact.state.sums_kernels")
 
 
-_DIGITS = 80  # of 32 bits: more than any sum of doubles has
+DIGITS = 80  # of 32 bits: more than any sum of doubles has
 
 
 @dataclass(frozen=True)
@@ -159,7 +171,7 @@ class Summed(State):
                 self._digits, self._counts, sums[0], sums[1], counts[0], counts[1],
             )  # fmt: skip
             return np.column_stack([sums[0], counts[0]]), np.column_stack([sums[1], counts[1]])
-        self._widen(values)
+        self._digits, self._base = widened(self._digits, self._base, values)
         self._special = grown(self._special, room)
         self._now = grown(self._now, room)
         sums = np.zeros((2, pairs), np.float64)
@@ -168,26 +180,6 @@ class Summed(State):
             self._digits, self._special, self._now, self._counts, sums[0], sums[1], counts[0], counts[1],
         )  # fmt: skip
         return tuple(np.column_stack([s.view(np.int64), n]) for s, n in zip(sums, counts, strict=True))  # type: ignore[return-value]
-
-    def _widen(self, bits: Array) -> None:
-        """Digits enough for every finite value of these bits, and one for carries."""
-        exponent = (bits >> 52) & 0x7FF
-        exponent = exponent[(exponent < 0x7FF) & ((bits << 1) != 0)]
-        if not exponent.shape[0]:
-            low, high = self._base, self._base
-        else:
-            low, high = int(exponent.min()) >> 5, (int(exponent.max()) >> 5) + 4
-        width = self._digits.shape[1]
-        if width and low >= self._base and high <= self._base + width:
-            return
-        if not width:
-            self._base = max(0, min(low, high - 8))
-            self._digits = np.zeros((self._digits.shape[0], max(8, high - self._base)), np.int64)
-            return
-        base, end = min(low, self._base), max(high, self._base + width)
-        wider = np.zeros((self._digits.shape[0], end - base), np.int64)
-        wider[:, self._base - base : self._base - base + width] = self._digits
-        self._digits, self._base = wider, base
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
@@ -232,9 +224,8 @@ class Summed(State):
         if not self._double:
             return {"counts": counts, "sums": digits}
         self._special = grown(self._special, int(codes.max(initial=-1)) + 1)
-        plain_digits = np.zeros((codes.shape[0], digits.shape[1] + 1 if digits.shape[1] else 0), np.uint32)
-        summing.carried(digits, plain_digits)
-        low, high = _needed(plain_digits)
+        plain_digits = carried(digits)
+        low, high = needed(plain_digits)
         special = self._special[codes]
         return {
             "counts": counts,
@@ -249,21 +240,11 @@ class Summed(State):
             self._digits = grown(held.array("sums", "int64", (n, 2)).copy(), 1)
             held.end()
             return
-        special = held.array("special", "int64", (None, 3))
-        if special.shape[0] not in (0, n):
-            held.refuse(f"'special' of {n} groups or none", special)
-        self._special = np.zeros((max(n, 1), 3), np.int64)
-        self._special[: special.shape[0]] = special
+        self._special = specials(held, n)
         digits = held.array("digits", "uint32", (n, None))
-        width = digits.shape[1]
-        self._base = held.integer("base", 0, _DIGITS - width)
+        self._base = held.integer("base", 0, DIGITS - digits.shape[1])
         held.end()
-        if width:
-            self._digits = np.zeros((max(n, 1), max(8, width + 1)), np.int64)
-            self._digits[:n, :width] = digits
-            self._digits[:n, width] = -(digits[:, -1] >> 31).astype(np.int64)  # the sign, for all digits above
-        else:
-            self._digits = np.zeros((max(n, 1), 0), np.int64)
+        self._digits = put_back(digits)
         self._now = np.zeros(max(n, 1), np.float64)
         summing.read_doubles(self._digits, self._base, self._special, self._now)
 
@@ -272,7 +253,58 @@ class Summed(State):
         return int(self._counts.nbytes + self._digits.nbytes + self._special.nbytes + self._now.nbytes)
 
 
-def _needed(digits: Array) -> tuple[int, int]:
+def widened(digits: Array, base: int, bits: Array) -> tuple[Array, int]:
+    """(digits, base) with room for every finite double of these bits, and one digit for carries."""
+    exponent = (bits >> 52) & 0x7FF
+    exponent = exponent[(exponent < 0x7FF) & ((bits << 1) != 0)]
+    if not exponent.shape[0]:
+        low, high = base, base
+    else:
+        low, high = int(exponent.min()) >> 5, (int(exponent.max()) >> 5) + 4
+    width = digits.shape[1]
+    if width and low >= base and high <= base + width:
+        return digits, base
+    if not width:
+        base = max(0, min(low, high - 8))
+        return np.zeros((digits.shape[0], max(8, high - base)), np.int64), base
+    start, end = min(low, base), max(high, base + width)
+    wider = np.zeros((digits.shape[0], end - start), np.int64)
+    wider[:, base - start : base - start + width] = digits
+    return wider, start
+
+
+def carried(digits: Array) -> Array:
+    """Digits of any size as digits of 32 bits in two's complement: uint32 [n, d + 1], or none of none."""
+    out = np.zeros((digits.shape[0], digits.shape[1] + 1 if digits.shape[1] else 0), np.uint32)
+    summing.carried(digits, out)
+    return out
+
+
+def put_back(digits: Array) -> Array:
+    """What `carried` made, as digits to add to: int64 [n, d], one more at least, for carries."""
+    n, width = digits.shape
+    if not width:
+        return np.zeros((max(n, 1), 0), np.int64)
+    out = np.zeros((max(n, 1), max(8, width + 1)), np.int64)
+    out[:n, :width] = digits
+    out[:n, width] = -(digits[:, -1] >> 31).astype(np.int64)  # the sign, for all digits above
+    return out
+
+
+def specials(held: holding.Held, n: int) -> Array:
+    """How many NaN, +inf and -inf each of n groups has: int64 [n, 3]; held for all or, where there are none, for none.
+
+    Raises EnvelopeError.
+    """
+    special = held.array("special", "int64", (None, 3))
+    if special.shape[0] not in (0, n):
+        held.refuse(f"'special' of {n} groups or none", special)
+    out = np.zeros((max(n, 1), 3), np.int64)
+    out[: special.shape[0]] = special
+    return out
+
+
+def needed(digits: Array) -> tuple[int, int]:
     """The first digit that any row has, and one past the last: above it there is only sign.  uint32 [n, d]."""
     low, high = 0, digits.shape[1]
     while high and not (digits[:, high - 1] ^ _sign(digits, high - 1)).any():

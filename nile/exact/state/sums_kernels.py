@@ -45,8 +45,22 @@ def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-def rounded(digits: Array, base: int, scratch: Array) -> float:
-    """The nearest double.  Runs the carries of digits; scratch: int64, as many."""
+def is_special(bits: int, step: int, special: Array) -> bool:
+    """Whether these are the bits of NaN or an infinity, which is then counted: int64 [3], of NaN, +inf, -inf."""
+    if (bits >> 52) & 0x7FF != 0x7FF:
+        return False
+    if bits & np.int64(0xFFFFFFFFFFFFF) != 0:
+        special[0] += step
+    elif bits > 0:
+        special[1] += step
+    else:
+        special[2] += step
+    return True
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def magnitude(digits: Array, scratch: Array) -> bool:
+    """|sum| into scratch, int64, as many digits, each of 32 bits but the last; whether it is below 0.  Runs carries."""
     n = digits.shape[0]
     for k in range(n - 1):
         carry = digits[k] >> 32
@@ -63,18 +77,24 @@ def rounded(digits: Array, base: int, scratch: Array) -> float:
     else:
         for k in range(n):
             scratch[k] = digits[k]
-    top = n - 1
-    while top >= 0 and scratch[top] == 0:
+    return bool(negative)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def nearest(digits: Array) -> tuple[float, int]:
+    """(m, e): m * 2**e is what digits >= 0 of 32 bits stand for, m of 53 bits, to the nearest, ties to even."""
+    top = digits.shape[0] - 1
+    while top >= 0 and digits[top] == 0:
         top -= 1
     if top < 0:
-        return 0.0
-    high = np.uint64(scratch[top]) << np.uint64(32)
+        return 0.0, 0
+    high = np.uint64(digits[top]) << np.uint64(32)
     if top >= 1:
-        high |= np.uint64(scratch[top - 1])
-    below = np.uint64(scratch[top - 2]) if top >= 2 else np.uint64(0)
+        high |= np.uint64(digits[top - 1])
+    below = np.uint64(digits[top - 2]) if top >= 2 else np.uint64(0)
     sticky = False
     for k in range(top - 2):
-        if scratch[k] != 0:
+        if digits[k] != 0:
             sticky = True
             break
     shift = 0
@@ -87,7 +107,15 @@ def rounded(digits: Array, base: int, scratch: Array) -> float:
     q = np.int64(high >> np.uint64(11))
     if tail > np.uint64(0x400) or (tail == np.uint64(0x400) and (sticky or (q & 1) == 1)):
         q += 1
-    value = math.ldexp(float(q), 32 * (base + top - 1) - 1075 - shift + 11)
+    return float(q), 32 * (top - 1) - shift + 11
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def rounded(digits: Array, base: int, scratch: Array) -> float:
+    """The nearest double.  Runs the carries of digits; scratch: int64, as many."""
+    negative = magnitude(digits, scratch)
+    m, e = nearest(scratch)
+    value = math.ldexp(m, 32 * base - 1075 + e)
     return -value if negative else value
 
 
@@ -165,14 +193,7 @@ def apply_doubles(
             step = 1 if sign[i] > 0 else -1
             counts[code] += step
             b = bits[i]
-            if (b >> 52) & 0x7FF == 0x7FF:
-                if b & np.int64(0xFFFFFFFFFFFFF) != 0:
-                    special[code, 0] += step
-                elif b > 0:
-                    special[code, 1] += step
-                else:
-                    special[code, 2] += step
-            else:
+            if not is_special(b, step, special[code]):
                 add_double(digits[code], b, step > 0, base)
         if i == last[t]:
             now[code] = read(digits[code], base, special[code], scratch)
