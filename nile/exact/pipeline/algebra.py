@@ -223,7 +223,7 @@ class Aggregate:
     """A function of a group's rows, one of `RUNNING`; nulls are ignored.  column None: count(*); share: of a quantile.
 
     count: int64.  sum: int64 of whole numbers and truth values (SumOverflow beyond it), else double, correctly
-    rounded from an exact sum.  avg, median, quantile_cont, variances and their roots: double, and quantiles keep the type
+    rounded from an exact sum.  avg, variances and roots, median, quantile_cont: double, and quantiles keep the type
     of times.  min, max, quantile_disc: the column's type, NaN above all numbers.
     """
 
