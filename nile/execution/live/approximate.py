@@ -1,4 +1,4 @@
-"""Standing queries WITH PREFERENCE inside a BUDGET: joins of two live streams, promising regions first."""
+"""Standing queries WITH PREFERENCE inside a BUDGET: joins of live streams, promising regions first."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nile.answers.join_query import JoinQuery
+import numpy as np
+
+from nile.answers.multiway_query import MultiwayQuery
 from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.live.approximate_rows import JoinRows
 from nile.execution.live.standing_query import Subscription
 from nile.execution.options import Options
-from nile.operators.common.figures import JoinFigures
+from nile.operators.common.contract import Figures, LiveOperator
 from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.live import LiveRun
 from nile.operators.drive.live_join import LiveJoin
+from nile.operators.drive.live_multiway import LiveMultiway
 from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
@@ -24,15 +28,17 @@ from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import KeyHasher
 from nile.summaries.heavy import pa
 
 __all__ = ["ApproximateSubscription"]
 
+Array = np.ndarray[Any, Any]
 _EVER = (1 << 63) - 1
 
 
 class ApproximateSubscription(Subscription):
-    """A standing join WITH PREFERENCE.  Made by `Database.subscribe`; it sees what is pushed from then on.
+    """A standing join of live streams WITH PREFERENCE.  Made by `Database.subscribe`; it sees later pushes.
 
     It finds what `Database.sql` finds over the same tuples with the same budget, in the same order, as they come, and
     is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted one has the column
@@ -80,17 +86,40 @@ class ApproximateSubscription(Subscription):
         self._operator = _join_of(self._prepared, live)
         self.plan: JoinPlan = self._operator.plan
         self.schema = self._prepared.schema
-        self._join = LiveJoin(self.plan, names.hasher)
         self._arrivals = [
             JoinRows(stream, on, live[stream.name])
             for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
         ]
         self._streams = {each.live.name: each.live for each in self._arrivals}
+        self._join = self._live_operator(names.hasher)
+        self._run = LiveRun(self._join)
         for each in self._arrivals:  # keys that never compare are refused here and not by a push
             self._join.encode(each.keys())
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
         self._listen()
+
+    def _live_operator(self, hasher: KeyHasher) -> LiveOperator[Any]:
+        """The operator: of two streams, or of several or under a condition."""
+        query = self._operator.query
+        if not isinstance(query, MultiwayQuery):
+            return LiveJoin(self.plan, hasher)
+        condition = query.condition
+
+        def passing(ordinals: tuple[Array, ...]) -> Array:
+            assert condition is not None
+            columns, names = [], []
+            for k, (each, mine) in enumerate(zip(self._arrivals, ordinals, strict=True)):
+                held, places = each.columns(mine)
+                rows = pa.array(places)
+                for name in condition.columns_of(k):
+                    columns.append(held[name].take(rows).combine_chunks())
+                    names.append(condition.name_of(k, name))
+            return condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
+
+        return LiveMultiway(
+            self.plan, len(self._arrivals), passing=None if condition is None else passing, hasher=hasher
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -120,7 +149,7 @@ class ApproximateSubscription(Subscription):
             return int(self._join.memory.total) + sum(each.nbytes for each in self._arrivals)
 
     @property
-    def figures(self) -> JoinFigures:
+    def figures(self) -> Figures:
         """Counts and costs so far."""
         with self._lock:
             return self._join.figures
@@ -129,7 +158,7 @@ class ApproximateSubscription(Subscription):
     def budget(self) -> BudgetReport:
         """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
         with self._lock:
-            return self._join.budget
+            return self._run.budget
 
     @property
     def coverage(self) -> float:
@@ -150,7 +179,7 @@ class ApproximateSubscription(Subscription):
         with self._lock:
             return {
                 **self._mailbox(),
-                "join": self._join.capture(),
+                "join": self._run.capture(),
                 "arrivals": [
                     each.capture(first) for each, first in zip(self._arrivals, self._join.needed_from(), strict=True)
                 ],
@@ -159,13 +188,12 @@ class ApproximateSubscription(Subscription):
     def _go_on_from(self, held: Held) -> None:
         """Raises EnvelopeError for a state that is not of this query."""
         self._refill(held)
-        for each, part in zip(self._arrivals, held.parts("arrivals", 2), strict=True):
+        for each, part in zip(self._arrivals, held.parts("arrivals", len(self._arrivals)), strict=True):
             each.restore(part)
-        left, right = (each.keys() for each in self._arrivals)
-        self._join.restore(held.state("join"), (left, right))
-        for each, store in zip(self._arrivals, self._join.stores, strict=True):
-            if each.tuples != store.tuples:
-                held.refuse("rows of the tuples held", f"{each.tuples} rows of {store.tuples} tuples")
+        self._run.restore(held.state("join"), tuple(each.keys() for each in self._arrivals))
+        for each, tuples in zip(self._arrivals, self._join.tuples, strict=True):
+            if each.tuples != tuples:
+                held.refuse("rows of the tuples held", f"{each.tuples} rows of {tuples} tuples")
         held.end()
 
     def progress(self) -> None:
@@ -188,9 +216,8 @@ class ApproximateSubscription(Subscription):
     def _go_on(self, until: int) -> None:
         """Join what came up to `until`, both ends included; an error ends the query, and the push raises it."""
         try:
-            due = [each.due(until) for each in self._arrivals]
-            ts, keys = (due[0][0], due[1][0]), (due[0][1], due[1][1])
-            for outputs in self._join.take(ts, keys):
+            ts, keys = zip(*(each.due(until) for each in self._arrivals), strict=True)
+            for outputs in self._run.take(ts, keys):
                 for batch in self._prepared.selected(iter([self._rows(outputs)])):
                     self._hand_out(batch)
             for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
@@ -202,7 +229,7 @@ class ApproximateSubscription(Subscription):
 
     def _rows(self, outputs: Any) -> pa.RecordBatch:
         held, places = [], []
-        for each, ordinals in zip(self._arrivals, (outputs.left, outputs.right), strict=True):
+        for each, ordinals in zip(self._arrivals, outputs.ordinals, strict=True):
             columns, at = each.columns(ordinals)
             held.append(columns)
             places.append(at)
@@ -214,7 +241,7 @@ def _join_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin:
     what = _without_operator(prepared, live)
     if what is not None:
         raise NotYet(
-            f"subscribe: needed a window join of two live streams on one key, for an approximate standing query; got "
+            f"subscribe: needed a window join of live streams on one key, for an approximate standing query; got "
             f"{what}, which has no standing operator yet; leave the preference out, or ask sql() over what is kept"
         )
     operator = prepared.operator
@@ -229,8 +256,6 @@ def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | 
         return "ORDER BY or LIMIT over outputs that have no end"
     if type(operator) is not PreferredJoin:
         return "aggregates" if prepared.shape.group is not None else "a selection of one stream"
-    if type(operator.query) is not JoinQuery:
-        return f"{len(operator.streams)} streams" if len(operator.streams) > 2 else "a condition on the pair"
     finite = [stream.name for stream in operator.streams if stream.name not in live]
     if finite:
         return f"'{finite[0]}', which is not live"

@@ -13,10 +13,14 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
+from nile.exact.state.held import Held, State
 from nile.operators.common.plan import JoinPlan
 from nile.pyramid.grid.manager import Memory
+from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import Encoded
+from nile.summaries.heavy import pa
 
-__all__ = ["Figures", "Found", "Operator", "ReadJoin"]
+__all__ = ["Figures", "Found", "LiveOperator", "Operator", "ReadJoin"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +29,14 @@ class Found(Protocol):
     """A batch of outputs, in the order found."""
 
     def __len__(self) -> int: ...
+
+    @property
+    def weight(self) -> Array:
+        """float64 [n], 1 / inclusion probability."""
+
+    @property
+    def ordinals(self) -> tuple[Array, ...]:
+        """Of single outputs, where each stream's member stands: int64 [n] each."""
 
     def first(self, count: int) -> Self:
         """The first outputs of the batch."""
@@ -56,6 +68,10 @@ class Figures(Protocol):
     @property
     def budget_spent(self) -> float:
         """What was spent as a share of the exact answer's cost."""
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that a probe could still reach."""
 
 
 Out = TypeVar("Out", bound=Found, covariant=True)
@@ -103,6 +119,74 @@ class Operator(Protocol[Out]):
 
     def example(self) -> Operator[Out]:
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
+
+
+class LiveOperator(Protocol[Out]):
+    """An operator over ordered input that comes as it goes, of two streams or of several.
+
+    Driven by `nile.operators.drive.live`: `push` what has come, `advance`, `let_go`.  Law: outputs, weights, figures
+    and what `capture` gives do not depend on how the input was cut into pushes.
+    """
+
+    @property
+    def plan(self) -> JoinPlan:
+        """What was asked."""
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples pushed, all streams together."""
+
+    @property
+    def fed(self) -> int:
+        """Arrivals it has gone on to."""
+
+    @property
+    def spent(self) -> float:
+        """Spent so far, in units of the cost table."""
+
+    @property
+    def credit(self) -> float:
+        """Granted and not yet spent, in units of the cost table."""
+
+    @property
+    def figures(self) -> Figures:
+        """What has been done so far."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many single outputs the exact answer has so far."""
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held."""
+
+    @property
+    def tuples(self) -> Array:
+        """Tuples of each stream that have come: int64 [n]."""
+
+    def encode(self, keys: pa.Array) -> Encoded:
+        """Codes and hashes of a column of keys.  Raises KeyTypeError."""
+
+    def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
+        """Tuples of each stream whose turn has come, in its order; none before what was pushed."""
+
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Out]:
+        """As `Operator.advance`; range records are expanded."""
+
+    def let_go(self) -> None:
+        """All that was pushed has been advanced to: forget what cannot be reached any more."""
+
+    def needed_from(self) -> tuple[int, ...]:
+        """Of each stream, the first ordinal that may still be an output's member."""
+
+    def capture(self) -> State:
+        """What it holds, as plain values."""
+
+    def restore(self, held: Held, keys: tuple[pa.Array, ...]) -> None:
+        """Be where the operator was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
+
+    def example(self) -> Operator[Any]:
+        """A small run of the same plan, which loads every kernel that this one's will."""
 
 
 class ReadJoin(Protocol[Out]):

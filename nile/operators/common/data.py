@@ -57,6 +57,11 @@ class Outputs:
     def __len__(self) -> int:
         return int(self.weight.shape[0])
 
+    @property
+    def ordinals(self) -> tuple[Array, ...]:
+        """Of pairs: left and right ordinals."""
+        return self.left, self.right
+
     def first(self, count: int) -> Outputs:
         """The first outputs of the batch."""
         whole = {field.name: getattr(self, field.name) for field in fields(self)}

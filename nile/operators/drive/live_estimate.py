@@ -31,9 +31,9 @@ _LARGEST = 1e60
 
 
 class LiveSample:
-    """The sample that the outputs of a weighted join are.  window: ns."""
+    """The sample that the outputs of a weighted join of so many streams are.  window: ns."""
 
-    def __init__(self, window: int | None) -> None:
+    def __init__(self, window: int | None, streams: int = 2) -> None:
         self._window = window
         self._hash = np.zeros(0, np.uint64)
         self._level = np.zeros(0)
@@ -43,8 +43,8 @@ class LiveSample:
         self._outputs = 0
         self._total = 0.0
         self._found = 0
-        self._keyed = np.zeros(2, np.int64)
-        self._stood_for = np.zeros(2)
+        self._keyed = np.zeros(streams, np.int64)
+        self._stood_for = np.zeros(streams)
         self._drops = False
         self._begin: int | None = None
 
@@ -148,14 +148,14 @@ class LiveSample:
         self._hash = held.array("hash", "uint64", (None,))
         n = self._hash.shape[0]
         self._level, self._sums = held.array("level", "float64", (n,)), held.array("sums", "float64", (n, 2))
-        numbers = held.array("numbers", "float64", (3,))
+        numbers = held.array("numbers", "float64", (1 + self._stood_for.shape[0],))
         fits = all(bool(((each >= 0.0) & (each <= _LARGEST)).all()) for each in (self._sums, numbers))
         if not (fits and ((self._level > 0.0) & (self._level <= 1.0)).all()):
             held.refuse("sums and levels of a sample", "others")
         if (self._hash[1:] < self._hash[:-1]).any():
             held.refuse("keys in the order of their hashes", "another")
         self._outputs, self._found = held.integer("outputs", 0, MOST), held.integer("found", 0, MOST)
-        self._keyed = held.counts("keyed", 2).copy()
+        self._keyed = held.counts("keyed", self._keyed.shape[0]).copy()
         self._begin, self._drops = held.integer_or_none("begin"), held.flag("drops")
         self._total, self._stood_for = float(numbers[0]), numbers[1:].copy()
         held.end()

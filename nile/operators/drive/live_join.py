@@ -22,14 +22,11 @@ from nile.exact.state.held import Held, State
 from nile.operators.common.data import Outputs
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
-from nile.operators.drive.live_budget import QUANTUM, meter_of
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_parts import checked, grown, no_input, renumber_store, rows_at
 from nile.operators.drive.live_state import captured, restored
-from nile.operators.drive.metered import load_kernels, report_of
-from nile.operators.join.join import PromisingJoin, example_join
+from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
-from nile.preferences.budget import BudgetReport
 from nile.preferences.clock import exact_costs
 from nile.preferences.queue import oldest_time
 from nile.pyramid.grid import arrays as ga
@@ -52,10 +49,10 @@ _LEAST_KEYS = 4096
 
 
 class LiveJoin(PromisingJoin):
-    """One plan over two live streams: `take` what has come, in the total order, and get what is found.
+    """One plan over two live streams: `push` what has come, `advance`, and get what is found.
 
     The same tuples give the same outputs, weights and figures as `PromisingJoin` gives for them as finite streams,
-    however they are cut into takes.  Range records are expanded at once.  Raises NotYet for a method other than
+    however they are cut into pushes.  Range records are expanded at once.  Raises NotYet for a method other than
     `nile` and for a replay, ConfigError for a plan without a window.
     """
 
@@ -72,31 +69,33 @@ class LiveJoin(PromisingJoin):
         self.total_cost = 0.0
         self.last: int | None = None
         self.sample = LiveSample(plan.window)
-        self.meter = meter_of(plan)
-        if self.meter is not None:
-            load_kernels(example_join(plan))  # so that loading is not charged
         self._told = [0, 0]
         self.matches = 0
         """Pairs that the exact answer has, so far."""
         self.found = 0
         """Pairs found so far."""
 
-    def take(self, ts: tuple[Array, Array], keys: tuple[pa.Array, pa.Array]) -> Iterator[Outputs]:
-        """Tuples of both streams whose turn has come; yields the pairs found, range records expanded.
+    @property
+    def arrivals(self) -> int:
+        """Tuples pushed, both streams together."""
+        return sum(store.tuples for store in self.stores)
 
-        ts: int64 [n] ns, not decreasing, none before what was taken; keys: their keys.  Without tuples, under a share
-        of a core, goes on with what waits.  Left comes before right at equal times.  Raises KeyTypeError.
+    @property
+    def tuples(self) -> Array:
+        """Tuples of each stream that have come: int64 [2]."""
+        return np.array([store.tuples for store in self.stores])
+
+    def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
+        """Tuples of both streams whose turn has come.
+
+        ts: int64 [n] ns, not decreasing, none before what was pushed; keys: their keys.  Left comes before right at
+        equal times.  Raises KeyTypeError.
         """
-        n = ts[0].shape[0] + ts[1].shape[0]
-        if n == 0:
-            if self.meter is not None and self._fed:
-                yield from self._metered(self._fed)
-            return
         encoded = [self._table.encode(each, where="live join") for each in keys]
         merged = np.concatenate(ts)
         place = np.argsort(merged, kind="stable")
         order = (place >= ts[0].shape[0]).astype(np.int8)
-        self.last = int(merged[place[-1]])
+        self.last = int(merged[place[-1]]) if merged.shape[0] else self.last
         for side, (store, times, coded) in enumerate(zip(self.stores, ts, encoded, strict=True)):
             store.extend(times, coded.codes, coded.hashes, self._table.known)
             if self.sampled and times.shape[0]:
@@ -106,25 +105,30 @@ class LiveJoin(PromisingJoin):
         self.state.whole[st.ARRIVALS_GONE] = self._fed - waiting.shape[0]
         self._order = np.concatenate([waiting, order])
         self._grant = np.concatenate([np.zeros(waiting.shape[0]), self._granted(order)])
-        end = self._fed + n
-        if self.meter is None:
-            yield from self._pairs(self.advance(end))
-        while self._fed < end:
-            yield from self._metered(min(end, self._fed + QUANTUM))
-        self._tell_admissions()
-        self._let_go()
 
-    def _metered(self, end: int) -> Iterator[Outputs]:
-        """One quantum, up to arrival `end`, for what the meter gives."""
-        assert self.meter is not None
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Outputs]:
+        """Go on to arrival `end`; yields the pairs found, range records expanded (`nile.operators.common.contract`)."""
         arrivals = end - self._fed
-        credit = self.meter.begin(self, arrivals)
-        if arrivals:
+        if arrivals and credit is not None:
             gone = int(self.state.whole[st.ARRIVALS_GONE])
             self._grant[self._fed - gone : end - gone] = UNIT * credit / arrivals
-        found = list(self._pairs(self.advance(end, credit=None if arrivals else credit)))
-        self.meter.end(self)
-        yield from found
+            credit = None
+        for outputs in super().advance(end, credit=credit):
+            pairs = self.expand(outputs)
+            if self.sampled:
+                self._sample_of(outputs)
+            self.found += pairs.left.shape[0]
+            yield pairs
+
+    def let_go(self) -> None:
+        """All that was pushed has been advanced to: forget keys that went with what a window cannot reach."""
+        self._tell_admissions()
+        known = self._table.known
+        if known < _LEAST_KEYS or known < 2 * self._held_keys_at_most():
+            return
+        alive = self.alive()
+        if known >= 2 * alive.shape[0]:
+            self._renumber(alive)
 
     def _granted(self, order: Array) -> Array:
         """What each new arrival grants, in hundredths; counts what the exact answer spends on it."""
@@ -138,14 +142,6 @@ class LiveJoin(PromisingJoin):
         self.total_cost += float(costs.sum())
         granted: Array = self.plan.fraction * costs
         return granted
-
-    def _pairs(self, found: Iterator[Outputs]) -> Iterator[Outputs]:
-        for outputs in found:
-            pairs = self.expand(outputs)
-            if self.sampled:
-                self._sample_of(outputs)
-            self.found += pairs.left.shape[0]
-            yield pairs
 
     def waiting(self) -> Array:
         """The streams of arrivals that have not been dealt with: int8 [n]."""
@@ -270,11 +266,6 @@ class LiveJoin(PromisingJoin):
         return held
 
     @property
-    def budget(self) -> BudgetReport:
-        """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
-        return report_of(self.plan.budget, self.meter, self.figures.budget_spent)
-
-    @property
     def estimate(self) -> Estimate:
         """How many pairs the exact answer has so far, as `Answer.estimate` says it."""
         if self.plan.is_exact and self.plan.preference != "asc":
@@ -287,9 +278,9 @@ class LiveJoin(PromisingJoin):
         """What the join holds, between two takes (`nile.operators.drive.live_state`)."""
         return captured(self)
 
-    def restore(self, state: State, keys: tuple[pa.Array, pa.Array]) -> None:
+    def restore(self, held: Held, keys: tuple[pa.Array, ...]) -> None:
         """Be where the join was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
-        restored(self, Held(state, "state of a live join"), keys)
+        restored(self, held, keys)
 
     def encode(self, keys: pa.Array) -> Encoded:
         """Codes and hashes of a column of keys."""
@@ -336,15 +327,6 @@ class LiveJoin(PromisingJoin):
                 codes = store.side.code[at : store.tuples - base]
                 self._counts[:, side] += np.bincount(codes[codes >= 0], minlength=self._counts.shape[0])
                 self._place[live_kernels.FIRST_COUNTED + side] = base + at
-
-    def _let_go(self) -> None:
-        """Renumber keys when most of those known have gone."""
-        known = self._table.known
-        if known < _LEAST_KEYS or known < 2 * self._held_keys_at_most():
-            return
-        alive = self.alive()
-        if known >= 2 * alive.shape[0]:
-            self._renumber(alive)
 
     def _held_keys_at_most(self) -> int:
         return sum(store.tuples - first for store, first in zip(self.stores, self.needed_from(), strict=True))

@@ -62,6 +62,39 @@ def count_matches(left: Side, right: Side, order: Array, window: int, counts: Ar
 
 
 @kernel
+def count_combinations(s: Side, window: int, counts: Array, place: Array, out: Array) -> None:
+    """How many exact combinations each arrival of n streams completes, in one store keyed by (key, stream).
+
+    counts: int64 [keys, n], tuples of each stream in the window, of all that came; place: int64 [2], the first arrival
+    that is still counted, and the next to be counted, which is the first of `out`; out: float64, written.
+    Twin: of arrival j, product over the other streams of how many i < j of the key came at most `window` before.
+    """
+    n = counts.shape[1]
+    base = s.meta[ga.BASE]
+    first = place[0] - base
+    for i in range(out.shape[0]):
+        at = place[1] - base + i
+        since = since_of(s.ts[at], window)
+        while first < at and s.ts[first] < since:
+            gone = np.int64(s.code[first])
+            if gone >= 0:
+                counts[gone // n, gone % n] -= 1
+            first += 1
+        code = np.int64(s.code[at])
+        out[i] = 0.0
+        if code < 0:
+            continue
+        key, own = code // n, code % n
+        out[i] = 1.0
+        for k in range(n):
+            if k != own:
+                out[i] *= np.float64(counts[key, k])
+        counts[key, own] += 1
+    place[0] = first + base
+    place[1] += out.shape[0]
+
+
+@kernel
 def listed(s: Side, keep: int, shown: Array, gone: Array) -> None:
     """Which tuples from ordinal `keep` on stand in the list of their key.
 
@@ -108,10 +141,13 @@ def places(q: Queue, out: Array) -> None:
 
 
 @kernel
-def put_in(q: Queue, entry: Array, real: Array) -> None:
-    """Push entries in the order that `places` gave.  entry: int64 [n, 7]; real: float64 [n, 4]."""
+def put_in(q: Queue, entry: Array, real: Array, place: Array) -> None:
+    """Push entries in the order that `places` gave.  entry: int64 [n, 7]; real: float64 [n, 4]; place: int64 [n],
+    written: where each stands.
+    """
     for i in range(entry.shape[0]):
         at = queue.push(q, entry[i, queue.CLASS])
+        place[i] = at
         for k in range(queue.ENTRY_FIELDS):
             q.entry[at, k] = entry[i, k]
         for k in range(queue.REAL_FIELDS):

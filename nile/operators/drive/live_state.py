@@ -14,7 +14,7 @@ import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
 from nile.preferences import state as st
-from nile.preferences.queue import LIMIT, grown_queue, new_queue
+from nile.preferences.queue import LIMIT, new_queue
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.store import TupleStore
 from nile.summaries.heavy import pa
@@ -24,11 +24,21 @@ if TYPE_CHECKING:
     from nile.operators.drive import live_kernels
     from nile.operators.drive.live_join import LiveJoin
     from nile.preferences import queue_kernels
+    from nile.preferences.queue_kernels import Queue
 else:
     live_kernels = lazy("nile.operators.drive.live_kernels")
     queue_kernels = lazy("nile.preferences.queue_kernels")
 
-__all__ = ["captured", "restored"]
+__all__ = [
+    "captured",
+    "finite",
+    "put_lists",
+    "put_sketches",
+    "queue_of",
+    "restored",
+    "sketches_of",
+    "zone_of",
+]
 
 Array = np.ndarray[Any, Any]
 _WORK_SPACE = (
@@ -86,7 +96,6 @@ def captured(join: LiveJoin) -> State:
             for number, (keep, listed) in enumerate(zip(first, shown, strict=True))
         ],
         "sample": join.sample.capture(),
-        "meter": {} if join.meter is None else join.meter.capture(),
     }  # fmt: skip
 
 
@@ -129,12 +138,9 @@ def _stream(join: LiveJoin, number: int, keep: int, listed: Array) -> State:
     store = join.stores[number]
     side = store.side
     held = slice(keep - int(side.meta[ga.BASE]), store.tuples - int(side.meta[ga.BASE]))
-    zone = side.zone.copy()
-    zone[ga.TURNING] = 0
-    out: State = {"tuples": store.tuples, "ts": side.ts[held].copy(), "listed": listed, "zone": zone}
+    out: State = {"tuples": store.tuples, "ts": side.ts[held].copy(), "listed": listed, "zone": zone_of(store)}
     if join.state.setting[st.GUIDE] == st.COUNTSKETCH:
-        out |= {name: getattr(side, name).copy() for name in _SKETCHED}
-        out["ring"] = side.gran[:, [ga.HEAD, ga.SIZE]]
+        out |= sketches_of(store)
     if join.sampled:
         out["doors"] = join.admissions(number)[keep - int(join.state.whole[st.ADMISSIONS_GONE + number]) :][
             : listed.shape[0]
@@ -143,7 +149,21 @@ def _stream(join: LiveJoin, number: int, keep: int, listed: Array) -> State:
     return out
 
 
-def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, pa.Array]) -> None:
+def zone_of(store: TupleStore) -> Array:
+    """The zones of a store, between two takes."""
+    zone: Array = store.side.zone.copy()
+    zone[ga.TURNING] = 0
+    return zone
+
+
+def sketches_of(store: TupleStore) -> State:
+    """The sketches of a store, for `put_sketches`."""
+    out: State = {name: getattr(store.side, name).copy() for name in _SKETCHED}
+    out["ring"] = store.side.gran[:, [ga.HEAD, ga.SIZE]]
+    return out
+
+
+def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, ...]) -> None:
     """Be where another join of this plan was.  keys: of the tuples held, of left and right.  Raises EnvelopeError."""
     state = join.state
     for name, known in (("setting", state.setting), ("window", state.window)):
@@ -151,7 +171,7 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, pa.Array]) -> Non
             held.refuse(f"the {name} of this query", "another")
     fed, last = held.integer("fed", 0, MOST), held.integer_or_none("last")
     whole = held.array("whole", "int64", state.whole.shape).copy()
-    real = _finite(held, "real", state.real.shape)
+    real = finite(held, "real", state.real.shape)
     waiting = held.array("waiting", "int8", (None,))
     if ((waiting < 0) | (waiting > 1)).any() or (last is None) != (fed == 0):
         held.refuse("arrivals of left and right", "others")
@@ -161,7 +181,7 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, pa.Array]) -> Non
         _put_stream(join, number, part, key, last)
     _check_places(join, held, whole, waiting, fed)
     state.whole[:], state.real[:] = whole, real
-    state.seen[:] = _finite(held, "seen", state.seen.shape)
+    state.seen[:] = finite(held, "seen", state.seen.shape)
     shut = held.array("open", "uint8", state.open.shape)
     if (shut > 1).any() or (state.seen < 0).any():
         held.refuse("slots that are open or shut", "others")
@@ -169,7 +189,7 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, pa.Array]) -> Non
     join.go_on_from(
         fed,
         last,
-        float(_finite(held, "cost", (1,))[0]),
+        float(finite(held, "cost", (1,))[0]),
         held.integer("matches", 0, MOST),
         held.integer("found", 0, MOST),
         waiting,
@@ -179,11 +199,6 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, pa.Array]) -> Non
     _put_queue(join, held)
     _check_active(join, held)
     join.sample.restore(held.part("sample"))
-    meter = held.part("meter")
-    if join.meter is not None:
-        join.meter.restore(meter)
-    meter.end()
-    held.end()
 
 
 def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | None) -> None:
@@ -199,26 +214,32 @@ def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | N
     store.tuples = tuples - n
     store.side.meta[ga.BASE] = store.side.meta[ga.KEEP_FROM] = tuples - n
     store.extend(ts, key.codes, key.hashes, join.known)
-    done = 0
-    while (stopped := live_kernels.put_back(store.side, tuples - n + done, listed[done:])) >= 0:
-        done = stopped - (tuples - n)
-        store.grow_arena(store.code_of(stopped))
-    _put_sketches(join, store, part)
+    put_lists(store, listed)
+    put_sketches(store, part, join.state.setting[st.GUIDE] == st.COUNTSKETCH)
     if join.sampled:
-        admissions = _finite(part, "doors", (n,))
+        admissions = finite(part, "doors", (n,))
         if ((admissions != 0.0) & ((admissions < _LEAST_ADMISSION) | (admissions > 1.0))).any():
             part.refuse("doors from 0 to 1", "others")
         join.put_admissions(number, admissions)
     part.end()
 
 
-def _put_sketches(join: LiveJoin, store: TupleStore, part: Held) -> None:
+def put_lists(store: TupleStore, listed: Array) -> None:
+    """Put the tuples held that were listed back into the lists of their keys.  listed: uint8 [held]."""
+    first, done = store.tuples - listed.shape[0], 0
+    while (stopped := live_kernels.put_back(store.side, first + done, listed[done:])) >= 0:
+        done = stopped - first
+        store.grow_arena(store.code_of(stopped))
+
+
+def put_sketches(store: TupleStore, part: Held, sketched: bool) -> None:
+    """Put zones, and sketches where there are any, back.  Raises EnvelopeError."""
     side = store.side
     zone = part.array("zone", "int64", (ga.ZONE_FIELDS,))
     if not (0 <= zone[ga.KEPT_FROM] <= store.tuples and 0 <= zone[ga.NEXT] <= store.tuples):
         part.refuse("zones of tuples that there are", "others")
     side.zone[:] = zone
-    if join.state.setting[st.GUIDE] != st.COUNTSKETCH:
+    if not sketched:
         return
     for name in _SKETCHED:
         into = getattr(side, name)
@@ -252,7 +273,7 @@ def _put_queue(join: LiveJoin, held: Held) -> None:
     q = queue_kernels
     entry = held.array("entry", "int64", (None, q.ENTRY_FIELDS))
     n = entry.shape[0]
-    rest = _finite(held, "rest", (n, q.REAL_FIELDS))
+    rest = finite(held, "rest", (n, q.REAL_FIELDS))
     if join.plan.is_exact or not join.fed:
         if n:
             held.refuse("nothing that waits", f"{n} entries")
@@ -273,11 +294,16 @@ def _put_queue(join: LiveJoin, held: Held) -> None:
         fits = fits and _are_listed(join, side, ranked[:, q.ORDINAL], ranked[:, q.HIGH])
     if not fits:
         held.refuse("entries over tuples held", "others")
-    queue = new_queue()
-    while queue.entry.shape[0] < n + max(1, join.stores[0].side.gran.shape[0]):
-        queue = grown_queue(queue)
-    live_kernels.put_in(queue, entry, rest)
-    join.put_queue(queue)
+    join.put_queue(queue_of(entry, rest)[0])
+
+
+def queue_of(entry: Array, rest: Array) -> tuple[Queue, Array]:
+    """A queue of these entries, the least class first and its oldest first; where each stands in it."""
+    queue, place = new_queue(), np.empty(entry.shape[0], np.int64)
+    if entry.shape[0] > queue.entry.shape[0]:
+        queue = new_queue(1 << (entry.shape[0] - 1).bit_length())
+    live_kernels.put_in(queue, entry, rest, place)
+    return queue, place
 
 
 def _check_active(join: LiveJoin, held: Held) -> None:
@@ -308,7 +334,8 @@ def _are_listed(join: LiveJoin, side: int, ordinals: Array, high: Array) -> bool
     return bool((high <= join.listed(1 - side, join.codes_of(side, ordinals))).all())
 
 
-def _finite(held: Held, name: str, shape: tuple[int | None, ...]) -> Array:
+def finite(held: Held, name: str, shape: tuple[int | None, ...]) -> Array:
+    """float64 of this shape, none of it infinite or NaN.  Raises EnvelopeError."""
     value = held.array(name, "float64", shape)
     if not np.isfinite(value).all():
         held.refuse(f"{name!r} of finite numbers", "others")

@@ -10,21 +10,23 @@ import numpy as np
 
 from nile.operators.common.example import example_keys, example_plan, example_times
 from nile.operators.common.plan import JoinPlan
-from nile.operators.common.start import UNIT, beginning, samples
+from nile.operators.common.start import UNIT
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from nile.operators.multiway.start import buys_everything, initial_state
 from nile.preferences import state as st
 from nile.preferences.clock import grants
 from nile.preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.manager import Memory
-from nile.pyramid.grid.store import DETECTOR_ROWS, TupleStore
+from nile.pyramid.grid.store import TupleStore
 from nile.summaries.errors import ConfigError
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.multiway import probe_kernels as multiway_probe_kernels
     from nile.operators.multiway import promise_kernels as multiway_kernels
+    from nile.preferences.queue_kernels import Queue
     from nile.pyramid.grid import grid_kernels
     from nile.summaries import hash_kernels
 else:
@@ -90,10 +92,14 @@ class MultiwayJoin:
         self._plain = plan.is_exact or plan.method == "hash-drop"
         self.store = TupleStore(plan.spec)
         sketched = plan.guide == "countsketch" and not self._plain
-        self.state = _initial_state(plan, data, self.store, sketched)
         n = data.ts.shape[0]
+        self.state = initial_state(
+            plan, self.store, sketched=sketched, streams=data.streams, keys=data.hashes.shape[0], arrivals=n,
+            conditioned=data.test is not None,
+        )  # fmt: skip
         self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
         self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
+        self._stream = data.stream
         self._floor = _NO_FLOOR if self.whole else 0.0
         self._hashes = _at_least_one(data.hashes)
         width = 1 + 2 * data.streams if plan.output == "ranges" else data.streams
@@ -109,8 +115,19 @@ class MultiwayJoin:
 
     @property
     def arrivals(self) -> int:
-        """Tuples of the input, all streams together."""
-        return int(self.data.ts.shape[0])
+        """Tuples of the input, all streams together, as far as it is known."""
+        return max(int(self.data.ts.shape[0]), self.store.tuples)
+
+    @property
+    def queue(self) -> Queue | None:
+        """What waits; None before the first tuple."""
+        waiting: Queue | None = self._queue
+        return waiting
+
+    @property
+    def bounds(self) -> Array:
+        """Of each place in the queue, the ranges in every stream: int64 [places, n, 2]."""
+        return self._bounds
 
     def times(self) -> Array:
         """The time of each arrival: int64 [arrivals] ns."""
@@ -140,7 +157,7 @@ class MultiwayJoin:
         whole, real = self.state.whole, self.state.real
         if credit is not None:
             arrivals = end - self._fed
-            self._grant[self._fed : end] = UNIT * credit / max(1, arrivals)
+            self.grant(self._fed, np.full(arrivals, UNIT * credit / max(1, arrivals)))
             if not arrivals:
                 real[st.CREDIT] += UNIT * credit
                 real[st.GRANTED] += UNIT * credit
@@ -181,20 +198,40 @@ class MultiwayJoin:
         return why in (st.OUTPUT_FULL, ms.SETTLE) or (why == st.DONE and last)
 
     def _feed(self, end: int) -> None:
-        """Put arrivals up to `end` into the store: keyed by (key, stream), hashed alike."""
-        data = self.data
-        rows = slice(self._fed, end)
-        stream, key = data.stream[rows], data.key[rows]
-        null = key < 0
-        codes = np.where(null, -1, key.astype(np.int64) * data.streams + stream).astype(np.int32)
+        """Arrivals up to `end` are in the store."""
+        if end > self.store.tuples:
+            data, rows = self.data, slice(self.store.tuples, end)
+            self._put(data.ts[rows], data.stream[rows], data.key[rows])
+        self._fed = end
+
+    def push(self, ts: Array, stream: Array, key: Array, hashes: Array) -> None:
+        """More arrivals of an input that comes as it goes, in the total order; they grant nothing yet (`grant`).
+
+        Columns as in `MultiwayInput`; hashes: of every key known so far.  Arrivals dealt with are forgotten here.
+        """
+        gone, applied = int(self.state.whole[st.ARRIVALS_GONE]), int(self.state.whole[st.APPLIED])
+        self.state.whole[st.ARRIVALS_GONE] = applied
+        self._stream = np.concatenate([self._stream[applied - gone :], stream])
+        self._grant = np.concatenate([self._grant[applied - gone :], np.zeros(ts.shape[0])])
+        self._hashes = _at_least_one(hashes)
+        self._put(ts, stream, key)
+
+    def grant(self, first: int, amounts: Array) -> None:
+        """What arrivals from `first` on grant, in hundredths: float64 [n]."""
+        at = first - int(self.state.whole[st.ARRIVALS_GONE])
+        self._grant[at : at + amounts.shape[0]] = amounts
+
+    def _put(self, ts: Array, stream: Array, key: Array) -> None:
+        """Arrivals into the store: keyed by (key, stream), hashed alike."""
+        n, null = self.data.streams, key < 0
+        codes = np.where(null, -1, key.astype(np.int64) * n + stream).astype(np.int32)
         hashes = np.zeros(key.shape[0], np.uint64)
-        for k in range(data.streams):
+        for k in range(n):
             mine = np.flatnonzero((stream == k) & ~null)
             mixed = np.empty(mine.shape[0], np.uint64)
-            hash_kernels.mix_all(data.hashes[key[mine]], np.uint64(k + 1), mixed)
+            hash_kernels.mix_all(self._hashes[key[mine]], np.uint64(k + 1), mixed)
             hashes[mine] = mixed
-        self.store.extend(data.ts[rows], codes, hashes, data.hashes.shape[0] * data.streams)
-        self._fed = end
+        self.store.extend(ts, codes, hashes, self._hashes.shape[0] * n)
 
     def _step(self, end: int) -> int:
         side, hashes, grant, state, out = self.store.side, self._hashes, self._grant, self.state, self._out
@@ -240,7 +277,7 @@ class MultiwayJoin:
         if outputs.members is not None or outputs.low is None or outputs.high is None or outputs.probing is None:
             return outputs
         side, n = self.store.side, self.data.streams
-        own, key = self.data.stream[outputs.probing], self.data.key[outputs.probing].astype(np.int64)
+        own, key = self.owner(outputs.probing)
         sizes = outputs.sizes(own)
         which = np.repeat(np.arange(sizes.shape[0]), sizes)
         number = np.arange(which.shape[0]) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -254,25 +291,45 @@ class MultiwayJoin:
             number //= size[which]
         return Combinations(weight=outputs.weight[which], members=members)
 
+    def owner(self, arrivals: Array) -> tuple[Array, Array]:
+        """(stream, key) of arrivals that are held and have a key: int64 [n] each."""
+        side = self.store.side
+        codes = side.code[arrivals - int(side.meta[ga.BASE])].astype(np.int64)
+        return codes % self.data.streams, codes // self.data.streams
+
+    def put_queue(self, queue: Queue, bounds: Array) -> None:
+        """What waits, which is put back."""
+        self._queue, self._bounds = queue, bounds
+
+    def go_on_from(self, fed: int) -> None:
+        """Arrivals up to `fed` had come, all that are needed of which have been pushed: the state is put back."""
+        self._fed = fed
+
     def _release(self) -> None:
-        """Free tuples that neither a probe nor a queued entry can reach: two windows back."""
-        window = self.plan.window
-        whole = self.state.whole
-        if window is None or self.plan.output == "ranges" or whole[st.APPLIED] == 0:
-            return
-        horizon = int(whole[st.NOW_TS]) - 2 * window
+        if self.plan.output != "ranges":  # whose records are expanded when they are read
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Free tuples that neither a probe nor a queued entry can reach."""
+        self.store.release(self.needed_from())
+
+    def needed_from(self) -> int:
+        """The first arrival that a probe or a queued entry can still reach: two windows back.
+
+        The plain probe, which leaves nothing undone, reaches one window back.
+        """
+        window, whole = self.plan.window, self.state.whole
+        if window is None or whole[st.APPLIED] == 0:
+            return 0
+        horizon = int(whole[st.NOW_TS]) - (1 if self.plan.is_exact else 2) * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
         if self._queue is not None and self.plan.preference == "weighted":
             horizon = min(horizon, oldest_time(self._queue) - window)
-        self.store.release(self.first_since(horizon))
-
-    def first_since(self, horizon: int) -> int:
-        """The first arrival held that came at `horizon` or later, or has not been dealt with."""
         side, base = self.store.side, int(self.store.side.meta[ga.BASE])
         held = side.ts[: self.store.tuples - base]
         before = base + int(np.searchsorted(held, max(horizon, -st.FOREVER), side="left"))
-        return min(before, int(self.state.whole[st.APPLIED]))
+        return min(before, int(whole[st.APPLIED]))
 
     @property
     def shed(self) -> tuple[int, ...]:
@@ -289,7 +346,8 @@ class MultiwayJoin:
     def figures(self) -> MultiwayFigures:
         """What has been done so far."""
         whole, real = self.state.whole, self.state.real
-        waiting = self.data.stream[int(whole[st.APPLIED]) : int(whole[st.ARRIVED])]
+        gone = int(whole[st.ARRIVALS_GONE])
+        waiting = self._stream[int(whole[st.APPLIED]) - gone : int(whole[st.ARRIVED]) - gone]
         shed = self.state.shed + np.bincount(waiting, minlength=self.data.streams)
         spent = float(real[st.SPENT]) / UNIT
         return MultiwayFigures(
@@ -321,12 +379,6 @@ class MultiwayJoin:
         return float(self.state.real[st.COVERED] / probes) if probes and self.plan.spec.forgetting else 1.0
 
 
-def buys_everything(plan: JoinPlan) -> bool:
-    """Whether the budget covers the exact answer's cost at every arrival, so that nothing need ever be dropped."""
-    free = plan.pace.is_replay or plan.spec.forgetting or plan.blind
-    return plan.budget.fraction is not None and plan.fraction >= 1.0 and not free
-
-
 def _anything(members: Array) -> Array:
     """The condition that every candidate satisfies."""
     return np.ones(members.shape[0], bool)
@@ -334,43 +386,3 @@ def _anything(members: Array) -> Array:
 
 def _at_least_one(hashes: Array) -> Array:
     return hashes if hashes.shape[0] else np.zeros(1, np.uint64)
-
-
-def _initial_state(plan: JoinPlan, data: MultiwayInput, store: TupleStore, sketched: bool) -> ms.State:
-    begin = beginning(plan, sketched, whole_fields=ms.WHOLE_FIELDS, setting_fields=ms.SETTING_FIELDS)
-    sampled = samples(plan)
-    if sampled:
-        begin.setting[st.WAITING] = plan.patience
-    elif plan.pace.is_replay:
-        begin.setting[st.WAITING] = 1024 if plan.waiting is None else plan.waiting
-    begin.setting[ms.CONDITIONED] = int(data.test is not None)
-    begin.setting[ms.SETTLES] = int(data.test is not None and not buys_everything(plan))
-    begin.real[st.ENTRANCE] = _entrance(plan, store, begin.prices, sketched, data.streams)
-    depth = plan.spec.depth
-    return ms.State(
-        **begin._asdict(),
-        shed=np.zeros(data.streams, np.int64),
-        shed_at=np.full(max(1, data.hashes.shape[0]), -st.FOREVER, np.int64),
-        admissions=np.zeros(data.ts.shape[0] if sampled else 0),
-        entry=np.zeros((data.streams, 2), np.int64),
-        cut=np.zeros((depth + 1, data.streams), np.int64),
-        expected=np.zeros((depth, data.streams)),
-        bound=np.zeros((depth, data.streams)),
-    )
-
-
-def _entrance(plan: JoinPlan, store: TupleStore, prices: Array, sketched: bool, streams: int) -> float:
-    """The most that taking one tuple in can cost, so that it is paid for before it begins."""
-    m, others = plan.spec.depth, streams - 1
-    regions = 1 + (m - 1) * others
-    cost = prices[st.P_INSERT]
-    if sketched:
-        rows = store.side.counters.shape[1]
-        reads = m * streams * (rows + 1) if plan.preference == "asc" else m * others * rows
-        cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * reads
-    if not sketched or plan.preference != "desc":
-        cost += prices[st.P_LOOKUP] * others
-    if not sketched and plan.preference == "desc" and plan.fade.factor < 1.0:
-        cost += prices[st.P_LOOKUP] * others * (m - 1)
-    split = plan.preference == "desc" and (sketched or plan.fade.factor < 1.0)
-    return float(cost + prices[st.P_PUSH] * (regions if split else 1))

@@ -30,6 +30,11 @@ class Combinations:
     def __len__(self) -> int:
         return int(self.weight.shape[0])
 
+    @property
+    def ordinals(self) -> tuple[Array, ...]:
+        """Of combinations: each stream's members."""
+        return () if self.members is None else tuple(self.members.T)
+
     def first(self, count: int) -> Combinations:
         """The first outputs of the batch."""
         whole = {field.name: getattr(self, field.name) for field in fields(self)}

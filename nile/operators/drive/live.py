@@ -1,0 +1,80 @@
+"""An operator over live streams: what has come is pushed, and it is driven as far as its budget goes.
+
+One driver whatever the number of streams: a fraction is counted by kernels, another budget is metered, quantum by
+quantum (`nile.operators.drive.live_budget`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic
+
+import numpy as np
+
+from nile.exact.state.held import Held, State
+from nile.operators.common.contract import LiveOperator, Out
+from nile.operators.drive.live_budget import QUANTUM, meter_of
+from nile.operators.drive.metered import load_kernels, report_of
+from nile.preferences.budget import BudgetReport
+from nile.summaries.heavy import pa
+
+__all__ = ["LiveRun"]
+
+Array = np.ndarray[Any, Any]
+
+
+class LiveRun(Generic[Out]):
+    """The run of an operator over live streams: `take` what has come, in the total order, and get what is found.
+
+    Raises NotYet for a budget that does not go on for as long as tuples come.
+    """
+
+    def __init__(self, operator: LiveOperator[Out]) -> None:
+        self.operator = operator
+        self._meter = meter_of(operator.plan)
+        if self._meter is not None:
+            load_kernels(operator.example())  # so that loading is not charged
+
+    def take(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> Iterator[Out]:
+        """Tuples of each stream whose turn has come (as `LiveOperator.push` takes them); yields what is found.
+
+        Without tuples, under a budget by the clock, goes on with what waits.  Raises KeyTypeError.
+        """
+        operator = self.operator
+        if not any(each.shape[0] for each in ts):
+            if self._meter is not None and operator.fed:
+                yield from self._metered(operator.fed)
+            return
+        operator.push(ts, keys)
+        if self._meter is None:
+            yield from operator.advance(operator.arrivals)
+        while operator.fed < operator.arrivals:
+            yield from self._metered(min(operator.arrivals, operator.fed + QUANTUM))
+        operator.let_go()
+
+    def _metered(self, end: int) -> Iterator[Out]:
+        """One quantum, up to arrival `end`, for what the meter gives."""
+        assert self._meter is not None
+        credit = self._meter.begin(self.operator, end - self.operator.fed)
+        found = list(self.operator.advance(end, credit=credit))
+        self._meter.end(self.operator)
+        yield from found
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
+        return report_of(self.operator.plan.budget, self._meter, self.operator.figures.budget_spent)
+
+    def capture(self) -> State:
+        """What the operator and the meter hold, between two takes."""
+        return {**self.operator.capture(), "meter": {} if self._meter is None else self._meter.capture()}
+
+    def restore(self, state: State, keys: tuple[pa.Array, ...]) -> None:
+        """Be where the run was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
+        held = Held(state, "state of a live join")
+        self.operator.restore(held, keys)
+        meter = held.part("meter")
+        if self._meter is not None:
+            self._meter.restore(meter)
+        meter.end()
+        held.end()

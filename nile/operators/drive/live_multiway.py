@@ -1,0 +1,344 @@
+"""A join of n live streams, or of two under a condition: the operator of `nile.operators.multiway`, fed as tuples come.
+
+Design.  The kernels are the same, and so is what they do: a tuple at a time, in the total order, which no cut into
+batches changes.  The operator is held, not inherited from: tuples are pushed into it, and what a window cannot reach is
+let go of (tuples, admissions, keys that no tuple held has).  Before the kernels run, each arrival's exact cost is
+counted from the windows of all streams, shed tuples included, so that the grant is what it is over finite streams: the
+outputs are the same, bit for bit.  A condition over several streams is put to candidates by whoever holds the rows;
+what its exact answer costs only a look at every candidate would tell, so it is not asked under a fraction below 1.
+Memory.  Tuples of up to two windows, and what waits in the queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.state.held import Held, State
+from nile.operators.common.plan import JoinPlan
+from nile.operators.common.start import UNIT, samples
+from nile.operators.drive.live_estimate import LiveSample
+from nile.operators.drive.live_multiway_state import captured, restored
+from nile.operators.drive.live_parts import checked, grown, renumber_store, rows_at
+from nile.operators.multiway.multiway import Combinations, MultiwayFigures, MultiwayInput, MultiwayJoin
+from nile.operators.multiway.start import buys_everything
+from nile.preferences import state as st
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.manager import Memory
+from nile.summaries.errors import MemoryRefused, NotYet
+from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.drive import live_kernels
+else:
+    live_kernels = lazy("nile.operators.drive.live_kernels")
+
+__all__ = ["LiveMultiway", "Passing"]
+
+Array = np.ndarray[Any, Any]
+Passing = Callable[[tuple[Array, ...]], Array]
+"""Which candidates satisfy a condition, by the ordinals of each stream's members: bool [c]."""
+
+_LEAST_KEYS = 4096
+_MOST = 2.0**53
+
+
+class LiveMultiway:
+    """One plan over n live streams: `push` what has come, `advance`, and get what is found.
+
+    The same tuples give the same outputs, weights and figures as `MultiwayJoin` gives for them as finite streams,
+    however they are cut into pushes.  Range records are expanded at once; `members` of what is found are ordinals of
+    each stream.  Raises NotYet for a method other than `nile`, a replay, and a condition under a fraction below 1,
+    ConfigError for a plan without a window.
+    """
+
+    def __init__(
+        self, plan: JoinPlan, streams: int, *, passing: Passing | None = None, hasher: KeyHasher = PUBLIC
+    ) -> None:
+        self.plan = checked(plan)
+        if passing is not None and plan.budget.fraction is not None and not buys_everything(plan):
+            raise NotYet(
+                "live join: needed budget 1, or one by the clock, under a condition over several streams; got "
+                f"{plan.budget}, which only a look at every candidate tells; say budget=1, or seconds_per_tuple"
+            )
+        self.streams = streams
+        self._passing = passing
+        none, nothing = np.zeros(0), np.zeros(0, np.int64)
+        self.join = MultiwayJoin(
+            plan,
+            MultiwayInput(
+                streams=streams, stream=np.zeros(0, np.int8), ordinal=nothing, ts=nothing, key=np.zeros(0, np.int32),
+                hashes=np.zeros(0, np.uint64), costs=none, test=None if passing is None else self._test,
+            ),
+        )  # fmt: skip
+        self.table = KeyTable(hasher)
+        self.sampled = samples(plan)
+        self.sample = LiveSample(plan.window, streams)
+        self.tuples = np.zeros(streams, np.int64)
+        """Tuples of each stream that have come."""
+        self._owner = np.zeros(0, np.int8)
+        self._ordinal = np.zeros(0, np.int64)
+        self._counts = np.zeros((256, streams), np.int64)
+        self._place = np.zeros(2, np.int64)
+        self._told = 0
+        self.total_cost = 0.0
+        self.matches = 0
+        """Combinations that the exact answer has so far, a condition over several streams left aside."""
+        self.found = 0
+        """Combinations found so far."""
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples pushed, all streams together."""
+        return self.join.store.tuples
+
+    @property
+    def fed(self) -> int:
+        """Arrivals it has gone on to."""
+        return self.join.fed
+
+    @property
+    def spent(self) -> float:
+        """Spent so far, in units of the cost table."""
+        return self.join.spent
+
+    @property
+    def credit(self) -> float:
+        """Granted and not yet spent, in units of the cost table."""
+        return self.join.credit
+
+    def example(self) -> MultiwayJoin:
+        """One of the same plan over a small input, whose run loads every kernel that this one's will."""
+        return self.join.example()
+
+    def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
+        """Tuples of all streams whose turn has come.
+
+        ts: of each stream int64 [n_k] ns, not decreasing, none before what was pushed; keys: their keys.  At equal
+        times streams come in their order.  Raises KeyTypeError, MemoryRefused.
+        """
+        encoded = [self.encode(each) for each in keys]
+        sizes = [each.shape[0] for each in ts]
+        merged = np.concatenate(ts)
+        place = np.argsort(merged, kind="stable")
+        owner = np.repeat(np.arange(self.streams, dtype=np.int8), sizes)[place]
+        ordinal = np.concatenate([np.arange(n) + first for n, first in zip(sizes, self.tuples, strict=True)])[place]
+        if self.sampled:
+            for k, (times, coded) in enumerate(zip(ts, encoded, strict=True)):
+                if times.shape[0]:
+                    self.sample.arrive(k, times.shape[0], int((coded.codes >= 0).sum()), int(times[0]))
+        self._put(merged[place], owner, ordinal, np.concatenate([each.codes for each in encoded])[place])
+        self.tuples = self.tuples + sizes
+        self.join.grant(self.arrivals - merged.shape[0], self._granted(merged.shape[0]))
+
+    def _put(self, ts: Array, owner: Array, ordinal: Array, key: Array) -> None:
+        self._make_room(ts.shape[0])
+        at = self.arrivals - self._gone
+        self._owner[at : at + ts.shape[0]], self._ordinal[at : at + ts.shape[0]] = owner, ordinal
+        self.join.push(ts, owner, key, self.table.hashes())
+
+    @property
+    def _gone(self) -> int:
+        return int(self.join.state.whole[st.ADMISSIONS_GONE])
+
+    def _make_room(self, more: int) -> None:
+        """Room for so many more tuples beside the store, and for every key known; what is not needed goes."""
+        state, known = self.join.state, self.table.known
+        if known > self._counts.shape[0]:
+            self._counts = grown(self._counts, max(known, 2 * self._counts.shape[0]), 0)
+        if known > state.shed_at.shape[0]:
+            self.join.state = state._replace(
+                shed_at=grown(state.shed_at, max(known, 2 * state.shed_at.shape[0]), -st.FOREVER)
+            )
+        if self.arrivals + more - self._gone <= self._owner.shape[0]:
+            return
+        keep = self.join.needed_from()
+        held, room = slice(keep - self._gone, self.arrivals - self._gone), 2 * (self.arrivals + more - keep)
+        self._owner, self._ordinal = grown(self._owner[held], room, 0), grown(self._ordinal[held], room, 0)
+        if self.sampled:
+            self.join.state = self.join.state._replace(admissions=grown(self.join.state.admissions[held], room, 0))
+        self.join.state.whole[st.ADMISSIONS_GONE] = keep
+
+    def _granted(self, arrivals: int) -> Array:
+        """What each new arrival grants, in hundredths; counts what the exact answer spends on it."""
+        plan, matches = self.plan, np.empty(arrivals)
+        assert plan.window is not None
+        live_kernels.count_combinations(self.join.store.side, plan.window, self._counts, self._place, matches)
+        if arrivals and float(matches.max()) >= _MOST:
+            raise MemoryRefused(
+                f"live join of {self.streams} streams: needed fewer than 2**53 combinations of one tuple; got about "
+                f"{matches.max():.2g}; name a shorter window"
+            )
+        self.matches += int(matches.astype(np.int64).sum())
+        table = plan.costs
+        outputs = np.minimum(matches, 1.0) if plan.output == "ranges" else matches
+        candidate = table.emit if self._passing is None else table.scan
+        costs = np.rint(UNIT * (table.insert + table.lookup * (self.streams - 1) + candidate * outputs))
+        self.total_cost += float(costs.sum())
+        # What the exact answer costs under a condition is not known beforehand; the whole budget does not need it.
+        granted: Array = np.zeros(arrivals) if self._passing is not None else plan.fraction * costs
+        return granted
+
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Combinations]:
+        """Go on to arrival `end`; credit: in place of the plan's budget (`nile.operators.common.contract`)."""
+        for outputs in self.join.advance(end, credit=credit):
+            whole = self.join.expand(outputs)
+            assert whole.members is not None
+            if self.sampled:
+                self._sample_of(outputs)
+            self.found += len(whole)
+            yield Combinations(whole.weight, members=self._ordinal[whole.members - self._gone])
+
+    def _test(self, members: Array) -> Array:
+        assert self._passing is not None
+        ordinals = self._ordinal[members - self._gone]
+        return self._passing(tuple(ordinals[:, k] for k in range(self.streams)))
+
+    def let_go(self) -> None:
+        """All that was pushed has been advanced to: forget what a window cannot reach, and keys that went with it."""
+        if self.sampled:
+            dealt_with = int(self.join.state.whole[st.APPLIED])
+            new = slice(self._told - self._gone, dealt_with - self._gone)
+            for k in range(self.streams):
+                self.sample.let_in(k, self.join.state.admissions[new][self._owner[new] == k])
+            self._told = dealt_with
+        self.join.let_go()
+        known = self.table.known
+        if known >= _LEAST_KEYS and known >= 2 * (self.arrivals - self.join.needed_from()):
+            alive = self.alive()
+            if known >= 2 * alive.shape[0]:
+                self._renumber(alive)
+
+    def _sample_of(self, found: Combinations) -> None:
+        """Tell the sample what was found: combinations, or range records before they are expanded."""
+        if found.probing is None:
+            assert found.members is not None
+            members, pairs = found.members, np.ones(len(found), np.int64)
+        else:
+            members, pairs = found.probing[:, None], found.sizes(self._owner[found.probing - self._gone])
+        level = self.join.state.admissions[members - self._gone].min(axis=1)
+        key = self.table.hashes()[self.join.owner(members[:, 0])[1]]
+        self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
+
+    def held(self) -> tuple[Array, Array]:
+        """(stream, key) of arrivals from `join.needed_from` on, -1 without a key: int64 [n] each."""
+        side, first = self.join.store.side, self.join.needed_from()
+        base = int(side.meta[ga.BASE])
+        codes = side.code[first - base : self.arrivals - base].astype(np.int64)
+        owner = self._owner[first - self._gone : self.arrivals - self._gone].astype(np.int64)
+        return owner, np.where(codes < 0, -1, codes // self.streams)
+
+    def alive(self) -> Array:
+        """The codes of keys that a tuple still needed has, stream by stream as they first have them: int64 [k]."""
+        owner, key = self.held()
+        codes, first = np.unique(key[np.argsort(owner, kind="stable")], return_index=True)
+        inner = codes >= 0
+        alive: Array = codes[inner][np.argsort(first[inner], kind="stable")]
+        return alive
+
+    def _renumber(self, alive: Array) -> None:
+        """Give the keys of these codes the codes 0, 1, ...; all others are forgotten."""
+        table, n = KeyTable(self.table.hasher), self.streams
+        table.encode(self.table.values().take(pa.array(alive)))
+        places = (alive[:, None] * n + np.arange(n)).ravel()
+        code_of = np.full(self.table.known * n + 1, -1, np.int32)  # the last: of -1
+        code_of[places] = np.arange(places.shape[0], dtype=np.int32)
+        renumber_store(self.join.store, places, code_of)
+        self.table = table
+        self._counts = rows_at(self._counts, alive, 0)
+        self.join.state = self.join.state._replace(shed_at=rows_at(self.join.state.shed_at, alive, -st.FOREVER))
+
+    def needed_from(self) -> tuple[int, ...]:
+        """Of each stream, the first ordinal that a probe, a queued entry or a count can still reach."""
+        first = self.join.needed_from() - self._gone
+        owner, ordinal = (each[first : self.arrivals - self._gone] for each in (self._owner, self._ordinal))
+        needed = []
+        for k in range(self.streams):
+            mine = np.flatnonzero(owner == k)
+            needed.append(int(ordinal[mine[0]]) if mine.shape[0] else int(self.tuples[k]))
+        return tuple(needed)
+
+    @property
+    def figures(self) -> MultiwayFigures:
+        """What has been done so far; under a condition the exact cost is what it is at least."""
+        figures, cost = self.join.figures, self.total_cost / UNIT
+        if self._passing is not None:
+            cost = figures.spent if buys_everything(self.plan) else cost + self.plan.costs.emit * figures.outputs
+        return replace(figures, exact_cost=cost)
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many combinations the exact answer has so far, as `Answer.estimate` says it."""
+        if self.plan.is_exact and self.plan.preference != "asc":
+            return Estimate.exact(float(self.found))
+        if self.sampled:
+            return self.sample.estimate(self.last)
+        return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
+
+    @property
+    def last(self) -> int | None:
+        """ts of the newest tuple."""
+        side = self.join.store.side
+        return int(side.ts[self.arrivals - 1 - int(side.meta[ga.BASE])]) if self.arrivals else None
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held by the store of all streams, the keys, the counts and the queue."""
+        held, join = self.join.memory, self.join
+        queue = 0 if join.queue is None else sum(array.nbytes for array in join.queue) + join.bounds.nbytes
+        beside = self._owner.nbytes + self._ordinal.nbytes + join.state.admissions.nbytes + join.state.shed_at.nbytes
+        return Memory(
+            sketches=held.sketches,
+            directory=held.directory + self.table.nbytes + self._counts.nbytes,
+            tuples=held.tuples + self.sample.nbytes + queue + beside,
+        )
+
+    def encode(self, keys: pa.Array) -> Encoded:
+        """Codes and hashes of a column of keys."""
+        return self.table.encode(keys, where="live join")
+
+    def capture(self) -> State:
+        """What the join holds, between two advances (`nile.operators.drive.live_multiway_state`)."""
+        return captured(self)
+
+    def restore(self, held: Held, keys: tuple[pa.Array, ...]) -> None:
+        """Be where the join was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
+        restored(self, held, keys)
+
+    def go_on_from(self, tuples: Array, ts: Array, owner: Array, key: Array, admissions: Array) -> None:
+        """Put back the tuples that were needed.  tuples: int64 [n], how many came of each stream."""
+        first = int(tuples.sum()) - ts.shape[0]
+        store = self.join.store
+        store.tuples = first
+        store.side.meta[ga.BASE] = store.side.meta[ga.KEEP_FROM] = first
+        ordinal = np.empty(ts.shape[0], np.int64)
+        for k in range(self.streams):
+            mine = np.flatnonzero(owner == k)
+            ordinal[mine] = tuples[k] - mine.shape[0] + np.arange(mine.shape[0])
+        self.join.state.whole[[st.ARRIVALS_GONE, st.APPLIED, st.ADMISSIONS_GONE]] = first
+        self._put(ts, owner, ordinal, key)
+        if self.sampled:
+            self.join.state.admissions[: ts.shape[0]] = admissions
+        self.tuples = tuples.copy()
+        self.join.go_on_from(self.arrivals)
+
+    def count_from(self, cost: float, matches: int, found: int) -> None:
+        """Everything else has been put back: count the tuples of the window, and go on."""
+        self.total_cost, self.matches, self.found = cost, matches, found
+        side, window = self.join.store.side, self.plan.window
+        base, last = int(side.meta[ga.BASE]), self.last
+        self._told = int(self.join.state.whole[st.APPLIED])
+        self._place[:] = self.arrivals
+        if last is not None and window is not None:
+            held = side.ts[: self.arrivals - base]
+            at = int(np.searchsorted(held, max(-st.FOREVER, last - window), side="left"))
+            codes = side.code[at : self.arrivals - base]
+            np.add.at(self._counts.reshape(-1), codes[codes >= 0], 1)
+            self._place[0] = base + at
