@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nile.aggregates.linear import Units
 from nile.operators.history.blocks import UnitTotals, blocks_of
 from nile.operators.history.sums import DoubleSums, WholeSums
 
@@ -71,9 +72,9 @@ def test_intervals_of_counts_are_certain_at_the_ends() -> None:
     made = blocks_of(0, 256 * 40 + 10, 1)
     totals = UnitTotals(made)
     none = np.zeros(0, np.int64)
-    totals.add(none, np.zeros(0), np.zeros(0))  # the rest: nobody in it
+    totals.add(none, Units.none(0))  # the rest: nobody in it
     for _ in range(3):
-        totals.add(np.array([0]), np.array([256.0]), np.array([1.0]))
+        totals.add(np.array([0]), Units(np.array([256.0]), np.array([1.0]), np.zeros(1)))
     (every,) = totals.counts(1, 0.95)
     assert every.low >= 3 * 256
     assert every.high == 40 * 256

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ALIASES", "CATALOGUE", "PARTS", "Kind", "Part", "Takes", "general", "kept_in", "place_of"]
+__all__ = ["ALIASES", "CATALOGUE", "PARTS", "RUNNING", "Kind", "Part", "Takes", "general", "kept_in", "place_of"]
 
 Takes = Literal["any", "ordered", "number"]
 """Any value that can be told equal; one that can be put in order; a number."""
@@ -27,17 +27,18 @@ variance by the delta method; of a quantile by its rank (Woodruff 1952); what wa
 class Part:
     """What is kept of some values.  merge: of two parts; all are associative and commutative, and have an identity.
 
-    retracts: whether what was added can be taken back from the part alone.
+    "spread" adds squared distances from the mean of each part, and what the means lie apart (Chan, Golub, LeVeque 1982,
+    equation 2.1b).  retracts: whether what was added can be taken back, from exact sums of the part alone.
     """
 
-    merge: Literal["add", "least", "greatest", "union"]
+    merge: Literal["add", "spread", "least", "greatest", "union"]
     retracts: bool
 
 
 PARTS = {
     "count": Part("add", True),
     "total": Part("add", True),
-    "squares": Part("add", True),
+    "squares": Part("spread", True),
     "low": Part("least", False),
     "high": Part("greatest", False),
     "values": Part("union", True),  # a multiset in order
@@ -122,6 +123,13 @@ _KINDS = (
 
 CATALOGUE = {kind.name: kind for kind in _KINDS}
 ALIASES = {alias: kind.name for kind in _KINDS for alias in kind.aliases}
+
+
+RUNNING = tuple(name for name, kind in CATALOGUE.items() if not kind.is_set)
+"""What is kept up to date as tuples come and go, over history and by tasks of Spark.
+
+Not sets: different values are counted above a DISTINCT, and their parts would be all values.
+"""
 
 
 def general(function: str) -> tuple[str, float | None]:

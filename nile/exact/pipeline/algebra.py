@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nile.aggregates.catalogue import CATALOGUE
+from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.exact.state.arrow import pa
 from nile.summaries.errors import ConfigError, UnknownColumn
 
@@ -46,8 +46,6 @@ __all__ = [
 
 Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
 Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
-RUNNING = tuple(name for name, kind in CATALOGUE.items() if not kind.is_set)
-"""The aggregates that are kept up to date.  Not sets: count(DISTINCT ...) is a count above a `Distinct`."""
 
 
 @dataclass(frozen=True, slots=True)

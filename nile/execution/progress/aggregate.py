@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.aggregates.catalogue import kept_in
+from nile.aggregates.catalogue import CATALOGUE, RUNNING
+from nile.aggregates.linear import Units
 from nile.answers.progress import Progressive
 from nile.execution.approximate.scope import Shape
 from nile.execution.exact.aggregating import aggregated
@@ -15,6 +16,7 @@ from nile.execution.exact.relational import Relational
 from nile.execution.exact.rows import row_codes
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
+from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.progress.rows import figures_text
 from nile.execution.values import all_of, column_of, filtered, maker, schema_of, value_of
 from nile.expressions.tree import Column
@@ -29,7 +31,6 @@ from nile.summaries.heavy import pa, pc
 __all__ = ["ProgressiveAggregate"]
 
 Array = np.ndarray[Any, Any]
-_FUNCTIONS = kept_in("count", "total", "low", "high")
 
 
 class ProgressiveAggregate(Progressive):
@@ -51,10 +52,11 @@ class ProgressiveAggregate(Progressive):
         self._shape = shape
         self._where = shape.where
         for each in shape.group.aggregates:
-            if each.function not in _FUNCTIONS or each.distinct:
+            if each.function not in RUNNING or each.distinct:
                 raise NotYet(
-                    f"progress: needed aggregates that settle as tuples come ({', '.join(_FUNCTIONS)}); got "
-                    f"{each.name}, which has no progressive operator yet; read the result with to_arrow()"
+                    f"progress: needed aggregates that settle as tuples come ({', '.join(RUNNING)}); got "
+                    f"{each.name}: how many different values are unread no sample can tell; read the result with "
+                    "to_arrow()"
                 )
         if query.preference is not None and query.preference.kind != "weighted":
             raise NotYet(
@@ -209,9 +211,11 @@ class _Running:
         self._counts = np.zeros(0, np.int64)
         self._sums: DoubleSums | WholeSums = DoubleSums()
         self._found: pa.Array | None = None
+        self._kind = CATALOGUE[item.function]
+        self._blocks_of: list[tuple[pa.Array, Array]] = []
 
     def add(self, values: pa.Array | None, codes: Array, groups: int) -> None:
-        """A block's values (None: count(*)) and the groups of its rows."""
+        """A block's values (None: count(*)) and the groups of its rows.  Quantiles keep all values."""
         if groups > self._counts.shape[0]:
             self._counts = np.concatenate([self._counts, np.zeros(groups - self._counts.shape[0], np.int64)])
         if values is not None and values.null_count:
@@ -219,18 +223,28 @@ class _Running:
             values, codes = values.filter(valid), codes[valid.to_numpy(zero_copy_only=False)]
         size = np.bincount(codes, minlength=groups)
         self._counts += size
-        function = self.item.function
-        if function in ("min", "max"):
+        if self._kind.interval == "one-sided":
             self._extremes(values, codes, groups)
             return
         here = np.flatnonzero(size)
-        amount = np.zeros(here.shape[0])
-        if function in ("sum", "avg"):
-            assert values is not None
-            amount = self._add_up(values, codes, groups)[here]
-        self._units.add(here, size[here].astype(np.float64), amount)
+        count = size[here].astype(np.float64)
+        units = Units(count, np.zeros(here.shape[0]), np.zeros(here.shape[0]))
+        if self._kind.interval == "rank":
+            self._blocks_of.append((values, codes))
+        elif self._kind.is_spread:
+            units = self._spread(values, codes, size, here)
+        elif self.item.function != "count":
+            units = Units(count, self._add_up(values, codes, groups)[here], units.squares)
+        self._units.add(here, units)
 
-    def _add_up(self, values: pa.Array, codes: Array, groups: int) -> Array:
+    def _spread(self, values: Any, codes: Array, size: Array, here: Array) -> Units:
+        numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        with np.errstate(all="ignore"):
+            total = np.bincount(codes, numbers, size.shape[0])
+            off = (numbers - (total / np.maximum(size, 1))[codes]) ** 2
+            return Units(size[here].astype(np.float64), total[here], np.bincount(codes, off, size.shape[0])[here])
+
+    def _add_up(self, values: Any, codes: Array, groups: int) -> Array:
         """Add to the sums; this block's, roughly."""
         whole = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
         if whole and self.item.function == "sum":
@@ -255,8 +269,10 @@ class _Running:
     def answer(self, groups: int, confidence: float, *, complete: bool) -> tuple[pa.Array, list[Estimate]]:
         """(the aggregate of each group in the type of its field, what each is worth).  complete: all was read."""
         item, kind = self.item, self.item.field.type
-        if item.function in ("min", "max"):
+        if self._kind.interval == "one-sided":
             return self._extreme(groups, complete)
+        if self._kind.interval == "rank":
+            return self._quantiles(groups, confidence, complete)
         counts = np.zeros(groups, np.int64)
         counts[: self._counts.shape[0]] = self._counts
         if item.function == "count":
@@ -264,10 +280,10 @@ class _Running:
                 return pa.array(counts).cast(kind), [Estimate.exact(float(n)) for n in counts.tolist()]
             made = self._units.counts(groups, confidence)
             return pa.array([round(float(e.value)) for e in made], pa.int64()).cast(kind), made
-        null = counts == 0
+        null = counts < (self._kind.least if complete else 1)
         if complete:
             return self._exact(groups, counts, null)
-        made = self._units.sums(groups, confidence) if item.function == "sum" else self._units.means(groups, confidence)
+        made = self._units.numbers(self._kind, groups, confidence)
         value = np.array([float(each.value) for each in made])
         if pa.types.is_integer(kind):
             big = ~(np.abs(value) < 2.0**63)
@@ -275,6 +291,34 @@ class _Running:
             null = null | big
         array = pa.array(value, mask=null)
         return (array if array.type == kind else pc.cast(array, kind, safe=False)), made
+
+    def _quantiles(self, groups: int, confidence: float, complete: bool) -> tuple[pa.Array, list[Estimate]]:
+        """Of all values as the exact answer has them; of a sample each block stands for others."""
+        blocks = self._blocks_of or [(pa.array([], _type_of(self.item)), np.zeros(0, np.int64))]
+        values = pa.concat_arrays([part.cast(blocks[0][0].type) for part, _ in blocks])
+        codes = np.concatenate([codes for _, codes in blocks])
+        if complete:
+            found = aggregated(self.item, values, codes, groups)
+            return found, [Estimate.exact(number) for number in _numbers(found)]
+        sample = self._units.sampled(groups)
+        number = np.repeat(np.arange(len(blocks)), [part.shape[0] for _, part in blocks]) - self._units.known
+        # A unit is a block of a group; those of one block are numbered by group, as they were added.
+        cell, drawn = number * groups + codes, number >= 0
+        unit = np.full(codes.shape[0], -1, np.int64)
+        _, unit[drawn] = np.unique(cell[drawn], return_inverse=True)
+        points = Points(
+            values, codes, unit, np.ones(codes.shape[0]), np.where(drawn, self._units.weight, 1.0)
+        )  # fmt: skip
+        share = self._kind.share if self.item.fraction is None else self.item.fraction
+        assert share is not None
+
+        def reach(residual: Array) -> Array:
+            return sample.totals(residual, np.inf).reach(confidence)
+
+        found, made = quantiles(
+            self._kind, share, points, groups, np.zeros(groups), reach, sample.group.shape[0], confidence
+        )  # fmt: skip
+        return (found if found.type == self.item.field.type else pc.cast(found, self.item.field.type, safe=False)), made
 
     def _exact(self, groups: int, counts: Array, null: Array) -> tuple[pa.Array, list[Estimate]]:
         kind = self.item.field.type
@@ -289,6 +333,8 @@ class _Running:
         else:
             doubles = np.zeros(groups)
             doubles[: len(totals)] = totals
+            if self._kind.is_spread:
+                doubles = self._units.exact(self._kind, groups)
             if self.item.function == "avg":
                 with np.errstate(all="ignore"):
                     doubles = doubles / counts
@@ -301,10 +347,7 @@ class _Running:
         found = pa.nulls(groups, kind) if self._found is None else self._found
         if len(found) < groups:
             found = pa.concat_arrays([found, pa.nulls(groups - len(found), found.type)])
-        numbers = [
-            float(each) if isinstance(each, int | float) and not isinstance(each, bool) else float("nan")
-            for each in found.to_pylist()
-        ]
+        numbers = _numbers(found)
         low, high = (float("-inf"), None) if self.item.function == "min" else (None, float("inf"))
         made = []
         for number in numbers:
@@ -315,3 +358,16 @@ class _Running:
             else:
                 made.append(Estimate.between(number, number if low is None else low, number if high is None else high))
         return found, made
+
+
+def _numbers(found: pa.Array) -> list[float]:
+    """Values as numbers; NaN where they are none."""
+    return [
+        float(each) if isinstance(each, int | float) and not isinstance(each, bool) else float("nan")
+        for each in found.to_pylist()
+    ]
+
+
+def _type_of(item: AggregateItem) -> pa.DataType:
+    """The type of values that never came."""
+    return item.field.type if CATALOGUE[item.function].gives == "same" else pa.float64()

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.asked import Aggregate
-from nile.aggregates.catalogue import CATALOGUE
+from nile.aggregates.catalogue import CATALOGUE, Kind
+from nile.aggregates.linear import Units, linearised
 from nile.operators.aggregate.evidence import Evidence
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import Totals, nothing_seen
@@ -49,12 +50,7 @@ def estimate_moment(aggregate: Aggregate, m: int, evidence: Evidence, confidence
         return [_known(aggregate.function, base, g) for g in range(evidence.data.groups)]
     measure = evidence.data.measures[m]
     with np.errstate(all="ignore"):
-        if aggregate.function == "sum":
-            value, totals = _sum(base, m, evidence)
-        elif aggregate.function == "avg":
-            value, totals = _mean(base, m, evidence)
-        else:
-            value, totals = _spread(aggregate.function, base, m, evidence)
+        value, totals = _sampled(CATALOGUE[aggregate.function], base, m, evidence)
         reach, certified = totals.reach(confidence), totals.certified
     counted = base.count + np.bincount(
         evidence.data.group[evidence.left][measure.valid[evidence.left]], minlength=evidence.data.groups
@@ -129,46 +125,16 @@ def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
     return numbers
 
 
-def _amounts(m: int, evidence: Evidence) -> tuple[Array, Array]:
-    """Of the sampled tuples: the value (0 where null) and 1.0 where there is one."""
-    measure = evidence.data.measures[m]
-    valid = measure.valid[evidence.left]
-    return np.where(valid, measure.values[evidence.left], 0.0), valid.astype(np.float64)
-
-
-def _sum(base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
-    amount, _ = _amounts(m, evidence)
-    totals = evidence.sample.totals(amount, _largest(m, evidence, 0.0))
-    return base.total + totals.value, totals
-
-
-def _mean(base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
-    amount, one = _amounts(m, evidence)
-    sample = evidence.sample
-    count = base.count + sample.totals(one, 1.0).value
-    mean = (base.total + sample.totals(amount, math.inf).value) / count
-    residual = (amount - mean[sample.group] * one) / count[sample.group]
-    return mean, sample.totals(residual, _largest(m, evidence, mean) / count)
-
-
-def _spread(function: str, base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
-    amount, one = _amounts(m, evidence)
-    sample = evidence.sample
-    count = base.count + sample.totals(one, 1.0).value
-    mean, _ = _mean(base, m, evidence)
-    off = one * (amount - mean[sample.group]) ** 2
-    known = np.where(base.count > 0, base.total / np.maximum(base.count, 1) - mean, 0.0)
-    squares = base.squares + base.count * known**2 + sample.totals(off, math.inf).value
-    kind = CATALOGUE[function]
-    freedom = count + 1.0 - kind.least
-    value = squares / freedom
-    residual = (off - one * value[sample.group]) / freedom[sample.group]
-    largest = np.maximum(_largest(m, evidence, mean) ** 2, value) / freedom
-    if kind.is_root:
-        value = np.sqrt(value)
-        residual = residual / (2.0 * value[sample.group])
-        largest = largest / (2.0 * value)
-    return value, sample.totals(residual, largest)
+def _sampled(kind: Kind, base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
+    """(numbers, the total whose error is theirs), with what is known of the largest of them."""
+    measure, sample = evidence.data.measures[m], evidence.sample
+    units = Units.of_values(measure.values[evidence.left], measure.valid[evidence.left].astype(np.float64))
+    known = Units(base.count.astype(np.float64), base.total, base.squares)
+    told = linearised(kind, units, sample.group, known, lambda amount: sample.totals(amount, math.inf).value)
+    largest = _largest(m, evidence, told.mean)
+    if kind.is_spread:
+        largest = np.maximum(largest**2, told.value**2 if kind.is_root else told.value)
+    return told.value, sample.totals(told.residual, largest * told.scale)
 
 
 def _largest(m: int, evidence: Evidence, center: Array | float) -> Array:

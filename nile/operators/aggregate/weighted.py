@@ -17,6 +17,7 @@ import numpy as np
 
 from nile.aggregates.asked import DISTRIBUTION, Aggregate
 from nile.aggregates.catalogue import CATALOGUE
+from nile.aggregates.linear import Units, linearised
 from nile.operators.aggregate.distribution import weighted_quantile
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.input import Measure
@@ -72,28 +73,13 @@ def weighted_numbers(
     if aggregate.function in DISTRIBUTION:
         return [_distribution(aggregate, measure, outputs, g, labels) for g in range(outputs.groups)]
     one = np.ones(outputs.weight.shape[0]) if measure is None else measure.valid.astype(np.float64)
-    x = one if measure is None else np.where(measure.valid, measure.values, 0.0)
+    units = Units.of_values(one if measure is None else measure.values, one)
     seen = np.bincount(outputs.group, one, outputs.groups)
-    count, total = outputs.total(one), outputs.total(x)
-    more = np.zeros(outputs.groups)
+    kind = CATALOGUE[aggregate.function]
     with np.errstate(all="ignore"):
-        if aggregate.function == "count":
-            value, residual, more = count, one, outputs.unseen(one)
-        elif aggregate.function == "sum":
-            value, residual, more = total, x, outputs.unseen(x)
-        else:
-            mean = total / count
-            value = mean
-            residual = (x - one * mean[outputs.group]) / count[outputs.group]
-            if aggregate.function != "avg":
-                freedom = count + 1.0 - CATALOGUE[aggregate.function].least
-                off = one * (x - mean[outputs.group]) ** 2
-                value = outputs.total(off) / freedom
-                residual = (off - one * value[outputs.group]) / freedom[outputs.group]
-                if CATALOGUE[aggregate.function].is_root:
-                    value = np.sqrt(value)
-                    residual = residual / (2.0 * value[outputs.group])
-        error = outputs.reach(residual, confidence)
+        linear = linearised(kind, units, outputs.group, Units.none(outputs.groups), outputs.total)
+        value, error = linear.value, outputs.reach(linear.residual, confidence)
+    more = outputs.unseen(linear.residual) if kind.interval == "total" else np.zeros(outputs.groups)
     numbers = []
     for g in range(outputs.groups):
         least = float(seen[g]) if aggregate.function == "count" else -math.inf

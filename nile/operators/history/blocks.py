@@ -6,11 +6,13 @@ a block.  All have one size but the last, which is read first and known for cert
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from nile.aggregates.catalogue import Kind
+from nile.aggregates.linear import Units, linearised
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import StratifiedSample, nothing_seen
 
@@ -63,44 +65,52 @@ class UnitTotals:
         self._blocks = blocks
         self._read = 0
         self._group: list[Array] = []
-        self._count: list[Array] = []
-        self._amount: list[Array] = []
-        self._rest: tuple[Array, Array, Array] = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+        self._units: list[Units] = []
+        self._rest: tuple[Array, Units] = (np.zeros(0, np.int64), Units.none(0))
 
-    def add(self, group: Array, count: Array, amount: Array) -> None:
-        """The next block: groups that it has (int64 [g], each once), numbers counted (float64) and their sums."""
+    def add(self, group: Array, units: Units) -> None:
+        """The next block: groups that it has (int64 [g], each once), and what it holds of each."""
         if self._blocks.rest and not self._read:
-            self._rest = (group, count, amount)
+            self._rest = (group, units)
         else:
             self._group.append(group)
-            self._count.append(count)
-            self._amount.append(amount)
+            self._units.append(units)
         self._read += 1
+
+    @property
+    def known(self) -> int:
+        """How many blocks are known for certain: 1 or 0, the first that was added."""
+        return int(self._blocks.rest > 0)
+
+    @property
+    def weight(self) -> float:
+        """How many blocks each block drawn stands for; 1 of the first one that is shorter, which is known."""
+        return self._blocks.units / len(self._group) if self._group else 1.0
 
     @property
     def _unseen(self) -> int:
         drawn = self._read - (self._blocks.rest > 0)
         return (self._blocks.units - drawn) * self._blocks.size
 
-    def _sampled(self, groups: int) -> tuple[StratifiedSample, Array, Array]:
+    def sampled(self, groups: int) -> StratifiedSample:
+        """The blocks drawn, one a group that it has, in the order they were added."""
         group = np.concatenate([*self._group, np.zeros(0, np.int64)]).astype(np.int64)
         drawn = np.array([len(self._group)])
-        sample = StratifiedSample(
+        return StratifiedSample(
             np.array([self._blocks.units]), drawn, np.zeros(group.shape[0], np.int64), group, groups
         )
-        zero = np.zeros(0)
-        return sample, np.concatenate([*self._count, zero]), np.concatenate([*self._amount, zero])
 
-    def _known(self, groups: int) -> tuple[Array, Array]:
-        at, count, amount = self._rest
-        known = np.zeros(groups), np.zeros(groups)
-        known[0][at], known[1][at] = count, amount
+    def _known(self, groups: int) -> Units:
+        at, units = self._rest
+        known = Units.none(groups)
+        for whole, part in zip(_columns(known), _columns(units), strict=True):
+            whole[at] = part
         return known
 
     def counts(self, groups: int, confidence: float) -> list[Estimate]:
         """How many there are in all, one Estimate a group."""
-        sample, count, _ = self._sampled(groups)
-        known = self._known(groups)[0]
+        sample, count = self.sampled(groups), _together(self._units).count
+        known = self._known(groups).count
         seen = known + np.bincount(sample.group, count, groups)
         if not len(self._group):
             return [Estimate.between(k, k, k + self._unseen) for k in known.tolist()]
@@ -120,27 +130,39 @@ class UnitTotals:
             made.append(Estimate(value, low, high, confidence, bool(totals.certified[g])))
         return made
 
-    def sums(self, groups: int, confidence: float) -> list[Estimate]:
-        """The sum of all numbers, one Estimate a group.  Nothing bounds an unread number, so none is certified."""
-        sample, _, amount = self._sampled(groups)
-        known = self._known(groups)[1]
-        if not len(self._group):
-            return [Estimate.guess(k) for k in known.tolist()]
-        totals = sample.totals(amount, np.inf)
-        return _around(known + totals.value, totals.reach(confidence), confidence)
+    def numbers(self, kind: Kind, groups: int, confidence: float) -> list[Estimate]:
+        """Sums, means or spreads of all numbers, one Estimate a group.
 
-    def means(self, groups: int, confidence: float) -> list[Estimate]:
-        """The mean of all numbers, one Estimate a group: the ratio of two totals, its variance linearised."""
-        sample, count, amount = self._sampled(groups)
-        rest_count, rest_amount = self._known(groups)
+        Nothing bounds an unread number, so none is certified.
+        """
+        sample, known = self.sampled(groups), self._known(groups)
         with np.errstate(all="ignore"):
+            told = linearised(
+                kind, _together(self._units), sample.group, known, lambda amount: sample.totals(amount, np.inf).value
+            )
             if not len(self._group):
-                return [Estimate.guess(float(m)) for m in (rest_amount / rest_count).tolist()]
-            counted = rest_count + sample.totals(count, np.inf).value
-            mean = (rest_amount + sample.totals(amount, np.inf).value) / counted
-            residual = (amount - mean[sample.group] * count) / counted[sample.group]
-            totals = sample.totals(residual, np.inf)
-            return _around(mean, totals.reach(confidence), confidence)
+                return [Estimate.guess(value) for value in told.value.tolist()]
+            made = _around(told.value, sample.totals(told.residual, np.inf).reach(confidence), confidence)
+        if kind.is_spread:
+            made = [replace(each, low=max(0.0, float(each.low))) for each in made]
+        return made
+
+    def exact(self, kind: Kind, groups: int) -> Array:
+        """The numbers when every block has been read: float64 [groups]."""
+        group = np.concatenate([self._rest[0], *self._group]).astype(np.int64)
+        with np.errstate(all="ignore"):
+            return linearised(
+                kind, _together([self._rest[1], *self._units]), group, Units.none(groups),
+                lambda amount: np.bincount(group, amount, groups),
+            ).value  # fmt: skip
+
+
+def _columns(units: Units) -> tuple[Array, Array, Array]:
+    return units.count, units.total, units.squares
+
+
+def _together(parts: list[Units]) -> Units:
+    return Units(*map(np.concatenate, zip(*map(_columns, [*parts, Units.none(0)]), strict=True)))
 
 
 def _around(value: Array, reach: Array, confidence: float) -> list[Estimate]:
