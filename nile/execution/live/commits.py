@@ -1,10 +1,9 @@
 """Changes of what a database holds: each in one piece, and then whoever wants to know of it is told.
 
-with INTERRUPTS:          signals wait
-    with commits:         rows, offset, accounting, summaries, histories, standing queries: all or nothing
-        ...
-    commits.tell()        callbacks, outside of the change and after it
-commits.complain()        what they raised, once all have been told
+with commits:           signals wait
+    ...                 rows, offset, accounting, summaries, histories, standing queries: all or nothing
+                        callbacks are told, then signals come through
+commits.complain()      what callbacks raised, once all have been told
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class Told(Protocol):
 class Commits:
     """One lock for everything that is live, the changes made under it, and the callbacks that wait to hear of them.
 
-    `with commits:` under the lock is a change.  What can be refused is refused before it; an exception in it (memory
-    that ends, a thread that is told to stop) leaves it half done, and from then on everything is refused: nothing half
-    done is ever read or written to a store.
+    `with commits:` under the lock is a change, and the telling of it.  What can be refused is refused before it; an
+    exception in it (memory that ends, a thread that is told to stop) leaves it half done, and from then on everything
+    is refused: nothing half done is ever read or written to a store.
     Callbacks are told in the order of the changes, by whoever holds the lock; a change that a callback makes is made at
     once, and told when the callbacks told before have come back.
     """
@@ -45,12 +44,22 @@ class Commits:
 
     def __enter__(self) -> None:
         self.check()
+        INTERRUPTS.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._torn = f"{type(error).__name__}: {error}".rstrip(": ")
+        try:
+            if error is None:
+                self.tell()
+            else:
+                self._torn = f"{type(error).__name__}: {error}".rstrip(": ")
+        finally:
+            try:
+                INTERRUPTS.__exit__(None, None, None)
+            except BaseException as interrupt:
+                self._besides(interrupt)
+                raise
 
     @property
     def torn(self) -> bool:
@@ -99,9 +108,13 @@ class Commits:
         stops = [fault for fault in self._faults if not isinstance(fault, Exception)]
         if self._telling or not (stops if at_once else self._faults):
             return
-        faults, self._faults = self._faults, []
-        first = stops[0] if stops else faults[0]
-        for other in faults:
-            if other is not first:
-                first.add_note(f"and besides: {type(other).__name__}: {other}")
+        first = stops[0] if stops else self._faults[0]
+        self._besides(first)
         raise first
+
+    def _besides(self, error: BaseException) -> None:
+        """What else went wrong goes with the error that comes out."""
+        faults, self._faults = self._faults, []
+        for other in faults:
+            if other is not error:
+                error.add_note(f"and besides: {type(other).__name__}: {other}")

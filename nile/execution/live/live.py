@@ -172,8 +172,10 @@ class Live:
 
     def streams(self) -> dict[str, LiveStream]:
         """Live streams whose names have not been given to something else."""
-        entries = self._names.entries
-        return {name: one for name, one in self._streams.items() if name in entries and self.get(name) is one}
+        known = self._names
+        return {
+            name: one for name, one in self._streams.items() if name in known.entries and known.adopt(name)[0] is one
+        }
 
     def push(self, name: str, data: Any, offset: Any = None) -> int:
         """Push rows; how many tuples' turn has come.
@@ -209,24 +211,20 @@ class Live:
 
     def _take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
         stream.check(parts)
-        with INTERRUPTS:
-            with self._commits:
-                done = stream.take(parts)
-                self.idleness.heard(stream)
-                self._move_on()
-                if offset is not None:
-                    self.offsets[stream.name] = offset
-            self._commits.tell()
+        with self._commits:
+            done = stream.take(parts)
+            self.idleness.heard(stream)
+            self._move_on()
+            if offset is not None:
+                self.offsets[stream.name] = offset
         return done
 
     def tick(self) -> None:
         """Move on streams that are silent, as a push to another does and a reader that asks."""
         with self._lock:
             if any(each.idle is not None for each in self._streams.values()):
-                with INTERRUPTS:
-                    with self._commits:
-                        self._move_on()
-                    self._commits.tell()
+                with self._commits:
+                    self._move_on()
 
     def _move_on(self) -> None:
         streams = self.streams().values()
@@ -237,11 +235,7 @@ class Live:
         """A live stream that no push further up is still reading rows for.  Raises UnknownStream, ConfigError."""
         self._commits.check()
         stream = self.get(name)
-        if stream.pushing:
-            raise ConfigError(
-                f"stream '{name}', {what}: needed a stream that no push is still reading rows for; got one from inside "
-                "such a push (its iterator, or a callback between two of its batches); do it when that push is over"
-            )
+        _check_whole(stream, what)
         return stream
 
     def offset(self, name: str) -> Any:
@@ -295,8 +289,7 @@ class Live:
         stream = self.streams().get(name) if stream is None else stream
         if stream is None:
             return
-        if stream.pushing:
-            self._free(name, "drop")
+        _check_whole(stream, "DROP")
         if readers := self.standing.readers(stream):
             raise ConfigError(
                 f"stream '{name}': needed a stream that no standing query with a name reads, before it can go; got "
@@ -315,12 +308,10 @@ class Live:
                 self._keeper.directory.check_writable()
             known = self.streams()
             streams = [self._free(each, "advance") for each in (known if name is None else [name])]
-            with INTERRUPTS:
-                with self._commits:
-                    for stream in streams:
-                        stream.advance(now)
-                    self.standing.progress()
-                self._commits.tell()
+            with self._commits:
+                for stream in streams:
+                    stream.advance(now)
+                self.standing.progress()
             self._commits.complain()
 
     def accounting(self, name: str) -> Accounting:
@@ -413,5 +404,12 @@ class Live:
                     self._streams.clear()
                     if keeper is not None:
                         keeper.close()
-                self._commits.tell()
             self._commits.complain()
+
+
+def _check_whole(stream: LiveStream, what: str) -> None:
+    if stream.pushing:
+        raise ConfigError(
+            f"stream '{stream.name}', {what}: needed a stream that no push is still reading rows for; got one from "
+            "inside such a push (its iterator, or a callback between two of its batches); do it when that push is over"
+        )

@@ -200,13 +200,11 @@ class Subscription(ABC):
     def close(self) -> None:
         """No tuple will come any more: emits what is left.  Raises what a callback raises."""
         with self._lock:
-            with INTERRUPTS:
-                if self._commits.torn:
-                    self._end()
-                elif not self._closed:
-                    with self._commits:
-                        self.finish()
-                    self._commits.tell()
+            if self._commits.torn:
+                self.detach()
+            elif not self._closed:
+                with self._commits:
+                    self.finish()
             self._commits.complain()
 
     def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
