@@ -13,7 +13,6 @@ from nile.summaries.errors import (
     BudgetError,
     ConfigError,
     CostWarning,
-    DatabaseTorn,
     EnvelopeError,
     ErrorTargetMissed,
     ExpressionError,
@@ -49,11 +48,10 @@ if TYPE_CHECKING:
     from nile.answers.aggregate_answer import AggregateAnswer
     from nile.answers.aggregate_query import AggregateQuery
     from nile.answers.answer import Answer
-    from nile.answers.join_aggregate import JoinAggregateAnswer, JoinAggregateQuery
+    from nile.answers.join_aggregate import JoinAggregateAnswer
     from nile.answers.join_answer import JoinAnswer
-    from nile.answers.join_query import JoinQuery
+    from nile.answers.join_query import JoinAggregateQuery, JoinQuery, MultiwayQuery
     from nile.answers.multiway_answer import MultiwayAnswer
-    from nile.answers.multiway_query import MultiwayQuery
     from nile.answers.progress import Partial, Progress
     from nile.answers.result import Result
     from nile.answers.selection_answer import SelectionAnswer
@@ -85,7 +83,6 @@ __all__ = [
     "ConfigError",
     "CostWarning",
     "Database",
-    "DatabaseTorn",
     "EnvelopeError",
     "ErrorTargetMissed",
     "Estimate",
@@ -148,11 +145,11 @@ _HOMES = {
     "Database": "nile.engine.database",
     "Estimate": "nile.summaries.estimate",
     "JoinAggregateAnswer": "nile.answers.join_aggregate",
-    "JoinAggregateQuery": "nile.answers.join_aggregate",
+    "JoinAggregateQuery": "nile.answers.join_query",
     "JoinAnswer": "nile.answers.join_answer",
     "JoinQuery": "nile.answers.join_query",
     "MultiwayAnswer": "nile.answers.multiway_answer",
-    "MultiwayQuery": "nile.answers.multiway_query",
+    "MultiwayQuery": "nile.answers.join_query",
     "Partial": "nile.answers.progress",
     "Progress": "nile.answers.progress",
     "QueryBuilder": "nile.execution.statement.builder",

@@ -181,7 +181,7 @@ def test_a_share_of_a_core_needs_an_input_that_is_played_back(query: nile.JoinQu
 
 
 def test_an_exact_query_takes_no_budget_by_the_clock(query: nile.JoinQuery) -> None:
-    exact = replace(query, preference=None)
+    exact = replace(query, bound=replace(query.bound, preference=None))
     with pytest.raises(BudgetError, match="needed a preference"):
         exact.run(nile.Budget(seconds=1.0))
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nile
-from nile.answers.multiway_query import MultiwayQuery
 from nile.operators.inputs.pair_conditions import read_pair_condition
 from nile.operators.multiway import multiway
 from nile.streams import csv
@@ -153,7 +152,7 @@ def test_where_the_input_is_cut_into_batches_changes_nothing(method: str, monkey
     assert len(told[0][0]) > 50
 
 
-def _joined(query: MultiwayQuery) -> Any:
+def _joined(query: nile.MultiwayQuery) -> Any:
     return query.run(0.3).joined
 
 
@@ -173,15 +172,17 @@ def test_a_small_trace_is_charged_an_insert_and_look_up_a_tuple_a_scan_a_candida
 
 def test_a_condition_on_one_stream_selects_its_tuples_before_insertion_and_accounts_for_them() -> None:
     db, duck = database(2, 200)
-    query = db.join("a", "b", on="k", window=20, where="a.n > 0 and b.t = 'a' and (a.x < 3 or a.x is null)")
+    where = "a.n > 0 and b.t = 'a' and (a.x < 3 or a.x is null)"
+    query = db.join("a", "b", on="k", window=20, where=where)
     answer = query.run()
-    assert sorted(rows_of(answer)) == by_duckdb(duck, 2, query.condition.text, 20)  # type: ignore[union-attr]
+    assert sorted(rows_of(answer)) == by_duckdb(duck, 2, where, 20)
     left = duck.execute("select count(*) from a where a.n > 0 and (a.x < 3 or a.x is null)").fetchall()[0][0]
     assert answer.excluded["left"] == 200 - left
     assert answer.accounting["left"].applied == left == answer.accounting["left"].tuples_in
     assert answer.figures.arrivals == sum(one.applied for one in answer.accounting.values())
-    assert answer.figures.candidates == answer.figures.outputs  # nothing was left to look at
-    assert "before insertion on a, b" in query.explain()
+    assert isinstance(answer, nile.JoinAnswer)  # nothing is left to look at in a pair
+    for own, name in (("n > 0 AND (x < 3.0 OR x IS NULL)", "a"), ("t = 'a'", "b")):
+        assert f"where {own}: before insertion on {name}" in query.explain()
     assert sorted(rows_of(answer)) == sorted(
         tuple(row.values()) for row in
         query.returning("ranges").run().expand().select(["left_ordinal", "right_ordinal"]).to_pylist()
@@ -256,10 +257,13 @@ def test_what_is_wrong_with_a_condition_is_said_with_the_nearest_name() -> None:
 
 def test_a_condition_is_taken_apart_at_its_outermost_ands_only() -> None:
     schema = pa.schema([("x", pa.float64()), ("n", pa.int64())])
-    read = read_pair_condition(
+    alone, read = read_pair_condition(
         "a.x > 1 and (a.n = 2 or b.n = 3) and b.x < 1 and a.x < b.x", ("a", "b"), (schema, schema), where="test"
     )
-    assert read.over_several
-    assert (read.columns(0), read.columns(1)) == (("x", "n"), ("x", "n"))
-    assert read.columns_of(0) == ("n", "x")
-    assert read.select(0, pa.record_batch({"x": [0.0, 2.0, None], "n": [1, 2, 3]})).tolist() == [False, True, False]
+    assert read is not None
+    assert (read.columns(0), read.columns(1)) == (("n", "x"), ("n", "x"))
+    own, other = alone
+    assert own is not None
+    assert other is not None
+    assert (own.columns, other.columns) == (("x",), ("x",))
+    assert own.mask(pa.record_batch({"x": [0.0, 2.0, None], "n": [1, 2, 3]})).to_pylist() == [False, True, None]

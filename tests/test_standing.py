@@ -45,7 +45,7 @@ def pairs_of(answer: nile.JoinAnswer) -> list[tuple[int, int]]:
 
 
 def exact(streams: dict[str, Loaded], query: nile.JoinQuery) -> Pairs:
-    return brute_force(Joinable(streams[query.left], streams[query.right], query.window))
+    return brute_force(Joinable(*(streams[name] for name in query.bound.streams), query.bound.window))
 
 
 def three(db: nile.Database, preference: str = "desc", guide: str = "directory") -> list[nile.JoinQuery]:
@@ -63,9 +63,9 @@ def assert_honest(streams: dict[str, Loaded], queries: Sequence[nile.JoinQuery],
         assert len(found) == len(set(found))
         assert set(found) <= exact(streams, query)
         figures = one.figures
-        if query.preference != "asc":  # which looks at a tuple before it turns it away
+        if query.bound.preference != "asc":  # which looks at a tuple before it turns it away
             assert figures.admitted + figures.nulls + sum(figures.shed) == figures.arrivals
-        assert figures.arrivals == len(streams[query.left]) + len(streams[query.right])
+        assert figures.arrivals == sum(len(streams[name]) for name in query.bound.streams)
         assert figures.spent <= figures.granted * (1 + 1e-9)
         for accounting in one.accounting.values():
             accounting.check()
@@ -207,12 +207,12 @@ def test_any_few_queries_over_any_small_streams_are_honest(
         .guided_by(guide)
         for pair, window, preference, guide, _ in asked
     ]
-    used = {name: streams[name] for query in queries for name in (query.left, query.right)}
+    used = {name: streams[name] for query in queries for name in query.bound.streams}
     answer = db.standing(queries, weights=[weight for *_, weight in asked]).run(fraction)
     assert_honest(used, queries, answer)
     if fraction == 1.0:
         for query, one in zip(queries, answer, strict=True):
-            if query.preference != "asc":
+            if query.bound.preference != "asc":
                 assert set(pairs_of(one)) == exact(streams, query)
 
 

@@ -5,74 +5,54 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
-from nile.aggregates.asked import Aggregate, read_aggregates
+from nile.aggregates.asked import read_aggregates
 from nile.answers.aggregate_answer import AggregateAnswer
-from nile.base.durations import format_duration, parse_duration
-from nile.expressions.conditions import Condition, Value, parse_value
+from nile.answers.bound_aggregate import BoundAggregate
+from nile.base.durations import parse_duration
+from nile.expressions.conditions import Value, parse_value
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import instant, read_conditions
-from nile.operators.inputs.aggregating import Asked, prepare
+from nile.operators.inputs.aggregating import Asked
 from nile.operators.inputs.home import Home
 from nile.preferences.budget import Budget
-from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
-from nile.summaries.costs import cost_table
-from nile.summaries.errors import BudgetError, ConfigError, ExpressionError
+from nile.summaries.errors import ConfigError, ExpressionError
 
 __all__ = ["AggregateQuery", "aggregate_query"]
-
-_OPTIONS = ("method", "borders", "costs", "seed", "buckets", "zone")
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateQuery:
     """Aggregates over a registered stream, for one query or for hundreds of standing ones.
 
-    Made by `Database.aggregate`; each method returns a changed copy.  between: moments in ns, ends included.
+    Made by `Database.aggregate`; each method returns a changed copy.  bound: what is asked, as SQL would ask it.
     """
 
     database: Home = field(repr=False)
-    stream: str
-    aggregates: tuple[Aggregate, ...]
-    queries: tuple[tuple[str, tuple[Condition, ...]], ...]
-    by: tuple[Value, ...] = ()
-    interval: tuple[int | None, int | None] = (None, None)
-    window: int | None = None
-    costs: str = "engine"
-    options: tuple[tuple[str, Any], ...] = ()
+    bound: BoundAggregate
 
-    def within(self, window: str | float | timedelta | None) -> AggregateQuery:
+    def within(self, window: str | float | timedelta | None) -> Self:
         """WINDOW: only tuples at most this much older than the last one, both ends included; None: all."""
-        return replace(self, window=None if window is None else parse_duration(window, where="window"))
+        length = None if window is None else parse_duration(window, where="window")
+        return replace(self, bound=replace(self.bound, window=length))
 
-    def between(self, begin: Any, end: Any) -> AggregateQuery:
+    def between(self, begin: Any, end: Any) -> Self:
         """Only tuples of this time range, both ends included; None leaves an end open.
 
         begin, end: ISO text, a datetime or date (UTC without zone), or seconds since 1970.  Raises ConfigError.
         """
         ends = [None if at is None else instant(at, where="between") for at in (begin, end)]
-        return replace(self, interval=(ends[0], ends[1]))
+        return replace(self, bound=replace(self.bound, interval=(ends[0], ends[1])))
 
-    def using(self, **options: Any) -> AggregateQuery:
+    def using(self, **options: Any) -> Self:
         """method, one of AGGREGATE_METHODS; borders ("auto", "learned", "predicates"); costs ("engine", "memory");
         seed, buckets, zone.
 
         Raises ConfigError for anything else.
         """
-        kept = dict(self.options)
-        changed = self
-        for name, value in options.items():
-            if name not in _OPTIONS:
-                raise ConfigError(
-                    f"aggregate option: needed one of {', '.join(_OPTIONS)}; got {name!r}; check the spelling"
-                )
-            if name == "costs":
-                changed = replace(changed, costs=value)
-            else:
-                kept[name] = value
-        return replace(changed, options=tuple(kept.items()))
+        return replace(self, bound=self.bound.using(**options))
 
     def plan(
         self,
@@ -83,22 +63,7 @@ class AggregateQuery:
         otherwise: str = "flag",
     ) -> AggregatePlan:
         """The checked plan that `run` would follow.  Raises BudgetError, ConfigError."""
-        given: Mapping[str, Any] = dict(self.options)
-        if budget is not None and not isinstance(budget, Budget):
-            budget = Budget(budget)
-        if budget is not None and budget.fraction is None:
-            raise BudgetError(
-                f"aggregates: needed a budget as a fraction of the exact work; got one of {budget}; "
-                "write Budget(fraction=0.1), or ask for an error"
-            )
-        target = None if error is None else ErrorTarget(error, confidence, otherwise)
-        return AggregatePlan(
-            budget=None if budget is None else budget.fraction,
-            target=target,
-            confidence=confidence,
-            costs=cost_table(self.costs),
-            **given,
-        )
+        return self.bound.plan(budget, error=error, confidence=confidence, otherwise=otherwise)
 
     def run(
         self,
@@ -117,47 +82,17 @@ class AggregateQuery:
         Warns (CostWarning), with both costs, when the answer cost more than the plain exact way.
         Raises BudgetError, ConfigError, ErrorTargetMissed, KeyTypeError, SourceError, TimestampOrderError.
         """
-        plan = self.plan(budget, error=error, confidence=confidence, otherwise=otherwise)
-        asked, accounting = self.load()
-        return AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing)
+        return self.bound.answer(
+            self.database, self.plan(budget, error=error, confidence=confidence, otherwise=otherwise)
+        )
 
     def load(self) -> tuple[Asked, Accounting]:
         """The stream read and everything evaluated, for several runs: `AggregateAnswer(asked, plan, accounting)`."""
-        time = self.database.time_column(self.stream)
-        names = [name for aggregate in self.aggregates for name in aggregate.columns]
-        names += [name for value in self.by for name in value.columns]
-        names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
-        columns = self.database.load_columns(self.stream, tuple(dict.fromkeys(names)))
-        asked = prepare(
-            columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
-            where=f"aggregates over stream '{self.stream}'",
-        )  # fmt: skip
-        return asked, columns.accounting
-
-    @property
-    def _standing(self) -> bool:
-        return len(self.queries) > 1 or self.queries[0][0] != ""
+        return self.bound.load(self.database)
 
     def explain(self, budget: Budget | float | None = None, *, error: float | None = None) -> str:
         """The plan in words, without running it."""
-        plan = self.plan(budget, error=error)
-        told = ", ".join(f"{aggregate.name} = {aggregate.text}" for aggregate in self.aggregates)
-        how = "exactly" if plan.is_exact else f"budget {plan.budget:g} of the naive cost" if plan.budget else "no limit"
-        lines = [
-            f"aggregate {self.stream}: {told}",
-            f"  {len(self.queries)} standing queries" if self._standing else "  one query",
-            f"  {how} ({plan.costs.name} table); method {plan.method}, borders {plan.borders}",
-        ]
-        if plan.target is not None:
-            lines.append(
-                f"  error {plan.target.error:g} at confidence {plan.target.confidence:g}, otherwise "
-                f"{plan.target.otherwise}"
-            )
-        if self.by:
-            lines.append(f"  by {', '.join(value.text for value in self.by)}")
-        if self.window is not None:
-            lines.append(f"  over the latest {format_duration(self.window)}")
-        return "\n".join(lines)
+        return self.bound.explain(self.plan(budget, error=error))
 
 
 def aggregate_query(
@@ -184,7 +119,7 @@ def aggregate_query(
         taken.append("query")
     if len(set(taken)) < len(taken):
         raise ConfigError(f"{place}: needed a different name for each column of the answer; got {taken}; rename one")
-    query = AggregateQuery(database=database, stream=stream, aggregates=read, queries=queries, by=groups)
+    query = AggregateQuery(database, BoundAggregate(stream, read, queries, groups))
     if window is not None:
         query = query.within(window)
     if between is None:

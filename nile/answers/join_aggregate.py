@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.aggregates.asked import MOMENT, SETS, Aggregate, read_aggregates
 from nile.answers.aggregate_table import AggregateTable
-from nile.answers.join_counting import available, counted_numbers
 from nile.answers.tabular import Members
 from nile.expressions.conditions import Value, parse_value
 from nile.operators.aggregate.distribution import estimate_distribution
@@ -19,9 +18,10 @@ from nile.operators.aggregate.evidence import Evidence, no_cells
 from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
 from nile.operators.inputs.aggregating import grouped, measure_of
+from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.loading import Columns
 from nile.operators.inputs.pair_conditions import StreamNames
-from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.budget import BudgetReport
 from nile.preferences.clock import Pace
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
@@ -33,44 +33,16 @@ from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.answers.join_outputs import JoinOutputs
-    from nile.answers.join_query import JoinQuery
     from nile.operators.common.plan import JoinPlan
     from nile.report.accuracy import aggregates as accuracy
     from nile.report.accuracy.report import AccuracyReport
 else:
     accuracy = lazy("nile.report.accuracy.aggregates")
 
-__all__ = ["JoinAggregateAnswer", "JoinAggregateQuery", "aggregate_of_outputs", "join_aggregates"]
+__all__ = ["JoinAggregateAnswer", "aggregate_of_outputs", "columns_of_aggregates", "read_join_aggregates"]
 
 Array = np.ndarray[Any, Any]
 _PLACE = "aggregates over a join"
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAggregateQuery:
-    """Aggregates over the outputs of a join.  Made by `JoinQuery.aggregate`.
-
-    aliases: the names of the streams in expressions.
-    """
-
-    query: JoinQuery = field(repr=False)
-    aggregates: tuple[Aggregate, ...]
-    by: tuple[Value, ...]
-    aliases: tuple[str, ...]
-
-    def run(self, budget: Budget | float | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
-        """Run the join under a budget and aggregate what it finds.
-
-        Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under
-        desc and asc what was found, which is no random sample.  Raises what `JoinQuery.run` raises.
-        """
-        needed = _columns(self.aggregates, self.by)
-        carry = tuple(
-            tuple(dict.fromkeys(name.removeprefix(f"{alias}.") for name in needed if name.startswith(f"{alias}.")))
-            for alias in self.aliases
-        )
-        answer = self.query.run(budget, carry=carry)
-        return JoinAggregateAnswer(answer, self.aggregates, self.by, self.aliases, confidence)
 
 
 class JoinAggregateAnswer(AggregateTable):
@@ -86,16 +58,8 @@ class JoinAggregateAnswer(AggregateTable):
     ) -> None:
         self.answer = answer
         self._of = (aggregates, by, aliases, confidence)
-        self.notes: list[str] = []
-        plan = answer.plan
-        whole = plan.is_exact and plan.preference != "asc"
-        if whole and (counted := counted_numbers(answer, aggregates, by, aliases)) is not None:
-            self._groups, groups_by, numbers = counted
-            super().__init__(_PLACE, aggregates, [None] * len(aggregates), groups_by, [""], standing=False)
-            self._numbers = [numbers]
-            return
         found = answer.members()
-        batch = _member_columns(found, aliases, _columns(aggregates, by))
+        batch = _member_columns(found, aliases, columns_of_aggregates(aggregates, by))
         columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)
         group, groups, labels_by = grouped(by, columns, _PLACE)
         measures: list[Measure | None] = []
@@ -111,7 +75,9 @@ class JoinAggregateAnswer(AggregateTable):
             labels.append(label)
         super().__init__(_PLACE, aggregates, labels, labels_by, [""], standing=False)
         self._groups = groups
-        if whole:
+        self.notes: list[str] = []
+        plan = answer.plan
+        if plan.is_exact and plan.preference != "asc":
             self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
             return
         random = plan.method == "nile" and plan.preference == "weighted"
@@ -203,19 +169,9 @@ class JoinAggregateAnswer(AggregateTable):
         return self.answer.accounting
 
 
-def _columns(aggregates: Sequence[Aggregate], by: Sequence[Value]) -> tuple[str, ...]:
+def columns_of_aggregates(aggregates: Sequence[Aggregate], by: Sequence[Value]) -> tuple[str, ...]:
     names = [name for aggregate in aggregates for name in aggregate.columns]
     return tuple(dict.fromkeys(names + [name for value in by for name in value.columns]))
-
-
-def join_aggregates(
-    query: JoinQuery, aggregates: Mapping[str, str], by: str | Sequence[str] | None
-) -> JoinAggregateQuery:
-    """The body of `JoinQuery.aggregate`: everything checked against the columns of the streams."""
-    aliases = tuple(alias for _, alias in query.places)
-    schemas = tuple(query.database.schema(stream) for stream, _ in query.places)
-    read, groups = _read(aggregates, by, aliases, schemas)
-    return JoinAggregateQuery(query, read, groups, aliases)
 
 
 def aggregate_of_outputs(
@@ -226,17 +182,18 @@ def aggregate_of_outputs(
     by: str | Sequence[str] | None,
 ) -> JoinAggregateAnswer:
     """Aggregates of an answer of streams called `aliases`, joined on `key`."""
-    schemas = tuple(available(side, key).schema for side in answer.streams)
-    read, groups = _read(aggregates, by, aliases, schemas)
+    schemas = tuple(_available(side, key).schema for side in answer.streams)
+    read, groups = read_join_aggregates(aggregates, by, aliases, schemas)
     return JoinAggregateAnswer(answer, read, groups, aliases)
 
 
-def _read(
+def read_join_aggregates(
     aggregates: Mapping[str, str],
     by: str | Sequence[str] | None,
     aliases: tuple[str, ...],
     schemas: Sequence[pa.Schema],
 ) -> tuple[tuple[Aggregate, ...], tuple[Value, ...]]:
+    """Aggregates and groups over columns "alias.column", checked against the columns of the streams."""
     names = StreamNames(_PLACE, aliases, tuple(schemas), _PLACE)
     schema = pa.schema(
         [
@@ -260,6 +217,14 @@ def _read(
     return read, tuple(groups)
 
 
+def _available(side: Loaded, key: str) -> pa.RecordBatch:
+    """The columns of one side that an answer still has: its key, and what was carried."""
+    columns = {} if side.carried is None else dict(zip(side.carried.schema.names, side.carried.columns, strict=True))
+    if key not in columns:
+        columns[key] = pa.concat_arrays(side.key.chunks) if side.key.num_chunks else pa.nulls(0, side.key.type)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
 def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[str]) -> pa.RecordBatch:
     """The needed columns ("alias.column") for every output."""
     arrays, names = [], []
@@ -271,7 +236,7 @@ def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[s
             if held is not None and column in held.schema.names:
                 values = held.column(held.schema.get_field_index(column))
             else:
-                values = available(side, column).column(column)
+                values = _available(side, column).column(column)
             arrays.append(values.take(pa.array(at)))
             names.append(prefix + column)
     if not arrays:

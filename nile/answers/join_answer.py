@@ -57,6 +57,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
         batch_rows: int = 65_536,
         speed: float = 1.0,
         standing: tuple[PairJoin, Iterator[Outputs]] | None = None,
+        aliases: tuple[str, ...] = ("left", "right"),
     ) -> None:
         self.joined = joined
         self._join: PairJoin
@@ -69,10 +70,11 @@ class JoinAnswer(JoinOutputs[Outputs]):
         else:
             join = PromisingJoin(plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows)
             self._join, running = join, join.run() if plan.budget.unit == "fraction" else MeteredRun(join, speed=speed)
-        super().__init__(joined, plan, self._join, running, names=("left", "right"), key=key, speed=speed)
+        names = ("left", "right")
+        super().__init__(joined, plan, self._join, running, names=names, aliases=aliases, key=key, speed=speed)
 
     def pairs(self) -> Outputs:
-        """Left and right ordinals and weights of every pair found, range records expanded: plain arrays."""
+        """Places in the left and right of `streams` and weights of every pair found, range records expanded."""
         parts = list(self._expanded())
         none = np.zeros(0, np.int64)
         return Outputs(
@@ -89,7 +91,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
         return Members(self.joined.streams, (found.left, found.right), key, found.weight)
 
     def found_members(self) -> Iterator[tuple[tuple[Array, Array], Array]]:
-        """((left ordinals, right ordinals), weights) of the pairs as they are found, range records expanded."""
+        """As `pairs`, as they are found."""
         for pairs in self._expanded():
             yield (pairs.left, pairs.right), pairs.weight
 
@@ -98,13 +100,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
         """What the operator was given: both streams, encoded and merged."""
         return self._join.data
 
-    @property
-    def _aliases(self) -> tuple[str, ...]:
-        left, right = self.joined.streams
-        return self.names if left.name == right.name else (left.name, right.name)
-
     def _under(self, plan: JoinPlan) -> JoinAnswer:
-        return JoinAnswer(self.joined, plan, key=self.key, speed=self._speed)
+        return JoinAnswer(self.joined, plan, key=self.key, speed=self._speed, aliases=self.aliases)
 
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport:
         return joins.join_accuracy(self, wanted, query)
@@ -135,11 +132,13 @@ class JoinAnswer(JoinOutputs[Outputs]):
         codes = np.empty(part.left.shape[0], np.int64)
         codes[left] = data.left.codes[part.left[left]]
         codes[~left] = data.right.codes[part.left[~left]]
-        ts = np.empty(part.left.shape[0], np.int64)
+        ts, at = np.empty(part.left.shape[0], np.int64), np.empty(part.left.shape[0], np.int64)
+        for mine, stream in ((left, self.streams[0]), (~left, self.streams[1])):
+            at[mine] = stream.places(part.left[mine])
         ts[left] = data.left_ts[part.left[left]]
         ts[~left] = data.right_ts[part.left[~left]]
         return pa.RecordBatch.from_arrays(
-            [pa.array(np.where(left, "left", "right")), pa.array(part.left), self.joined.keys.decode(codes),
+            [pa.array(np.where(left, "left", "right")), pa.array(at), self.joined.keys.decode(codes),
              pa.array(ts).view(pa.timestamp("ns")), pa.array(part.low), pa.array(part.high - 1),
              pa.array(part.high - part.low), pa.array(part.weight)],
             schema=self._range_schema,
@@ -147,10 +146,11 @@ class JoinAnswer(JoinOutputs[Outputs]):
 
     def _rows(self, part: Outputs) -> pa.RecordBatch:
         # Arrow takes into memory of its own pool, which keeps what was freed: the system need not hand it out anew.
-        left_time, right_time = (pa.array(one.ts).view(pa.timestamp("ns")) for one in self.joined.streams)
+        left, right = self.streams
+        left_time, right_time = (pa.array(one.ts).view(pa.timestamp("ns")) for one in (left, right))
         at, other = pa.array(part.left), pa.array(part.right)
         return pa.RecordBatch.from_arrays(
-            [at, other, self.joined.left_keys.take(at), left_time.take(at), right_time.take(other),
-             pa.array(part.weight)],
+            [pa.array(left.places(part.left)), pa.array(right.places(part.right)), self.joined.left_keys.take(at),
+             left_time.take(at), right_time.take(other), pa.array(part.weight)],
             schema=self._row_schema,
         )  # fmt: skip

@@ -47,10 +47,6 @@ class Streams(Protocol):
         """Of the key, common to all."""
 
     @property
-    def excluded(self) -> tuple[int, ...]:
-        """Tuples of each that a condition on it alone turns down."""
-
-    @property
     def candidates(self) -> int:
         """How many outputs the exact answer has, a condition over several streams left aside."""
 
@@ -81,9 +77,11 @@ class JoinOutputs(Answer, Generic[Out]):
         running: Iterator[Out] | MeteredRun[Out],
         *,
         names: tuple[str, ...],
+        aliases: tuple[str, ...],
         key: str,
         speed: float,
     ) -> None:
+        """names: of the streams in columns; aliases: in expressions."""
         self._plan = plan
         self._streams = joined
         self._key = key
@@ -94,6 +92,7 @@ class JoinOutputs(Answer, Generic[Out]):
         self._found: list[Out] = []
         self._done = False
         self.names = names
+        self.aliases = aliases
 
     @property
     def plan(self) -> JoinPlan:
@@ -207,7 +206,7 @@ class JoinOutputs(Answer, Generic[Out]):
 
     @abstractmethod
     def found_members(self) -> Iterator[tuple[tuple[Array, ...], Array]]:
-        """(ordinals of each stream's members, weights) of outputs as they are found, range records expanded."""
+        """(places of members in each of `streams`, weights) of outputs as they are found, range records expanded."""
 
     @abstractmethod
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport: ...
@@ -221,12 +220,7 @@ class JoinOutputs(Answer, Generic[Out]):
 
         Runs the query to its end.  Raises ConfigError, ExpressionError, UnknownColumn, UnknownStream, KeyTypeError.
         """
-        return aggregate_of_outputs(self, self._aliases, self._key, aggregates, by)
-
-    @property
-    def _aliases(self) -> tuple[str, ...]:
-        """The names of the streams in expressions."""
-        return self.names
+        return aggregate_of_outputs(self, self.aliases, self._key, aggregates, by)
 
     def again(self, budget: Budget | float | None = None, **changes: Any) -> Self:
         """The same query over the streams as they were read, under another budget (None: its own) or a changed plan.
@@ -314,16 +308,21 @@ class JoinOutputs(Answer, Generic[Out]):
     def accounting(self) -> dict[str, Accounting]:
         """Of each stream: in = applied + late + shed + rejected.  Runs the query to its end.
 
-        Tuples that a condition on their stream alone turns down are no part of the join and not in.
+        Tuples that a condition on their stream alone turns down are no part of the join and not in; `excluded`
+        counts them.
         """
         self._finish()
         told = {}
-        streams = zip(self.names, self.streams, self._streams.excluded, self._reader.shed, strict=True)
-        for name, stream, excluded, shed in streams:
-            told[name] = stream.accounting + Accounting(tuples_in=-excluded, applied=-excluded)
+        for name, stream, shed in zip(self.names, self.streams, self._reader.shed, strict=True):
+            told[name] = stream.accounting + Accounting()
             told[name].shed_applied(shed)
             told[name].check()
         return told
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Tuples of each stream that a condition on it alone turns down."""
+        return {name: stream.excluded for name, stream in zip(self.names, self.streams, strict=True)}
 
     @property
     def accounts(self) -> tuple[Accounting, ...]:

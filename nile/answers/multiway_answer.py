@@ -51,7 +51,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         self._join = MultiwayJoin(plan, given, batch_rows=batch_rows)
         running = self._join.run() if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
         called = ("left", "right") if len(names) == 2 else names
-        super().__init__(joined, plan, self._join, running, names=called, key=key, speed=speed)
+        super().__init__(joined, plan, self._join, running, names=called, aliases=names, key=key, speed=speed)
 
     def members(self) -> Members:
         """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
@@ -85,7 +85,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         return self._join.data.key.astype(np.int64)
 
     def _under(self, plan: JoinPlan) -> MultiwayAnswer:
-        return MultiwayAnswer(self.joined, plan, names=self.names, key=self.key, speed=self._speed)
+        return MultiwayAnswer(self.joined, plan, names=self.aliases, key=self.key, speed=self._speed)
 
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport:
         return combinations.combination_accuracy(self, wanted, query)
@@ -110,7 +110,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         assert part.members is not None
         data, time = self._join.data, pa.timestamp("ns")
         members = part.members
-        ordinals = [pa.array(data.ordinal[members[:, k]]) for k in range(len(self.names))]
+        ordinals = [pa.array(one.places(data.ordinal[members[:, k]])) for k, one in enumerate(self.streams)]
         times = [pa.array(data.ts[members[:, k]]).view(time) for k in range(len(self.names))]
         keys = self.joined.keys.decode(data.key[members[:, 0]].astype(np.int64))
         return pa.RecordBatch.from_arrays([*ordinals, keys, *times, pa.array(part.weight)], schema=self._row_schema)
@@ -122,11 +122,13 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         data = self._join.data
         own = data.stream[part.probing]
         ranks = []
-        for k in range(len(self.names)):
+        ordinal = data.ordinal[part.probing]
+        for k, one in enumerate(self.streams):
             mask = own == k
+            ordinal[mask] = one.places(ordinal[mask])
             ranks += [pa.array(part.low[:, k], mask=mask), pa.array(part.high[:, k] - 1, mask=mask)]
         return pa.RecordBatch.from_arrays(
-            [pa.array(np.array(self.names)[own]), pa.array(data.ordinal[part.probing]),
+            [pa.array(np.array(self.names)[own]), pa.array(ordinal),
              self.joined.keys.decode(data.key[part.probing].astype(np.int64)),
              pa.array(data.ts[part.probing]).view(pa.timestamp("ns")), *ranks, pa.array(self._sizes(part)),
              pa.array(part.weight)],
@@ -146,8 +148,3 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         """The share of the exact answer's outputs that was found; 1 when it has none.  Runs the query to its end."""
         found = sum(int(self._sizes(part).sum()) for part in self._finish())
         return found / self.exact_outputs if self.exact_outputs else 1.0
-
-    @property
-    def excluded(self) -> dict[str, int]:
-        """Tuples of each stream that a condition on it alone turns down."""
-        return dict(zip(self.names, self.joined.excluded, strict=True))

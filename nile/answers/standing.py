@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nile.answers.bound_join import BoundJoin
 from nile.answers.join_answer import JoinAnswer, PairJoin
 from nile.answers.join_query import JoinQuery
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
 from nile.operators.drive.standing import StandingJoin, StandingRun, StreamInput
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.joining import Joinable, Loaded
+from nile.operators.inputs.joining import Joinable, Loaded, load_stream
 from nile.operators.join.join import JoinInput, Outputs
 from nile.preferences.budget import Budget, BudgetReport
 from nile.streams.accounting import Accounting
@@ -34,7 +35,7 @@ class StandingQueries:
     """
 
     database: Home = field(repr=False)
-    queries: tuple[JoinQuery, ...]
+    queries: tuple[BoundJoin, ...]
     weights: tuple[float, ...]
 
     def run(self, budget: Budget | float | None = None) -> StandingAnswer:
@@ -47,23 +48,25 @@ class StandingQueries:
         """
         plans = _plans(self.queries, budget)
         names = _ordered_streams(self.queries)
-        keys = {name: column for q in self.queries for name, column in zip((q.left, q.right), q.on, strict=True)}
-        loaded = {name: self.database.load(name, keys[name]) for name in names}
+        keys = {name: column for q in self.queries for name, column in zip(q.streams, q.keys, strict=True)}
+        loaded = {name: load_stream(self.database.manager(name, keys[name])) for name in names}
         encoded = _encode(self.queries, loaded)
         joined = [
             Joinable(
-                loaded[query.left],
-                loaded[query.right],
+                loaded[left],
+                loaded[right],
                 plan.window,
-                encoded=(encoded[query.left][0], encoded[query.left][1], encoded[query.right][1]),
+                encoded=(encoded[left][0], encoded[left][1], encoded[right][1]),
             )
-            for query, plan in zip(self.queries, plans, strict=True)
+            for (left, right), plan in zip((query.streams for query in self.queries), plans, strict=True)
         ]
         data = [_without_insertion(j, p) for j, p in zip(joined, plans, strict=True)]
         streams = [StreamInput(name, loaded[name].ts, encoded[name][1], encoded[name][0].known) for name in names]
         engine = _engine(plans, data, self.queries, self.weights, streams)
         answers = tuple(
-            JoinAnswer(j, plan, key=query.on[0], standing=(engine.operators[k], engine.outputs(k)))
+            JoinAnswer(
+                j, plan, key=query.keys[0], standing=(engine.operators[k], engine.outputs(k)), aliases=query.names
+            )
             for k, (query, plan, j) in enumerate(zip(self.queries, plans, joined, strict=True))
         )
         return StandingAnswer(answers, engine, [loaded[name] for name in names])
@@ -155,7 +158,7 @@ def _without_insertion(joined: Joinable, plan: JoinPlan) -> JoinInput:
     return replace(data, costs=data.costs - plan.costs.insert)
 
 
-def _plans(queries: Sequence[JoinQuery], budget: Budget | float | None) -> list[JoinPlan]:
+def _plans(queries: Sequence[BoundJoin], budget: Budget | float | None) -> list[JoinPlan]:
     """The plans of all queries under one budget and one summary: that of the widest window."""
     for query in queries:
         if query.summary != queries[0].summary or query.forgetting != queries[0].forgetting:
@@ -165,8 +168,8 @@ def _plans(queries: Sequence[JoinQuery], budget: Budget | float | None) -> list[
             )
         if query.preference is None and budget is not None:
             raise ConfigError(
-                f"standing queries: needed a preference in each under a budget; got none for {query.left} x "
-                f"{query.right}, which asks for the exact answer; say prefer('desc'), or leave the budget out"
+                f"standing queries: needed a preference in each under a budget; got none for "
+                f"{' x '.join(query.streams)}, which asks for the exact answer; say prefer('desc'), or leave it out"
             )
     if (
         any(query.preference == "asc" for query in queries)
@@ -179,14 +182,15 @@ def _plans(queries: Sequence[JoinQuery], budget: Budget | float | None) -> list[
     return [replace(plan, spec=widest.spec) for plan in plans]
 
 
-def _ordered_streams(queries: Sequence[JoinQuery]) -> list[str]:
+def _ordered_streams(queries: Sequence[BoundJoin]) -> list[str]:
     """All streams, each left one before its right one: their places in the total order of tuples."""
     before: dict[str, set[str]] = {}
     keys: dict[str, str] = {}
     for query in queries:
-        before.setdefault(query.left, set())
-        before.setdefault(query.right, set()).add(query.left)
-        for name, column in zip((query.left, query.right), query.on, strict=True):
+        left, right = query.streams
+        before.setdefault(left, set())
+        before.setdefault(right, set()).add(left)
+        for name, column in zip(query.streams, query.keys, strict=True):
             if keys.setdefault(name, column) != column:
                 raise ConfigError(
                     f"standing queries: needed one key column of stream '{name}', whose tuples are kept once; got "
@@ -201,12 +205,12 @@ def _ordered_streams(queries: Sequence[JoinQuery]) -> list[str]:
         ) from None
 
 
-def _encode(queries: Sequence[JoinQuery], loaded: dict[str, Loaded]) -> dict[str, tuple[KeyTable, Encoded]]:
+def _encode(queries: Sequence[BoundJoin], loaded: dict[str, Loaded]) -> dict[str, tuple[KeyTable, Encoded]]:
     """Every stream's keys, with one table for all streams that are joined, directly or through others."""
     hasher = next(iter(loaded.values())).hasher
     groups: list[set[str]] = []
     for query in queries:
-        pair = {query.left, query.right}
+        pair = set(query.streams)
         joined = [group for group in groups if group & pair]
         groups = [group for group in groups if not group & pair] + [pair.union(*joined)]
     tables = {name: table for group in groups for table in [KeyTable(hasher)] for name in group}
@@ -215,7 +219,7 @@ def _encode(queries: Sequence[JoinQuery], loaded: dict[str, Loaded]) -> dict[str
 
 
 def _engine(
-    plans: list[JoinPlan], data: list[JoinInput], queries: Sequence[JoinQuery], weights: Sequence[float],
+    plans: list[JoinPlan], data: list[JoinInput], queries: Sequence[BoundJoin], weights: Sequence[float],
     streams: list[StreamInput],
 ) -> _Engine:  # fmt: skip
     if plans[0].method == "paper":
@@ -225,19 +229,20 @@ def _engine(
     by_weight = StandingRun(
         streams,
         [
-            StandingJoin(plan, given, names.index(query.left), names.index(query.right), weight)
+            StandingJoin(plan, given, names.index(query.streams[0]), names.index(query.streams[1]), weight)
             for plan, given, query, weight in zip(plans, data, queries, weights, strict=True)
         ],
     )
     return _Engine(by_weight, by_weight.joins, by_weight.advance(by_weight.arrivals))
 
 
-def standing_queries(database: Home, queries: Sequence[JoinQuery], weights: Sequence[float] | None) -> StandingQueries:
+def standing_queries(database: Home, asked: Sequence[JoinQuery], weights: Sequence[float] | None) -> StandingQueries:
     """What `Database.standing` makes: checked, nothing read."""
+    queries = [query.bound for query in asked]
     if not queries:
         raise ConfigError("standing queries: needed at least one; got none; pass the joins that are to run together")
     for query in queries:
-        if type(query) is not JoinQuery or query.left == query.right:
+        if not query.is_pair or len(set(query.streams)) < 2 or any(place.where for place in query.places):
             raise ConfigError(
                 f"standing queries: needed joins of two streams without a condition on the pair; got {query!r}; "
                 "run it by itself"
@@ -249,7 +254,7 @@ def standing_queries(database: Home, queries: Sequence[JoinQuery], weights: Sequ
             "run the others by themselves"
         )
     if methods == {"paper"}:
-        pairs = sorted({(query.left, query.right) for query in queries})
+        pairs = sorted({query.streams for query in queries})
         if len(pairs) > 1:
             raise ConfigError(
                 f"standing queries: needed the same two streams in all with method 'paper'; got {pairs[0]} and "

@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 from nile.answers.aggregate_query import AggregateQuery, aggregate_query
-from nile.answers.join_query import JoinQuery
-from nile.answers.multiway_query import MultiwayQuery, several_streams, split_alias
+from nile.answers.bound_selection import BoundSelection
+from nile.answers.join_query import JoinQuery, MultiwayQuery, join_query
 from nile.answers.result import Result
 from nile.answers.selection_query import SelectionQuery
 from nile.answers.standing import StandingQueries, standing_queries
 from nile.base.durations import parse_duration
+from nile.base.raw import check_columns
 from nile.execution.live.live import Live
 from nile.execution.live.standing_query import Subscription
 from nile.execution.options import Options
@@ -30,7 +31,7 @@ from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Describe, Explain, Select, Show
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.errors import UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher, KeyTable
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
@@ -114,7 +115,8 @@ class Database:
         Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
         ExpressionError, ConfigError.
         """
-        self._live.change(lambda: self._names.register(name, source, time=time, where=where, lateness=lateness))
+        self._names.register(name, source, time=time, where=where, lateness=lateness)
+        self._live.names_changed()
         return self
 
     def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> Result:
@@ -132,10 +134,9 @@ class Database:
         [('tea', 2), ('cup', 1)]
         """
         statement = read_statement(text, self._names, params=params)
-        asked = Options.of(options)
-        if isinstance(statement, Select | Explain | Show | Describe):
-            return run_statement(self._names, statement, asked)
-        result: Result = self._live.change(lambda: run_statement(self._names, statement, asked))
+        result = run_statement(self._names, statement, Options.of(options))
+        if not isinstance(statement, Select | Explain | Show | Describe):
+            self._live.names_changed()
         return result
 
     def query(self, source: str, *, alias: str | None = None) -> QueryBuilder:
@@ -296,22 +297,7 @@ class Database:
         where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
         Raises UnknownStream, UnknownColumn, ExpressionError, ConfigError.
         """
-        names = [split_alias(name) for name in streams]
-        if len(names) < 2:
-            raise ConfigError(f"join: needed two streams or more; got {len(names)}; write join('a', 'b', on='key')")
-        keys = (on,) * len(names) if isinstance(on, str) else tuple(on)
-        if len(keys) != len(names):
-            raise ConfigError(
-                f"join on: needed one column or one for each of {len(names)} streams; got {on!r}; "
-                f"write on='key' or on=({', '.join(repr(chr(97 + k)) for k in range(len(names)))})"
-            )
-        schemas = [self._names.stream(name).source.schema for name, _ in names]
-        for (name, _), column in zip(names, keys, strict=True):
-            self._names.check_column(name, column)
-        if len(names) == 2 and where is None:
-            query = JoinQuery(database=self, left=names[0][0], right=names[1][0], on=(keys[0], keys[1]))
-        else:
-            query = several_streams(self, names, keys, where, schemas)
+        query = join_query(self, streams, on, where)
         return query if window is None else query.within(window)
 
     def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
@@ -337,9 +323,9 @@ class Database:
         window: how long a selected tuple stays valid; None: a filter.  Raises UnknownStream, UnknownColumn,
         ExpressionError, ConfigError.
         """
-        self._names.check_column(stream, on)
+        check_columns(self.schema(stream), (on,), where=f"stream '{stream}'")
         read = read_predicates(predicates, self.schema(stream), stream=stream)
-        query = SelectionQuery(database=self, stream=stream, on=on, predicates=read)
+        query = SelectionQuery(self, BoundSelection(stream, on, read))
         return query if window is None else query.within(window)
 
     def aggregate(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nile.base.durations import parse_duration
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES
 from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
 from nile.summaries.errors import ConfigError
 
 __all__ = ["ALGORITHMS", "EMITS", "ENGINES", "SCHEDULINGS", "Options"]
@@ -74,6 +77,22 @@ class Options:
         """What was said of an approximate query beside its budget, by name."""
         given = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("budget", "using")}
         return tuple(sorted((*((name, value) for name, value in given.items() if value is not None), *self.using)))
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Those of these options that were said."""
+        return {name: value for name, value in self.said() if name in names}
+
+    def pace(self) -> Pace:
+        """How the input is played back.  Raises ConfigError."""
+        if self.replay is None:
+            return Pace()
+        mean = "100 ms" if self.replay_mean is None else self.replay_mean
+        return Pace(self.replay, parse_duration(mean, where="mean"))
+
+    def refuse(self, names: Sequence[str], needed: str) -> None:
+        """Raises ConfigError for the first of these options that was said.  needed: what it is for, what came."""
+        for name in self.given(*names):
+            raise ConfigError(f"{name}: needed {needed}; leave it out")
 
     def check_exact(self) -> None:
         """Raises ConfigError for what only an approximate query can use."""

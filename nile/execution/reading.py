@@ -29,9 +29,7 @@ _ROWS = 65_536
 class Readable(Protocol):
     """What is asked of a database."""
 
-    def manager(
-        self, name: str, key: str, carry: tuple[str, ...] = (), where: Condition | None = None
-    ) -> StreamManager:
+    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh manager over a stream."""
 
     def relation(self, name: str) -> tuple[Source, Condition | None]:

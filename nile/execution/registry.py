@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,11 +13,12 @@ from weakref import WeakValueDictionary
 
 from nile.answers.result import Result
 from nile.base.durations import parse_duration
+from nile.base.raw import check_columns
 from nile.base.times import check_time_type
 from nile.execution.definitions import SourceDefinition
 from nile.execution.options import Options
 from nile.expressions.conditions import Condition, parse_condition
-from nile.expressions.tree import Logic, Node, columns_of
+from nile.expressions.tree import Node
 from nile.operators.aggregate.scope import conjuncts, contradiction
 from nile.sql.catalog import Entry
 from nile.sql.plan import Query
@@ -25,7 +26,7 @@ from nile.sql.statements import CreateSummary
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
-from nile.summaries.errors import ConfigError, UnknownColumn, UnknownStream
+from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 
@@ -79,8 +80,6 @@ class Registry:
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
         self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
-        self.check: Callable[[], None] = lambda: None
-        """Raises where nothing may be read any more."""
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -94,17 +93,12 @@ class Registry:
 
     def snapshot(self) -> Registry:
         """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
-        self.check()
         made = Registry(self.hasher, self._scan)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
         made._built.update(self._built)
         return made
-
-    def go_back(self, before: Registry) -> None:
-        """Know again what a snapshot knows."""
-        self._held, self._entries, self._summaries = dict(before._held), dict(before._entries), dict(before._summaries)
 
     def scanned(self, query: Query, options: Options) -> Result:
         """A query as a scan of the lake by Spark; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
@@ -131,7 +125,7 @@ class Registry:
                 f"stored relation '{name}': needed no lateness, it has no order; got {lateness!r}; name time="
             )
         if time is not None:
-            _check_column(opened.schema, time, name)
+            check_columns(opened.schema, (time,), where=f"stream '{name}'")
             check_time_type(opened.schema.field(time).type, where=f"stream '{name}', time column '{time}'")
         condition = None
         if where is not None:
@@ -143,7 +137,7 @@ class Registry:
                 warnings.warn(
                     f"{place}: needed a condition that some tuple can satisfy; got {where!r}: {impossible}; "
                     "check its bounds",
-                    stacklevel=5,
+                    stacklevel=3,
                 )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
         self._forget_built(name)
@@ -236,23 +230,13 @@ class Registry:
         assert time is not None
         return time
 
-    def check_column(self, name: str, column: str) -> None:
-        """Raises UnknownStream, UnknownColumn."""
-        _check_column(self.schema(name), column, name)
-
-    def manager(
-        self, name: str, key: str, carry: tuple[str, ...] = (), where: Condition | None = None
-    ) -> StreamManager:
-        """A fresh manager over a stream; where: a further condition."""
-        self.check()
+    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
+        """A fresh manager over a stream."""
         held = self.stream(name)
-        both = held.where
-        if where is not None:
-            both = where if both is None else _and(both, where)
         return StreamManager(
             StreamSpec(
-                name=name, source=held.source, time=self.time_column(name), key=key, where=both, lateness=held.lateness,
-                carry=carry, hasher=self.hasher,
+                name=name, source=held.source, time=self.time_column(name), key=key, where=held.where,
+                lateness=held.lateness, carry=carry, hasher=self.hasher,
             )
         )  # fmt: skip
 
@@ -262,16 +246,3 @@ class Registry:
         if held is None:
             raise UnknownStream(f"relation {name!r} is not registered any more; register it again")
         return held.source, held.where
-
-
-def _and(one: Condition, other: Condition) -> Condition:
-    tree = Logic("AND", (one.tree, other.tree))
-    return Condition(f"({one.text}) AND ({other.text})", columns_of(tree), tree)
-
-
-def _check_column(schema: pa.Schema, column: str, name: str) -> None:
-    names = schema.names
-    if column not in names:
-        close = difflib.get_close_matches(str(column), names, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"its columns are {', '.join(names)}"
-        raise UnknownColumn(f"stream '{name}': needed a column it has; got {column!r}; {hint}")

@@ -12,7 +12,6 @@ as ranges alone, where one record stands for all tuples of a query's cells in a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -149,7 +148,7 @@ def _workloads(
             query = nile.connect().register("sales", sales, time="ts").select(
                 "sales", on=on, predicates=_lists(chance) if on == "item_id" else _two_columns(chance)
             )  # fmt: skip
-            query = replace(query, costs=costs)
+            query = query.using(costs=costs)
             given.append((query, query.load()))
         yield name, given
 

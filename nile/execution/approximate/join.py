@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import general
-from nile.answers.join_aggregate import JoinAggregateQuery
-from nile.answers.join_query import JoinQuery
-from nile.answers.multiway_query import MultiwayQuery
-from nile.execution.approximate.scope import Scope, Shape
+from nile.answers.answer import Answer
+from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
+from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.conditions import Value
-from nile.expressions.tree import columns_of
-from nile.operators.inputs.pair_conditions import PairCondition
+from nile.expressions.tree import columns_of, rename
+from nile.operators.inputs.home import Home
+from nile.operators.inputs.pair_conditions import taken_apart
 from nile.preferences.budget import Budget
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Query, Stream
 from nile.sql.statements import CreateSummary
@@ -26,11 +27,12 @@ from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.heavy import pa
 
 __all__ = [
+    "ApproximateHome",
     "JoinAggregate",
     "PreferredJoin",
     "aggregate_of",
+    "bound_join",
     "check_terms",
-    "configured",
     "stream_of",
     "summary_options",
     "window_of",
@@ -41,69 +43,77 @@ _WEIGHT = "_weight"
 _CHUNK = 65_536
 
 
-class PreferredJoin:
-    """SELECT columns FROM streams WHERE keys are equal WITH PREFERENCE ... WINDOW w.
+class ApproximateHome(Home, Protocol):
+    """What is asked of a database."""
 
-    streams: those of the statement, each with its own conditions; on: their key columns; query, plan: what runs.
+    @property
+    def summaries(self) -> Mapping[str, CreateSummary]:
+        """All summaries."""
+
+
+def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[str, CreateSummary]) -> BoundJoin:
+    """SELECT ... FROM streams WHERE keys are equal WITH PREFERENCE ... WINDOW w, bound.
+
+    Raises NotYet for what the operators cannot do, ConfigError for a preference over something else.
+    """
+    join, preference = shape.core, query.preference
+    assert isinstance(join, Join)
+    assert preference is not None
+    streams = tuple(stream_of(each) for each in join.inputs)
+    aliases = tuple(stream.alias for stream in streams)
+    on, rest = one_key(join)
+    if on is None:
+        came = "other pairs of equal columns" if join.equal else "no equal columns"
+        raise NotYet(
+            f"approximate join: needed one key that is equal in all streams; got {came}; leave out the preference "
+            "for the exact join"
+        )
+    check_terms(query, join, on)
+    whole = all_of(*(s.where for s in streams), *equalities(join, rest), join.condition, shape.where)
+    alone, condition = taken_apart(whole, aliases)
+    places = (
+        Place(stream.name, stream.alias, key.removeprefix(f"{stream.alias}."), where)
+        for stream, key, where in zip(streams, on, alone, strict=True)
+    )
+    bound = BoundJoin(
+        tuple(places),
+        condition,
+        window=window_of(join, streams),
+        preference=preference.kind,
+        fade=preference.fade,
+        pace=options.pace(),
+        **options.given("guide", "output", "outlier_cap", "speed"),
+    )
+    given = summary_options(query, summaries) | options.given("method", "costs", "seed") | dict(options.using)
+    return bound.using(**given)
+
+
+class PreferredJoin:
+    """A window join, and what the statement takes of the combinations found.
+
+    streams: those of the statement, each under its own conditions.
     """
 
-    def __init__(self, engine: Any, query: Query, shape: Shape, budget: Budget | None, options: Options) -> None:
-        """Raises NotYet for what the operators cannot do, ConfigError for a preference over something else."""
+    def __init__(
+        self, home: ApproximateHome, query: Query, shape: Shape, budget: Budget | None, options: Options
+    ) -> None:
+        """Raises what `bound_join` and a plan raise."""
         assert isinstance(shape.core, Join)
-        self._join = shape.core
-        self.streams = tuple(stream_of(each) for each in shape.core.inputs)
+        self._home = home
         self._budget = budget
         self._weighted = bool(query.preference and query.preference.kind == "weighted" and shape.group is None)
-        on, rest = one_key(shape.core)
-        if on is None:
-            came = "other pairs of equal columns" if shape.core.equal else "no equal columns"
-            raise NotYet(
-                f"approximate join: needed one key that is equal in all streams; got {came}; leave out the preference "
-                "for the exact join"
-            )
-        self.on = tuple(name.removeprefix(f"{s.alias}.") for name, s in zip(on, self.streams, strict=True))
-        check_terms(query, shape.core, on)
-        self._window = window_of(shape.core, self.streams)
-        self._scope = Scope(engine, self.streams)
-        self.query = self._asked(query, shape, rest, engine.summaries, options)
-        self.plan = self.query.plan(budget)
-
-    def _asked(
-        self, query: Query, shape: Shape, rest: list[tuple[str, str]],
-        summaries: Mapping[str, CreateSummary], options: Options,
-    ) -> JoinQuery:  # fmt: skip
-        names = tuple(self._scope.names[stream.alias] for stream in self.streams)
-        aliases = tuple(stream.alias for stream in self.streams)
-        condition = all_of(*equalities(self._join, rest), self._join.condition, shape.where)
-        home: Any = self._scope
-        if len(names) == 2 and condition is None:
-            made = JoinQuery(database=home, left=names[0], right=names[1], on=(self.on[0], self.on[1]))
-        else:
-            tested = None
-            if condition is not None:
-                tested = PairCondition("the statement's condition", aliases, (None,) * len(aliases), condition)
-            made = MultiwayQuery(
-                database=home, left=names[0], right=names[1], on=(self.on[0], self.on[1]), streams=names,
-                names=aliases, keys=self.on, condition=tested,
-            )  # fmt: skip
-        made = configured(made, self._window, query, options)
-        given = summary_options(query, summaries)
-        forgetting = {"forgetting": given.pop("forgetting")} if "forgetting" in given else {}
-        whole: JoinQuery = made.using(**{**given, **forgetting, **dict(options.using)})
-        return whole
+        self.bound = bound_join(query, shape, options, home.summaries)
+        self.streams = tuple(map(_under, map(stream_of, shape.core.inputs), self.bound.places))
+        self.plan = self.bound.plan(budget)
 
     def explain(self) -> str:
         """What it will do, in words."""
-        return self.query.explain(self._budget)
+        return self.bound.explain(self._budget)
 
-    def _carry(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(
-            tuple(field.name.removeprefix(f"{stream.alias}.") for field in stream.fields) for stream in self.streams
-        )
-
-    def run(self) -> Any:
+    def run(self) -> Answer:
         """Read the streams and prepare the answer."""
-        return self.query.run(self._budget, carry=self._carry())
+        carry = [tuple(f.name.removeprefix(f"{stream.alias}.") for f in stream.fields) for stream in self.streams]
+        return self.bound.answer(self._home, self._budget, carry)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """The combinations found, with the streams' columns."""
@@ -131,14 +141,16 @@ class PreferredJoin:
     @property
     def aliases(self) -> tuple[str, ...]:
         """What the statement calls its streams."""
-        return tuple(stream.alias for stream in self.streams)
+        return self.bound.names
 
 
 class JoinAggregate(PreferredJoin):
-    """SELECT aggregates FROM a window join WITH PREFERENCE."""
+    """Aggregates over a window join."""
 
-    def __init__(self, engine: Any, query: Query, shape: Shape, budget: Budget | None, options: Options) -> None:
-        super().__init__(engine, query, shape, budget, options)
+    def __init__(
+        self, home: ApproximateHome, query: Query, shape: Shape, budget: Budget | None, options: Options
+    ) -> None:
+        super().__init__(home, query, shape, budget, options)
         assert shape.group is not None
         if query.error is not None:
             raise NotYet(
@@ -147,13 +159,12 @@ class JoinAggregate(PreferredJoin):
             )
         self._group = shape.group
         self._confidence = 0.95 if options.confidence is None else options.confidence
-        aliases = tuple(stream.alias for stream in self.streams)
         by = tuple(Value(item.name, columns_of(item.node), item.node) for item in shape.group.by)
-        self._aggregates = JoinAggregateQuery(self.query, tuple(map(aggregate_of, shape.group.aggregates)), by, aliases)
+        self._aggregates = BoundJoinAggregate(self.bound, tuple(map(aggregate_of, shape.group.aggregates)), by)
 
-    def run(self) -> Any:
+    def run(self) -> Answer:
         """Read the streams, join and aggregate."""
-        return self._aggregates.run(self._budget, confidence=self._confidence)
+        return self._aggregates.answer(self._home, self._budget, confidence=self._confidence)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """One row per group."""
@@ -196,26 +207,6 @@ def aggregate_of(item: AggregateItem) -> Aggregate:
     if item.argument is not None:
         value = Value(repr(item.argument), columns_of(item.argument), item.argument)
     return Aggregate(item.name, item.name, function, value, argument)
-
-
-def configured(made: Any, window: int | None, query: Query, options: Options) -> Any:
-    """A join's query with the statement's preference and the options."""
-    if window is not None:
-        made = made.within(f"{window} ns")
-    preference = query.preference
-    assert preference is not None
-    cap = {} if options.outlier_cap is None else {"outlier_cap": options.outlier_cap}
-    made = made.prefer(preference.kind, fade=preference.fade, **cap)
-    if options.guide is not None:
-        made = made.guided_by(options.guide)
-    if options.output is not None:
-        made = made.returning(options.output)
-    if options.replay is not None:
-        mean = {} if options.replay_mean is None else {"mean": options.replay_mean}
-        speed = {} if options.speed is None else {"speed": options.speed}
-        made = made.replayed(options.replay, **mean, **speed)
-    own = {name: getattr(options, name) for name in ("method", "costs", "seed")}
-    return made.using(**{name: value for name, value in own.items() if value is not None})
 
 
 def summary_options(query: Query, summaries: Mapping[str, CreateSummary]) -> dict[str, Any]:
@@ -294,6 +285,14 @@ def _class(join: Join, key: str) -> set[str]:
         if more <= same:
             return same
         same |= more
+
+
+def _under(stream: Stream, place: Place) -> Stream:
+    """A stream of a statement under all that selects its tuples."""
+    if place.where is None:
+        return replace(stream, where=None)
+    named = rename(place.where.tree, lambda column: replace(column, name=f"{stream.alias}.{column.name}"))
+    return replace(stream, where=named)
 
 
 def _carried(stream: Any) -> dict[str, Any]:

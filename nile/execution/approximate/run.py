@@ -4,39 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from nile.answers.answer import Answer
 from nile.answers.result import Run
 from nile.execution.approximate.aggregate import StreamAggregate
-from nile.execution.approximate.join import JoinAggregate, PreferredJoin
-from nile.execution.approximate.scope import RegisteredStreams, Shape, shape_of
+from nile.execution.approximate.join import ApproximateHome, JoinAggregate, PreferredJoin
 from nile.execution.approximate.selection import PreferredSelection
+from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
 from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.plan import Filter, Join, Limit, Project, Query, Sort
-from nile.sql.statements import CreateSummary
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import BudgetError, ConfigError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 __all__ = ["ApproximateRun", "Prepared", "approximate", "is_approximate"]
 
 WEIGHT = "_weight"
-
-
-class Engine(RegisteredStreams, Protocol):
-    """What is asked of a database."""
-
-    @property
-    def summaries(self) -> Mapping[str, CreateSummary]:
-        """All summaries."""
 
 
 class Operator(Protocol):
@@ -89,7 +77,7 @@ def is_approximate(query: Query, options: Options) -> bool:
     return bool(query.preference or query.budget or query.error or options.budget is not None)
 
 
-def approximate(engine: Engine, query: Query, options: Options) -> Prepared:
+def approximate(engine: ApproximateHome, query: Query, options: Options) -> Prepared:
     """A query WITH PREFERENCE, BUDGET or ERROR, checked.  Raises NotYet, ConfigError, BudgetError."""
     shape = shape_of(query.plan)
     budget = _budget(query, options)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nile.answers.multiway_query import MultiwayQuery
 from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.live.approximate_rows import JoinRows
-from nile.execution.live.commits import Commits
 from nile.execution.live.standing_query import Subscription
 from nile.execution.options import Options
 from nile.operators.common.contract import Figures, LiveOperator
@@ -65,7 +64,7 @@ class ApproximateSubscription(Subscription):
         query: Query,
         options: Options,
         live: dict[str, LiveStream],
-        commits: Commits,
+        lock: threading.RLock,
         callback: Callable[[pa.RecordBatch], None] | None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
@@ -73,7 +72,7 @@ class ApproximateSubscription(Subscription):
 
         Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
         """
-        super().__init__(commits, callback)
+        super().__init__(lock, callback)
         options.check_approximate()
         if "share" in (query.budget or ()) or (isinstance(options.budget, Budget) and options.budget.share):
             if options.replay not in (None, "data"):
@@ -88,7 +87,7 @@ class ApproximateSubscription(Subscription):
         self.schema = self._prepared.schema
         self._arrivals = [
             JoinRows(stream, on, live[stream.name])
-            for stream, on in zip(self._operator.streams, self._operator.on, strict=True)
+            for stream, on in zip(self._operator.streams, self._operator.bound.keys, strict=True)
         ]
         self._streams = {each.live.name: each.live for each in self._arrivals}
         self._join = self._live_operator(names.hasher)
@@ -97,13 +96,13 @@ class ApproximateSubscription(Subscription):
             self._join.encode(each.keys())
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
+        self._listen()
 
     def _live_operator(self, hasher: KeyHasher) -> LiveOperator[Any]:
         """The operator: of two streams, or of several or under a condition."""
-        query = self._operator.query
-        if not isinstance(query, MultiwayQuery):
+        if self._operator.bound.is_pair:
             return LiveJoin(self.plan, hasher)
-        condition = query.condition
+        condition = self._operator.bound.condition
 
         def passing(ordinals: tuple[Array, ...]) -> Array:
             assert condition is not None
@@ -111,7 +110,7 @@ class ApproximateSubscription(Subscription):
             for k, (each, mine) in enumerate(zip(self._arrivals, ordinals, strict=True)):
                 held, places = each.columns(mine)
                 rows = pa.array(places)
-                for name in condition.columns_of(k):
+                for name in condition.columns(k):
                     columns.append(held[name].take(rows).combine_chunks())
                     names.append(condition.name_of(k, name))
             return condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
@@ -195,7 +194,8 @@ class ApproximateSubscription(Subscription):
                 held.refuse("rows of the tuples held", f"{each.tuples} rows of {tuples} tuples")
         held.end()
 
-    def _progress(self) -> None:
+    def progress(self) -> None:
+        """Go on to where all streams have passed."""
         if (at := self._passed()) is not None:
             self._go_on(at)
 
@@ -203,19 +203,27 @@ class ApproximateSubscription(Subscription):
         self._go_on(_EVER)
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
-        for each in self._arrivals:
-            if each.live.name == name:
-                each.take(batch)
-        self._progress()
+        try:
+            for each in self._arrivals:
+                if each.live.name == name:
+                    each.take(batch)
+        except Exception as error:
+            self._errors.append(error)
+        self.progress()
 
     def _go_on(self, until: int) -> None:
-        """Join what came up to `until`, both ends included."""
-        ts, keys = zip(*(each.due(until) for each in self._arrivals), strict=True)
-        for outputs in self._run.take(ts, keys):
-            for batch in self._prepared.selected(iter([self._rows(outputs)])):
-                self._hand_out(batch)
-        for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
-            each.let_go(first)
+        """Join what came up to `until`, both ends included; an error ends the query, and the push raises it."""
+        try:
+            ts, keys = zip(*(each.due(until) for each in self._arrivals), strict=True)
+            for outputs in self._run.take(ts, keys):
+                for batch in self._prepared.selected(iter([self._rows(outputs)])):
+                    self._hand_out(batch)
+            for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
+                each.let_go(first)
+        except Exception as error:  # tuples were half taken in: there is no way on
+            self._errors.append(error)
+            self._leave()
+            self._end()
 
     def _rows(self, outputs: Any) -> pa.RecordBatch:
         held, places = [], []

@@ -17,7 +17,6 @@ from nile.summaries.errors import NotYet
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from nile.expressions.conditions import Condition
     from nile.sql.catalog import Entry
     from nile.streams.manager import StreamManager
     from nile.summaries.hashing import KeyHasher
@@ -43,9 +42,7 @@ class Kept(Protocol):
     def history(self, name: str) -> History | None:
         """What it keeps of a stream, if it does."""
 
-    def manager(
-        self, name: str, key: str, carry: tuple[str, ...] = (), where: Condition | None = None
-    ) -> StreamManager:
+    def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh manager over a stream."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.answers.progress import Progressive
-from nile.execution.approximate.scope import Shape
+from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed

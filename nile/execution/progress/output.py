@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nile.execution.approximate.scope import Shape
+from nile.execution.approximate.shape import Shape
 from nile.execution.values import filtered, maker, schema_of
 from nile.sql.plan import Filter, Limit, Project, Sort
 from nile.summaries.errors import ConfigError

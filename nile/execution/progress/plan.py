@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nile.answers.progress import Progressive
-from nile.execution.approximate.scope import shape_of
+from nile.execution.approximate.shape import shape_of
 from nile.execution.options import Options
 from nile.execution.progress.aggregate import ProgressiveAggregate
 from nile.execution.progress.input import Kept

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.progress import Progressive
-from nile.execution.approximate.scope import Shape
+from nile.execution.approximate.shape import Shape
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.output import Found

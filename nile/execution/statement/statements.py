@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nile.answers.result import Result, Run
 from nile.base.durations import format_duration
 from nile.base.raw import check_columns
-from nile.execution.approximate.run import Engine as Approximating
+from nile.execution.approximate.join import ApproximateHome
 from nile.execution.approximate.run import approximate, is_approximate
 from nile.execution.choice import choose
 from nile.execution.exact.run import ExactRun, output_schema
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "run_query", "run_statement"]
 
 
-class Engine(Readable, Approximating, Counts, Kept, Protocol):
+class Engine(Readable, ApproximateHome, Counts, Kept, Protocol):
     """What statements ask of a database."""
 
     @property

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nile.operators.inputs.joining import Loaded
-from nile.operators.inputs.loading import Columns
 from nile.streams.manager import StreamManager
 from nile.summaries.heavy import pa
 
@@ -23,9 +21,3 @@ class Home(Protocol):
 
     def time_column(self, name: str) -> str:
         """Its event-time column."""
-
-    def load_columns(self, name: str, columns: tuple[str, ...], *, key: str | None = None) -> Columns:
-        """Several columns of a stream, in order.  key: of a join that numbers its tuples alike; None: no join."""
-
-    def load(self, name: str, key: str) -> Loaded:
-        """A stream read to its end, in order."""

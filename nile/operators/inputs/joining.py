@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.chain import ExactJoin, encode
+from nile.expressions.conditions import Condition
 from nile.operators.join.join import JoinInput
 from nile.preferences.clock import Pace, exact_costs, retime
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from nile.summaries.costs import CostTable
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
-from nile.summaries.heavy import pa
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["Joinable", "Loaded", "load_stream", "load_together", "retimed"]
 
@@ -27,7 +28,9 @@ Array = np.ndarray[Any, Any]
 class Loaded:
     """A whole stream in order.  ts: int64 [n] ns; key: Arrow chunked array [n]; accounting: what was read.
 
-    carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.
+    carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.  Where a
+    condition selects its tuples: rows, int64 [n], the place of each among all that were read (None: all are here), and
+    excluded, how many it turned down, which are no part of the accounting.
     """
 
     name: str
@@ -36,55 +39,106 @@ class Loaded:
     accounting: Accounting
     carried: pa.RecordBatch | None = None
     hasher: KeyHasher = PUBLIC
+    rows: Array | None = None
+    excluded: int = 0
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
 
+    def places(self, tuples: Array) -> Array:
+        """Where tuples lie among all that were read: int64 [m]."""
+        return tuples if self.rows is None else self.rows[tuples]
 
-def load_stream(manager: StreamManager, *, batch_rows: int = 65_536) -> Loaded:
-    """Read a stream to its end.  Raises what the manager raises; memory: 8 bytes per tuple, key, what is carried."""
-    times: list[Array] = []
-    keys: list[Any] = []
-    carried: list[Any] = []
+    def selected(self, where: Condition | None) -> Loaded:
+        """The tuples that satisfy a condition; null does not.  Its columns are carried."""
+        if where is None:
+            return self
+        # A condition without columns needs rows to be true or false of.
+        columns = (
+            pa.RecordBatch.from_arrays([pa.array(self.ts)], names=["ts"]) if self.carried is None else self.carried
+        )
+        passing = pc.fill_null(where.mask(columns), False).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(passing)
+        at = pa.array(rows)
+        gone = len(self) - rows.shape[0]
+        return replace(
+            self,
+            ts=self.ts[rows],
+            key=self.key.take(at),
+            carried=None if self.carried is None else self.carried.take(at),
+            accounting=self.accounting + Accounting(tuples_in=-gone, applied=-gone),
+            rows=self.places(rows),
+            excluded=self.excluded + gone,
+        )
+
+
+def load_stream(manager: StreamManager, *, where: Condition | None = None, batch_rows: int = 65_536) -> Loaded:
+    """Read a stream to its end.  where: what selects its tuples; its columns are carried.
+
+    Raises what the manager raises; memory: 8 bytes per tuple (16 under a condition), key, what is carried.
+    """
+    name, hasher = manager.spec.name, manager.spec.hasher
+    parts = []
+    read = 0
     for batch in manager.batches(batch_rows):
-        times.append(batch.ts)
-        keys.append(batch.key)
-        if batch.carried is not None:
-            carried.append(batch.carried)
-    ts = np.concatenate(times) if times else np.zeros(0, np.int64)
-    column = pa.chunked_array(keys) if keys else pa.chunked_array([], type=pa.null())
-    columns = pa.concat_batches(carried) if carried else None
-    return Loaded(manager.spec.name, ts, column, manager.accounting, columns, manager.spec.hasher)
+        part = Loaded(name, batch.ts, pa.chunked_array([batch.key]), Accounting(), batch.carried, hasher)
+        if where is not None:
+            part = replace(part, rows=np.arange(read, read + len(part))).selected(where)
+        read += len(batch.ts)
+        parts.append(part)
+    carried = [part.carried for part in parts if part.carried is not None]
+    rows = [part.rows for part in parts if part.rows is not None]
+    gone = sum(part.excluded for part in parts)
+    return Loaded(
+        name,
+        np.concatenate([np.zeros(0, np.int64), *(part.ts for part in parts)]),
+        pa.chunked_array(
+            [chunk for part in parts for chunk in part.key.chunks], parts[0].key.type if parts else pa.null()
+        ),
+        manager.accounting + Accounting(tuples_in=-gone, applied=-gone),
+        pa.concat_batches(carried) if carried else None,
+        hasher,
+        None if where is None else np.concatenate([np.zeros(0, np.int64), *rows]),
+        gone,
+    )
 
 
 def load_together(
     manager: Callable[[str, str, tuple[str, ...]], StreamManager],
     streams: Sequence[str],
     keys: Sequence[str],
+    where: Sequence[Condition | None],
     carry: Sequence[tuple[str, ...]] = (),
 ) -> tuple[Loaded, ...]:
     """The streams of a join, in the order of the statement; one that is named twice is read once.
 
-    manager: of a stream, its key column and further columns; keys, carry: for each place the key column and the
-    columns to carry.  Places of one stream with one key column share an object.  Raises what managers raise.
+    manager: of a stream, its key column and further columns; keys, where, carry: for each place the key column, what
+    selects its tuples and the columns to carry.  Places that are alike in all share an object.  Raises what managers
+    raise.
     """
+    asked = list(zip(streams, keys, where, strict=True))
     wanted: dict[str, list[str]] = {}
-    for k, name in enumerate(streams):
-        wanted.setdefault(name, []).extend((keys[k], *(carry[k] if carry else ())))
+    for k, (name, key, condition) in enumerate(asked):
+        further = () if condition is None else condition.columns
+        wanted.setdefault(name, []).extend((key, *(carry[k] if carry else ()), *further))
+    selecting = {name: {condition for other, _, condition in asked if other == name} for name in wanted}
     read = {
-        name: load_stream(manager(name, columns[0], tuple(dict.fromkeys(columns[1:]))))
+        name: load_stream(
+            manager(name, columns[0], tuple(dict.fromkeys(columns[1:]))),
+            where=next(iter(selecting[name])) if len(selecting[name]) == 1 else None,
+        )
         for name, columns in wanted.items()
     }
-    made: dict[tuple[str, str], Loaded] = {}
-    for name, key in zip(streams, keys, strict=True):
-        whole = read[name]
+    made: dict[tuple[str, str, Condition | None], Loaded] = {}
+    for name, key, condition in asked:
+        whole = read[name] if len(selecting[name]) == 1 else read[name].selected(condition)
         if key == wanted[name][0]:
-            made[name, key] = whole
+            made.setdefault((name, key, condition), whole)
         elif whole.carried is not None:
-            made[name, key] = replace(whole, key=pa.chunked_array([whole.carried.column(key)]))
+            made[name, key, condition] = replace(whole, key=pa.chunked_array([whole.carried.column(key)]))
         else:  # no tuple, no columns
-            made[name, key] = replace(whole, key=pa.chunked_array([], type=pa.null()))
-    return tuple(made[pair] for pair in zip(streams, keys, strict=True))
+            made[name, key, condition] = replace(whole, key=pa.chunked_array([], type=pa.null()))
+    return tuple(made[place] for place in asked)
 
 
 class Joinable:
@@ -169,11 +223,6 @@ class Joinable:
     def has_ranges(self) -> bool:
         """Matches of a tuple are whole ranges."""
         return True
-
-    @property
-    def excluded(self) -> tuple[int, ...]:
-        """Tuples of each stream that a condition on it alone turns down: none."""
-        return 0, 0
 
     def costs(self, table: CostTable, *, ranges: bool) -> Array:
         """What the exact answer spends at each arrival: float64 [n]."""

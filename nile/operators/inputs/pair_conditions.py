@@ -12,86 +12,57 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from nile.base.raw import check_columns
 from nile.expressions.binding import bind
+from nile.expressions.conditions import Condition
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.reading import place, read_condition
-from nile.expressions.tree import Logic, Node, columns_of
+from nile.expressions.tree import Logic, Node, columns_of, conjuncts, rename
+from nile.sql.expression_text import expression_text, identifier
 from nile.summaries.errors import ExpressionError, UnknownStream
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["PairCondition", "StreamNames", "read_pair_condition"]
+__all__ = ["PairCondition", "StreamNames", "own_condition", "own_tree", "read_pair_condition", "taken_apart"]
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PairCondition:
-    """A condition over several streams, read, typed and taken apart.
+    """A condition over several streams, typed: what candidates are asked.
 
-    text: as it was written; aliases: the streams' names in the statement; alone: for each stream the part that
-    speaks of it alone (None: nothing does); several: the part over two streams or more (None: there is none).
-    Columns inside the parts are named "alias.column".
+    text: as SQL; aliases: the streams' names in the question; several: parts of two streams or more, joined by AND.
+    Columns inside are named "alias.column".
     """
 
     text: str
     aliases: tuple[str, ...]
-    alone: tuple[Node | None, ...]
-    several: Node | None
-
-    @property
-    def over_several(self) -> bool:
-        """Whether candidates must be looked at."""
-        return self.several is not None
-
-    def selects(self, stream: int) -> bool:
-        """Whether some part speaks of this stream alone."""
-        return self.alone[stream] is not None
+    several: Node = field(compare=False, repr=False)
 
     def columns(self, stream: int) -> tuple[str, ...]:
-        """The columns of a stream that the condition needs, each once."""
-        parts = [node for node in (self.alone[stream], self.several) if node is not None]
-        return tuple(dict.fromkeys(name for node in parts for name in self._own(node, stream)))
-
-    def columns_of(self, stream: int) -> tuple[str, ...]:
-        """The columns of a stream that candidates are asked for."""
-        return () if self.several is None else self._own(self.several, stream)
+        """The columns of a stream that candidates are asked for, each once."""
+        prefix = f"{self.aliases[stream]}."
+        return tuple(name.removeprefix(prefix) for name in columns_of(self.several) if name.startswith(prefix))
 
     def name_of(self, stream: int, column: str) -> str:
         """A column's name among the columns of candidates."""
         return f"{self.aliases[stream]}.{column}"
 
-    def _own(self, node: Node, stream: int) -> tuple[str, ...]:
-        prefix = f"{self.aliases[stream]}."
-        return tuple(name.removeprefix(prefix) for name in columns_of(node) if name.startswith(prefix))
-
-    def select(self, stream: int, columns: pa.RecordBatch) -> Array:
-        """Which tuples of a stream its own part selects: bool [n]; null does not select."""
-        node = self.alone[stream]
-        assert node is not None
-        named = columns.rename_columns([self.name_of(stream, name) for name in columns.schema.names])
-        return _true(evaluate_mask(node, named))
-
     def passing(self, candidates: pa.RecordBatch) -> Array:
-        """Which candidates satisfy the part over several streams: bool [n]; columns are named by `name_of`."""
-        assert self.several is not None
-        return _true(evaluate_mask(self.several, candidates))
-
-
-def _true(mask: Any) -> Array:
-    selected: Array = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return selected
+        """Which candidates satisfy it: bool [n]; null does not.  Columns are named by `name_of`."""
+        selected: Array = pc.fill_null(evaluate_mask(self.several, candidates), False).to_numpy(zero_copy_only=False)
+        return selected
 
 
 def read_pair_condition(
     text: str, aliases: Sequence[str], schemas: Sequence[pa.Schema], *, where: str
-) -> PairCondition:
-    """`text` as a condition over streams called `aliases`, whose columns `schemas` gives, one for one.
+) -> tuple[tuple[Condition | None, ...], PairCondition | None]:
+    """`text` as conditions over streams called `aliases`, whose columns `schemas` gives: see `taken_apart`.
 
     Raises ExpressionError for what cannot be said, for a name that several streams have and for types that do
     not go together, UnknownStream and UnknownColumn with the nearest name.
@@ -103,21 +74,41 @@ def read_pair_condition(
         for alias, schema in zip(aliases, schemas, strict=True)
         for field in schema
     ]
-    bound = bind(tree, pa.schema(fields), where=place(text, where))
+    return taken_apart(bind(tree, pa.schema(fields), where=place(text, where)), aliases)
+
+
+def taken_apart(tree: Node | None, aliases: Sequence[str]) -> tuple[tuple[Condition | None, ...], PairCondition | None]:
+    """(of each stream the condition on it alone, what is asked of several) of a typed tree; None: nothing is.
+
+    A tree is taken apart at its outermost ANDs; a part without columns is as true of one stream's tuples as of all.
+    """
     alone: list[list[Node]] = [[] for _ in aliases]
     several: list[Node] = []
-    for part in bound.items if isinstance(bound, Logic) and bound.operator == "AND" else (bound,):
+    for part in conjuncts(tree):
         used = {name.split(".", 1)[0] for name in columns_of(part)}
         if len(used) > 1:
             several.append(part)
-        else:  # a part without columns is as true of one stream's tuples as of all
+        else:
             alone[aliases.index(used.pop()) if used else 0].append(part)
-    return PairCondition(text, tuple(aliases), tuple(map(_all_of, alone)), _all_of(several))
+    own = tuple(own_condition(_all_of(alone[k]), name) if alone[k] else None for k, name in enumerate(aliases))
+    if not several:
+        return own, None
+    both = _all_of(several)
+    return own, PairCondition(expression_text(both, str), tuple(aliases), both)
 
 
-def _all_of(parts: list[Node]) -> Node | None:
-    if not parts:
-        return None
+def own_condition(tree: Node, alias: str) -> Condition:
+    """A typed tree over columns "alias.column" as a condition on that stream's own columns."""
+    own = own_tree(tree, alias)
+    return Condition(expression_text(own, identifier), columns_of(own), own)
+
+
+def own_tree(tree: Node, alias: str) -> Node:
+    """A tree over columns "alias.column" over that stream's own columns."""
+    return rename(tree, lambda column: replace(column, name=column.name.removeprefix(f"{alias}.")))
+
+
+def _all_of(parts: list[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Logic("AND", tuple(parts))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.execution.approximate.join import check_terms, stream_of, window_of
-from nile.execution.approximate.scope import Shape, shape_of
+from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import bounded, own_columns

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nile.execution.approximate.scope import Shape
+from nile.execution.approximate.shape import Shape
 from nile.execution.progress.input import renamed
 from nile.execution.progress.output import Found
 from nile.execution.values import filtered

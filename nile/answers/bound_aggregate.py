@@ -1,0 +1,123 @@
+"""Aggregates over a stream as they are bound: what SQL, the builder and `Database.aggregate` make alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nile.aggregates.asked import Aggregate
+from nile.answers.aggregate_answer import AggregateAnswer
+from nile.base.durations import format_duration
+from nile.expressions.conditions import Condition, Value
+from nile.operators.aggregate.plan import AggregatePlan
+from nile.operators.inputs.aggregating import Asked, prepare
+from nile.operators.inputs.home import Home
+from nile.operators.inputs.loading import load_columns
+from nile.preferences.budget import Budget
+from nile.preferences.error_target import ErrorTarget
+from nile.streams.accounting import Accounting
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import BudgetError, ConfigError
+
+__all__ = ["BoundAggregate"]
+
+_OPTIONS = ("method", "borders", "costs", "seed", "buckets", "zone")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAggregate:
+    """Aggregates over a registered stream, for one query (without a name) or for hundreds of standing ones.
+
+    queries: (name, conditions, all of which must hold); interval: moments in ns, ends included; options: fields of
+    AggregatePlan that were given.
+    """
+
+    stream: str
+    aggregates: tuple[Aggregate, ...]
+    queries: tuple[tuple[str, tuple[Condition, ...]], ...]
+    by: tuple[Value, ...] = ()
+    interval: tuple[int | None, int | None] = (None, None)
+    window: int | None = None
+    costs: str = "engine"
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def using(self, **options: Any) -> BoundAggregate:
+        """With costs or fields of AggregatePlan.  Raises ConfigError for anything else."""
+        for name in options:
+            if name not in _OPTIONS:
+                raise ConfigError(
+                    f"aggregate option: needed one of {', '.join(_OPTIONS)}; got {name!r}; check the spelling"
+                )
+        kept = dict(self.options) | options
+        return replace(self, costs=kept.pop("costs", self.costs), options=tuple(kept.items()))
+
+    def plan(
+        self,
+        budget: Budget | float | None = None,
+        *,
+        error: float | None = None,
+        confidence: float = 0.95,
+        otherwise: str = "flag",
+    ) -> AggregatePlan:
+        """What the operator is given, checked and complete.  Raises BudgetError, ConfigError."""
+        if budget is not None and not isinstance(budget, Budget):
+            budget = Budget(budget)
+        if budget is not None and budget.fraction is None:
+            raise BudgetError(
+                f"aggregates: needed a budget as a fraction of the exact work; got one of {budget}; "
+                "write Budget(fraction=0.1), or ask for an error"
+            )
+        return AggregatePlan(
+            budget=None if budget is None else budget.fraction,
+            target=None if error is None else ErrorTarget(error, confidence, otherwise),
+            confidence=confidence,
+            costs=cost_table(self.costs),
+            **dict(self.options),
+        )
+
+    @property
+    def _standing(self) -> bool:
+        return len(self.queries) > 1 or self.queries[0][0] != ""
+
+    def load(self, home: Home) -> tuple[Asked, Accounting]:
+        """The stream read and everything evaluated."""
+        time = home.time_column(self.stream)
+        names = [name for aggregate in self.aggregates for name in aggregate.columns]
+        names += [name for value in self.by for name in value.columns]
+        names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
+        wanted = tuple(dict.fromkeys(names))
+        columns = load_columns(home.manager(self.stream, time, wanted), wanted)
+        asked = prepare(
+            columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
+            where=f"aggregates over stream '{self.stream}'",
+        )  # fmt: skip
+        return asked, columns.accounting
+
+    def answer(self, home: Home, plan: AggregatePlan) -> AggregateAnswer:
+        """Read the stream and answer by a plan of `plan`.
+
+        Raises ErrorTargetMissed, KeyTypeError, SourceError, TimestampOrderError.  Warns (CostWarning), with both
+        costs, when the answer cost more than the plain exact way.
+        """
+        asked, accounting = self.load(home)
+        return AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing)
+
+    def explain(self, plan: AggregatePlan) -> str:
+        """A plan of `plan` in words, without running it."""
+        told = ", ".join(f"{aggregate.name} = {aggregate.text}" for aggregate in self.aggregates)
+        how = "exactly" if plan.is_exact else f"budget {plan.budget:g} of the naive cost" if plan.budget else "no limit"
+        lines = [
+            f"aggregate {self.stream}: {told}",
+            f"  {len(self.queries)} standing queries" if self._standing else "  one query",
+            f"  {how} ({plan.costs.name} table); method {plan.method}, borders {plan.borders}",
+        ]
+        if plan.target is not None:
+            lines.append(
+                f"  error {plan.target.error:g} at confidence {plan.target.confidence:g}, otherwise "
+                f"{plan.target.otherwise}"
+            )
+        if self.by:
+            lines.append(f"  by {', '.join(value.text for value in self.by)}")
+        if self.window is not None:
+            lines.append(f"  over the latest {format_duration(self.window)}")
+        return "\n".join(lines)

@@ -1,0 +1,249 @@
+"""A join as it is bound: what SQL, the builder and `Database.join` make alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nile.aggregates.asked import Aggregate
+from nile.answers.join_aggregate import JoinAggregateAnswer, columns_of_aggregates
+from nile.answers.join_answer import JoinAnswer
+from nile.answers.multiway_answer import MultiwayAnswer
+from nile.base.durations import format_duration, parse_duration
+from nile.exact.join.wjoin import TOLD
+from nile.expressions.conditions import Condition, Value
+from nile.operators.common.guides import AUTO, choose_guide
+from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.inputs.home import Home
+from nile.operators.inputs.joining import Joinable, Loaded, load_together, retimed
+from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.inputs.pair_conditions import PairCondition
+from nile.operators.join.chain_join import is_chain_join
+from nile.operators.multiway.multiway import METHODS
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.preferences.fade import Fade
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import BudgetError, ConfigError
+
+__all__ = ["BoundJoin", "BoundJoinAggregate", "Place"]
+
+_OWN = ("method", "costs", "seed", "forgetting")
+_SUMMARY = (
+    "granularity", "rate", "depth", "structure", "buckets", "rows", "columns", "confidence", "threshold",
+    "max_length", "max_zones",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stream in a join.  name: what the question calls it; key: its column joined on; where: selects its tuples."""
+
+    stream: str
+    name: str
+    key: str
+    where: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundJoin:
+    """Registered streams, joined on equal keys, every two tuples inside one window, and a condition over several.
+
+    Without a preference the answer is exact.  summary: options of SummarySpec that were given.
+    """
+
+    places: tuple[Place, ...]
+    condition: PairCondition | None = None
+    window: int | None = None
+    preference: str | None = None
+    fade: float = 1.0
+    guide: str = AUTO
+    method: str = "nile"
+    output: str = "pairs"
+    outlier_cap: int = 4
+    costs: str = "engine"
+    seed: int = 0
+    forgetting: bool = False
+    summary: tuple[tuple[str, Any], ...] = ()
+    pace: Pace = field(default_factory=Pace)
+    speed: float = 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the question calls its streams."""
+        return tuple(place.name for place in self.places)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that are read."""
+        return tuple(place.stream for place in self.places)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The column of each that is joined on."""
+        return tuple(place.key for place in self.places)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it is one of two streams without a condition over both, which has an operator of its own."""
+        return len(self.places) == 2 and self.condition is None
+
+    def using(self, **options: Any) -> BoundJoin:
+        """With method, costs, seed, forgetting, or a SummarySpec field.  Raises ConfigError for anything else."""
+        own = {name: value for name, value in options.items() if name in _OWN}
+        summary = dict(self.summary)
+        for name, value in options.items():
+            if name in _SUMMARY:
+                summary[name] = parse_duration(value, where=name) if name in ("granularity", "max_length") else value
+            elif name not in _OWN:
+                known = ", ".join((*_OWN, *_SUMMARY))
+                raise ConfigError(f"query option: needed one of {known}; got {name!r}; check the spelling")
+        return replace(self, **own, summary=tuple(summary.items()))
+
+    def plan(self, budget: Budget | float | None = None) -> JoinPlan:
+        """What the operator is given, checked and complete.  Raises ConfigError, BudgetError."""
+        if not isinstance(budget, Budget):
+            budget = Budget(1.0 if budget is None else budget)
+        if self.preference is None:
+            if budget.fraction is None:
+                raise BudgetError(
+                    f"budget: needed a preference with a budget of {budget}; got none, which asks for the exact "
+                    "answer; say prefer('desc'), or leave the budget out"
+                )
+            budget = Budget(max(1.0, budget.fraction))
+        given: Mapping[str, Any] = dict(self.summary)
+        preference = self.preference or "desc"
+        ranking = self.method == "nile" and preference != "asc"
+        spec = default_spec(self.window, ranking=ranking, forgetting=self.forgetting, seed=self.seed, **given)
+        costs = cost_table(self.costs)
+        plan = JoinPlan(
+            window=self.window,
+            budget=budget,
+            method=self.method,
+            preference=preference,
+            preferred=self.preference is not None,
+            guide=choose_guide(spec, costs, preference).guide if self.guide == AUTO else self.guide,
+            fade=Fade(self.fade),
+            output=self.output,
+            costs=costs,
+            pace=self.pace,
+            outlier_cap=self.outlier_cap,
+            spec=spec,
+            seed=self.seed,
+        )
+        if not self.is_pair:
+            self._check(plan)
+        return plan
+
+    def _check(self, plan: JoinPlan) -> None:
+        """What the operator of several streams, or of a condition over them, cannot do."""
+        if plan.method not in METHODS:
+            raise ConfigError(
+                f"method: needed one of {', '.join(METHODS)} for several streams or a condition on the pair; "
+                f"got {plan.method!r}; name one of these, or join two streams without a condition"
+            )
+        if plan.preference == "asc" and plan.outlier_cap < len(self.places):
+            raise ConfigError(
+                f"outlier_cap: needed {len(self.places)} or more, as many as a combination has tuples; "
+                f"got {plan.outlier_cap}; say prefer('asc', outlier_cap={2 * len(self.places)})"
+            )
+        if plan.output == "ranges" and self.condition is not None:
+            raise ConfigError(
+                "output: needed 'pairs' with a condition over several streams, which leaves no whole ranges; "
+                "got 'ranges'; ask for pairs, or take such conditions out"
+            )
+
+    def load(self, home: Home, carry: Sequence[tuple[str, ...]] = ()) -> tuple[Loaded, ...]:
+        """The streams, each read once, on the times of the pace.  carry: for each further columns to keep."""
+        asked = [
+            (*(() if self.condition is None else self.condition.columns(k)), *(carry[k] if carry else ()))
+            for k in range(len(self.places))
+        ]
+        where = [place.where for place in self.places]
+        return retimed(load_together(home.manager, self.streams, self.keys, where, asked), self.pace, self.seed)
+
+    def answer(
+        self, home: Home, budget: Budget | float | None = None, carry: Sequence[tuple[str, ...]] = ()
+    ) -> JoinAnswer | MultiwayAnswer:
+        """Read the streams and prepare the answer; rows are found as they are asked for.
+
+        Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
+        """
+        plan = self.plan(budget)
+        streams = self.load(home, carry)
+        key = self.keys[0]
+        if self.is_pair:
+            joined = Joinable(streams[0], streams[1], self.window)
+            return JoinAnswer(joined, plan, key=key, speed=self.speed, aliases=self.names)
+        several = MultiwayJoinable(streams, self.window, self.condition)
+        return MultiwayAnswer(several, plan, names=self.names, key=key, speed=self.speed)
+
+    def explain(self, budget: Budget | float | None = None) -> str:
+        """The plan in words, without running it."""
+        plan = self.plan(budget)
+        window = "the whole stream" if self.window is None else format_duration(self.window)
+        keys = " = ".join(f"{place.name}.{place.key}" for place in self.places)
+        how = (
+            f"exactly: {TOLD['chain'] if self.is_pair and is_chain_join(plan) else 'every tuple probes'}"
+            if plan.is_exact
+            else f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
+        )
+        lines = [
+            f"join {keys}{', every two' if len(self.places) > 2 else ''} within {window}",
+            f"  {how}; budget {plan.budget} ({plan.costs.name} table); output {plan.output}",
+            *self._conditions(),
+        ]
+        if plan.pace.is_replay:
+            lines.append(f"  {plan.pace}" + (f", {self.speed:g} times as fast" if plan.budget.share else ""))
+        if not plan.budget.is_reproducible:
+            what = "pairs" if len(self.places) == 2 else "combinations"
+            lines.append(f"  by the wall clock: another run finds other {what}")
+        if plan.method == "nile" and not plan.is_exact:
+            lines += self._guiding(plan)
+        return "\n".join(lines)
+
+    def _conditions(self) -> list[str]:
+        own = {place.name: place.where.text for place in self.places if place.where is not None}
+        lines = [f"  where {text}: before insertion on {name}" for name, text in own.items()]
+        return lines if self.condition is None else [*lines, f"  where {self.condition.text}: on each candidate"]
+
+    def _guiding(self, plan: JoinPlan) -> list[str]:
+        """What EXPLAIN says of the guide."""
+        spec, lines = plan.spec, []
+        if self.guide == AUTO:
+            lines.append(f"  {choose_guide(spec, plan.costs, plan.preference, streams=len(self.places))}")
+        if plan.guide == "countsketch":
+            what = "summary" if self.is_pair else "one summary of (key, stream),"
+            lines.append(
+                f"  {what} {spec.structure}: {spec.depth} granularities from {format_duration(spec.granularity)}, "
+                f"rate {spec.rate}, {spec.value_buckets} value buckets, sketch {spec.rows} x {spec.width}, "
+                f"zones by {spec.confidence}"
+            )
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class BoundJoinAggregate:
+    """Aggregates over the outputs of a join, of expressions over "name.column"."""
+
+    join: BoundJoin
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[Value, ...]
+
+    def answer(
+        self, home: Home, budget: Budget | float | None = None, *, confidence: float = 0.95
+    ) -> JoinAggregateAnswer:
+        """Run the join under a budget and aggregate what it finds.
+
+        Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under
+        desc and asc what was found, which is no random sample.  Raises what `BoundJoin.answer` raises.
+        """
+        needed = columns_of_aggregates(self.aggregates, self.by)
+        names = self.join.names
+        carry = [
+            tuple(dict.fromkeys(column.removeprefix(f"{name}.") for column in needed if column.startswith(f"{name}.")))
+            for name in names
+        ]
+        found = self.join.answer(home, budget, carry)
+        return JoinAggregateAnswer(found, self.aggregates, self.by, names, confidence)

@@ -1,0 +1,101 @@
+"""Selections of a stream as they are bound: what SQL, the builder and `Database.select` make alike."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nile.answers.selection_answer import SelectionAnswer
+from nile.base.durations import format_duration
+from nile.expressions.conditions import Condition
+from nile.operators.inputs.home import Home
+from nile.operators.inputs.joining import load_stream, retimed
+from nile.operators.inputs.selecting import Selectable, columns_beside
+from nile.operators.selection.plan import SelectionPlan
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
+from nile.summaries.costs import cost_table
+from nile.summaries.errors import ConfigError, CostWarning
+
+__all__ = ["BoundSelection"]
+
+_OWN = ("method", "costs", "output")
+_OPTIONS = (
+    *_OWN, "structure", "confidence", "threshold", "buckets", "zone", "every", "sample", "waiting", "seed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSelection:
+    """Named conditions over a registered stream, standing at once.
+
+    on: the column that is summarised; promise: what the preference weighs, `share` or `value`; options: fields of
+    SelectionPlan that were given.
+    """
+
+    stream: str
+    on: str
+    predicates: tuple[tuple[str, Condition], ...]
+    window: int | None = None
+    preference: str = "desc"
+    promise: str = "share"
+    method: str = "nile"
+    costs: str = "engine"
+    output: str = "pairs"
+    pace: Pace = field(default_factory=Pace)
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def using(self, **options: Any) -> BoundSelection:
+        """With method, costs, output or fields of SelectionPlan.  Raises ConfigError for anything else."""
+        for name in options:
+            if name not in _OPTIONS:
+                known = ", ".join(_OPTIONS)
+                raise ConfigError(f"selection option: needed one of {known}; got {name!r}; check the spelling")
+        own = {name: value for name, value in options.items() if name in _OWN}
+        kept = dict(self.options) | {name: value for name, value in options.items() if name not in _OWN}
+        return replace(self, **own, options=tuple(kept.items()))
+
+    def plan(self, budget: Budget | float | None = None) -> SelectionPlan:
+        """What the operator is given, checked and complete.  Raises ConfigError, BudgetError."""
+        return SelectionPlan(
+            window=self.window,
+            budget=budget if budget is None or isinstance(budget, Budget) else Budget(budget),
+            method=self.method,
+            preference=self.preference,
+            promise=self.promise,
+            output=self.output,
+            costs=cost_table(self.costs),
+            pace=self.pace,
+            **dict(self.options),
+        )
+
+    def explain(self, budget: Budget | float | None = None) -> str:
+        """The plan in words, without running it."""
+        plan = self.plan(budget)
+        asked = f"{len(self.predicates)} standing selections" if len(self.predicates) > 1 else "standing selection"
+        valid = "" if self.window is None else f", each tuple valid for {format_duration(self.window)}"
+        return (
+            f"{asked} of {self.stream} on {self.on}{valid}: by {plan.method}, {plan.preference} first, regions by "
+            f"{plan.promise}\n"
+            f"  budget {plan.budget or 'no limit'} ({plan.costs.name} table); output {plan.output}"
+        )
+
+    def load(self, home: Home, carry: tuple[str, ...] = ()) -> Selectable:
+        """The stream read, on the times of the pace, and every condition evaluated.  carry: further columns to keep."""
+        beside = tuple(dict.fromkeys((*carry, *columns_beside(self.on, self.predicates))))
+        loaded = load_stream(home.manager(self.stream, self.on, tuple(name for name in beside if name != self.on)))
+        (loaded,) = retimed((loaded,), self.pace, int(dict(self.options).get("seed", 0)))
+        return Selectable(loaded, self.on, self.predicates)
+
+    def answer(self, home: Home, budget: Budget | float | None = None, carry: tuple[str, ...] = ()) -> SelectionAnswer:
+        """Read the stream and prepare the answer; tuples are found as they are asked for.
+
+        Raises ConfigError, BudgetError, KeyTypeError, SourceError, TimestampOrderError.  Warns (CostWarning), with
+        both costs, when the budget buys the plain exact answer.
+        """
+        plan = self.plan(budget)
+        answer = SelectionAnswer(self.load(home, carry), plan)
+        if answer.cost_warning is not None:
+            warnings.warn(answer.cost_warning, CostWarning, stacklevel=3)
+        return answer
