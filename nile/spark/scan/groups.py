@@ -7,43 +7,95 @@ Partial sums add up over partitions; under weighted each counts 1 / the probabil
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from nile.aggregates.catalogue import CATALOGUE, kept_in
+from nile.aggregates.catalogue import CATALOGUE, PARTS
+from nile.aggregates.linear import Linear, Units, linearised
+from nile.execution.exact.aggregating import aggregated
+from nile.execution.exact.rows import row_codes
+from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.values import column_of
 from nile.sql.plan import AggregateItem, Group
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["FUNCTIONS", "Totals", "added", "partial"]
+__all__ = ["POINTS", "Totals", "added", "partial", "thinned"]
 
 Array = np.ndarray[Any, Any]
 
-_KEPT = {"count": ("count", "n"), "total": ("sum", "s"), "low": ("min", "m"), "high": ("max", "m")}
-"""How Arrow makes a part of aggregate k, and what the column begins with."""
-FUNCTIONS = kept_in(*_KEPT)
+_PREFIX = {"count": "n", "total": "s", "squares": "q", "low": "m", "high": "m", "values": "v"}
+"""What the column of a part of aggregate k begins with."""
+_MADE = {"count": "count", "total": "sum", "squares": "variance", "low": "min", "high": "max"}
+"""How Arrow makes a part."""
+_MERGED = {"add": "sum", "least": "min", "greatest": "max"}
+"""How Arrow puts two together."""
+POINTS = 4_096
+"""Values of a group that a partition tells at most; of more it tells those at as many places evenly apart."""
 
 
 def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
     """What some rows add to every group.
 
     Columns: by0, ...; rows; and of aggregate k, as its function needs them, n{k} (values that are not null), s{k}
-    (their sum), m{k} (the least or largest).
+    (their sum), q{k} (their squared distances from their mean, added up), m{k} (the least or largest), v{k} (all).
     """
-    columns: dict[str, pa.Array] = {f"by{k}": column_of(item.node, batch) for k, item in enumerate(group.by)}
-    keys = list(columns)
-    columns["one"] = pa.array(np.ones(batch.num_rows, np.int64))
-    asked: list[tuple[str, str, str]] = [("one", "sum", "rows")]
+    by = {f"by{k}": column_of(item.node, batch) for k, item in enumerate(group.by)}
+    codes, first = row_codes(list(by.values()), batch.num_rows)
+    columns, asked = {"one": pa.array(np.ones(batch.num_rows, np.int64))}, [("one", "sum", "rows")]
+    lists: dict[str, pa.Array] = {}
     for k, each in enumerate(group.aggregates):
         if each.argument is None:
             continue
         values = column_of(each.argument, batch)
         columns[f"of{k}"] = _in_order(values) if _is_extreme_of_doubles(each) else values
-        asked += [(f"of{k}", _KEPT[part][0], f"{_KEPT[part][1]}{k}") for part in CATALOGUE[each.function].parts]
-    return _grouped(pa.table(columns), keys, asked)
+        for part in _parts(each):
+            if part == "values":
+                lists[f"v{k}"] = _listed(values, codes, first.shape[0])
+            else:
+                asked.append((f"of{k}", _MADE[part], f"{_PREFIX[part]}{k}"))
+    made = _grouped(pa.table(columns), codes, asked)
+    for k, each in enumerate(group.aggregates):
+        if each.argument is not None and "squares" in _parts(each):
+            squares = pc.multiply(made[f"q{k}"], pc.cast(made[f"n{k}"], pa.float64()))
+            made[f"q{k}"] = pc.fill_null(squares, 0.0)
+    keys = {name: column.take(pa.array(first)) for name, column in by.items()}
+    return pa.table({**keys, **made, **lists})
+
+
+def _parts(each: AggregateItem) -> tuple[str, ...]:
+    """Of a quantile, how many values there are too."""
+    kind = CATALOGUE[each.function]
+    return ("count", *kind.parts) if kind.interval == "rank" else kind.parts
+
+
+def _listed(values: pa.Array, codes: Array, groups: int) -> pa.ListArray:
+    """The values of each group that are not null."""
+    valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
+    order = np.argsort(codes[valid], kind="stable")
+    starts = np.searchsorted(codes[valid][order], np.arange(groups + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(starts), values.filter(pa.array(valid)).take(pa.array(order)))
+
+
+def thinned(partial: pa.Table) -> pa.Table:
+    """Lists of more than POINTS values as POINTS of them, each in the middle of equally many: off by half of these."""
+    for name in [each for each in partial.schema.names if each.startswith("v")]:
+        lists = partial.column(name).combine_chunks()
+        if len(lists) and pc.max(lists.value_lengths()).as_py() > POINTS:
+            few = []
+            for one in lists:
+                values = one.values
+                if len(values) > POINTS:
+                    places = ((np.arange(POINTS) + 0.5) * len(values) / POINTS).astype(np.int64)
+                    values = values.take(pc.array_sort_indices(values).take(pa.array(places)))
+                few.append(values)
+            starts = np.cumsum([0, *map(len, few)]).astype(np.int32)
+            thin = pa.ListArray.from_arrays(pa.array(starts), pa.concat_arrays(few))
+            partial = partial.set_column(partial.schema.get_field_index(name), name, thin)
+    return partial
 
 
 def _is_extreme_of_doubles(each: AggregateItem) -> bool:
@@ -74,23 +126,48 @@ def added(group: Group, partials: Iterable[pa.Table]) -> pa.Table | None:
     tables = list(partials)
     if not tables:
         return None
-    whole = pa.concat_tables(tables)
-    keys = [name for name in whole.schema.names if name.startswith("by")]
-    asked = [(name, _adding(group, name), name) for name in whole.schema.names if name not in keys]
-    return _grouped(whole, keys, asked)
+    whole = pa.concat_tables(tables).combine_chunks()
+    by = {f"by{k}": _chunk(whole.column(f"by{k}")) for k in range(len(group.by))}
+    codes, first = row_codes(list(by.values()), whole.num_rows)
+    asked = [("rows", "sum", "rows")]
+    other: dict[str, pa.Array] = {}
+    for k, each in enumerate(group.aggregates):
+        for part in () if each.argument is None else _parts(each):
+            name = f"{_PREFIX[part]}{k}"
+            merge = PARTS[part].merge
+            if merge == "union":
+                lists = _chunk(whole.column(name))
+                own = np.repeat(codes, lists.value_lengths().to_numpy(zero_copy_only=False))
+                other[name] = _listed(lists.flatten(), own, first.shape[0])
+            elif merge == "spread":
+                n, s, q = (_numbers(whole.column(f"{letter}{k}")) for letter in "nsq")
+                units = Units(n, s, q)
+                count, total = (np.bincount(codes, amount, first.shape[0]) for amount in (n, s))
+                with np.errstate(all="ignore"):
+                    off = units.from_center((total / count)[codes])
+                other[name] = pa.array(np.bincount(codes, off, first.shape[0]))
+            else:
+                asked.append((name, _MERGED[merge], name))
+    made = _grouped(whole.drop_columns(list(by) + list(other)), codes, asked)
+    return pa.table({**{name: column.take(pa.array(first)) for name, column in by.items()}, **made, **other})
 
 
-def _adding(group: Group, name: str) -> str:
-    return group.aggregates[int(name[1:])].function if name[0] == "m" else "sum"
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    made = column.combine_chunks()
+    return pa.concat_arrays(made.chunks) if isinstance(made, pa.ChunkedArray) else made
 
 
-def _grouped(table: pa.Table, keys: Sequence[str], asked: Sequence[tuple[str, str, str]]) -> pa.Table:
-    made = table.group_by(list(keys), use_threads=False).aggregate(
-        [(column, function) for column, function, _ in asked]
-    )
-    columns = {key: made.column(key) for key in keys}
-    columns |= {name: made.column(f"{column}_{function}") for column, function, name in asked}
-    return pa.table(columns)
+def _numbers(column: Any) -> Array:
+    """As doubles; null is 0."""
+    numbers: Array = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _grouped(table: pa.Table, codes: Array, asked: Sequence[tuple[str, str, str]]) -> dict[str, pa.Array]:
+    """(column, function, name) by group, in the order of codes."""
+    made = table.append_column("code", pa.array(codes)).group_by("code", use_threads=False)
+    rows = made.aggregate([(column, function) for column, function, _ in asked]).sort_by("code")
+    return {name: _chunk(rows.column(f"{column}_{function}")) for column, function, name in asked}
 
 
 class Totals:
@@ -132,68 +209,94 @@ class Totals:
         return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in self.group.fields])
 
     def estimates(self, confidence: float) -> dict[str, list[Estimate]]:
-        """What counts, sums and averages are worth, by column, one per group.
+        """What aggregates but extremes are worth, by column, one per group.
 
         Of counts what was found is certain; intervals of weighted sums are normal and not certified.
         """
         made = {}
         for k, each in enumerate(self.group.aggregates):
-            if each.function in ("min", "max"):
+            kind = CATALOGUE[each.function]
+            if kind.interval == "one-sided":
                 continue
-            value, reach = self._value(each, k), self._reach(each, k, confidence)
+            if kind.interval == "rank":
+                made[each.name] = self._quantile(each, k, confidence)[1]
+                continue
+            linear = self._linear(each, k)
             made[each.name] = [
                 Estimate(float(v), float(v - r), float(v + r), confidence if r > 0.0 else 0.0, False)
-                for v, r in zip(np.nan_to_num(value), np.nan_to_num(reach), strict=True)
+                for v, r in zip(
+                    np.nan_to_num(linear.value), np.nan_to_num(self._reach(linear.residual, confidence)), strict=True
+                )
             ]
         return made
 
     def _amounts(self, name: str) -> Array:
-        if self._table is None:
-            return np.zeros(0)
-        column = pc.fill_null(self._table.column(name).cast(pa.float64(), safe=False), 0.0)
-        amounts: Array = column.to_numpy()
-        return amounts
+        if self._table is None or name not in self._table.schema.names:
+            return np.zeros(self._of.shape[0])
+        return _numbers(self._table.column(name))
 
     def _sum(self, amounts: Array) -> Array:
         return np.bincount(self._of, self._weight * amounts, self.groups)
 
-    def _value(self, each: AggregateItem, k: int) -> Array:
-        if each.function == "count":
-            return self._sum(self._amounts("rows" if each.argument is None else f"n{k}"))
-        if each.function == "sum":
-            return self._sum(self._amounts(f"s{k}"))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio: Array = self._sum(self._amounts(f"s{k}")) / self._sum(self._amounts(f"n{k}"))
-        return ratio
+    def _linear(self, each: AggregateItem, k: int) -> Linear:
+        count = self._amounts("rows" if each.argument is None else f"n{k}")
+        units = Units(count, self._amounts(f"s{k}"), self._amounts(f"q{k}"))
+        with np.errstate(all="ignore"):
+            return linearised(CATALOGUE[each.function], units, self._of, Units.none(self.groups), self._sum)
 
-    def _reach(self, each: AggregateItem, k: int, confidence: float) -> Array:
-        """Half the interval; of a ratio by its linear part (Cochran 1977, section 6.3)."""
-        if self._exact:
-            return np.zeros(self.groups)
-        if each.function == "avg":
-            mean, number = self._value(each, k), self._sum(self._amounts(f"n{k}"))
-            amounts = self._amounts(f"s{k}") - mean[self._of] * self._amounts(f"n{k}")
-        else:
-            name = {"count": "rows" if each.argument is None else f"n{k}", "sum": f"s{k}"}[each.function]
-            amounts, number = self._amounts(name), np.ones(self.groups)
-        variance = np.bincount(self._of, amounts**2 * self._weight * (self._weight - 1.0), self.groups)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            reach: Array = NormalDist().inv_cdf(0.5 + confidence / 2.0) * np.sqrt(variance) / number
+    def _reach(self, residual: Array, confidence: float) -> Array:
+        """Half the interval of the total of what partitions add; 0 where all count once."""
+        with np.errstate(all="ignore"):
+            variance = np.bincount(self._of, residual**2 * self._weight * (self._weight - 1.0), self.groups)
+            reach: Array = NormalDist().inv_cdf(0.5 + confidence / 2.0) * np.sqrt(variance)
         return reach
 
+    def _quantile(self, each: AggregateItem, k: int, confidence: float) -> tuple[pa.Array, list[Estimate]]:
+        """(the quantile of each group, what it is worth).
+
+        The values that a partition tells stand for all that it has, off by half of what each stands for.
+        """
+        if self._table is None:
+            return pa.nulls(self.groups, each.field.type), [Estimate.guess(0.0)] * self.groups
+        kind = CATALOGUE[each.function]
+        share = kind.share if each.fraction is None else each.fraction
+        assert share is not None
+        lists = _chunk(self._table.column(f"v{k}"))
+        length, count = lists.value_lengths().to_numpy(zero_copy_only=False), self._amounts(f"n{k}")
+        unit = np.repeat(np.arange(length.shape[0]), length)
+        values, group = lists.flatten(), self._of[unit]
+        if self._exact and (length == count).all():
+            found = aggregated(each, values, group, self.groups)
+            return found, [
+                Estimate(told, told, told, 0.0, False)
+                for told in (float(v) if isinstance(v, int | float) else 0.0 for v in found.to_pylist())
+            ]
+        stands = count / np.maximum(length, 1)
+        off = np.where(length < count, 0.5 * stands + 1.0, 0.0)
+        with np.errstate(all="ignore"):
+            slack = np.nan_to_num(self._sum(off) / self._sum(count))
+        points = Points(values, group, unit, stands[unit], self._weight[unit])
+        reach = None if self._exact else lambda residual: self._reach(residual, confidence)
+        found, made = quantiles(kind, share, points, self.groups, slack, reach, length.shape[0], confidence)
+        if self._exact:  # of what was read; what was not may be anything
+            made = [replace(one, confidence=0.0, certified=False) for one in made]
+        return (found if found.type == each.field.type else found.cast(each.field.type, safe=False)), made
+
     def _column(self, each: AggregateItem, k: int, kind: pa.DataType) -> pa.Array:
+        aggregate = CATALOGUE[each.function]
         if self._table is None:
             return pa.array([0] * self.groups, kind) if each.function == "count" else pa.nulls(self.groups, kind)
-        if each.function in ("min", "max") or (each.function == "sum" and self._exact):
-            name, function = (f"s{k}", "sum") if each.function == "sum" else (f"m{k}", each.function)
-            table = pa.table({"of": self._table.column(name), "group": self._of})
-            found = table.group_by("group", use_threads=False).aggregate([("of", function)]).sort_by("group")
-            column = found.column(f"of_{function}").combine_chunks()
-            column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+        if aggregate.interval == "rank":
+            return self._quantile(each, k, 0.95)[0]
+        if aggregate.interval == "one-sided" or (each.function == "sum" and self._exact):
+            part = aggregate.parts[-1]
+            name, function = f"{_PREFIX[part]}{k}", _MERGED[PARTS[part].merge]
+            column = _grouped(pa.table({"of": self._table.column(name)}), self._of, [("of", function, "of")])["of"]
             if _is_extreme_of_doubles(each):
                 column = _from_order(column)
             return column if column.type == kind else column.cast(kind, safe=False)
-        value = self._value(each, k)
+        value = self._linear(each, k).value
         if pa.types.is_integer(kind):
             return pa.array(np.rint(value).astype(np.int64)).cast(kind)
-        return pa.array(value, mask=self._sum(self._amounts(f"n{k}")) == 0).cast(kind, safe=False)
+        few = self._sum(self._amounts(f"n{k}")) < aggregate.least
+        return pa.array(value, mask=few).cast(kind, safe=False)

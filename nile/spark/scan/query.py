@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nile.aggregates.catalogue import RUNNING
 from nile.execution.approximate.join import check_terms, stream_of, window_of
 from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.physical import equalities, one_key
@@ -18,7 +19,6 @@ from nile.expressions.tree import conjuncts
 from nile.preferences.budget import Budget
 from nile.pyramid.lake.lake import LakeStream
 from nile.pyramid.lake.part import TS
-from nile.spark.scan.groups import FUNCTIONS
 from nile.spark.scan.task import ScanTask, TaskSide
 from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
 from nile.streams.lake import LakeSource
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 DEFAULT_CAP = 4
 _DOES = (
     "engine='spark' answers joins of two streams of a lake on the column both are clustered by, with one WINDOW or "
-    "none, selections of one stream, and count, sum, avg, min and max of both"
+    "none, selections of one stream, and aggregates of both but of DISTINCT values"
 )
 _UNUSED = (
     "algorithm", "scheduling", "windows", "output", "method", "guide", "costs", "replay", "replay_mean", "speed", "by"
@@ -246,5 +246,5 @@ def _check_group(group: Group, query: Query) -> None:
     if query.windowed and query.preference is None:
         raise _not_yet("aggregates of what a WINDOW holds at its end, for want of a preference")
     for each in group.aggregates:
-        if each.function not in FUNCTIONS or each.distinct:
+        if each.function not in RUNNING or each.distinct:
             raise _not_yet(f"{each.function}{' of DISTINCT values' if each.distinct else ''}")

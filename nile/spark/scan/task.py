@@ -20,7 +20,7 @@ from nile.execution.values import filtered
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.tree import Node
 from nile.pyramid.lake.part import TS, PartFile
-from nile.spark.scan.groups import added, partial
+from nile.spark.scan.groups import added, partial, thinned
 from nile.spark.scan.partitions import Cell, Work
 from nile.sql.plan import Stream
 from nile.summaries.hashing import KeyTable
@@ -144,6 +144,7 @@ class ScanTask:
             found = []
             whole = added(group, (partial(group, chunk) for chunk in chunks))
             if whole is not None:
+                whole = thinned(whole)
                 found = [(whole.combine_chunks().to_batches()[0], sum(chunk.num_rows for chunk in chunks))]
         else:
             found = self._rows(read, work.begin)
