@@ -139,7 +139,7 @@ def test_times_are_taken_as_often_in_a_quick_run(tmp_path: Path) -> None:
     feed = load_experiment(CATALOGUE / "nile-feed.toml")
     assert len(feed.seeds_of(True)) == len(feed.seeds_of(False)) >= 5
     quick = load_experiment(written(tmp_path, GOOD))
-    assert (len(quick.seeds_of(True)), len(quick.seeds_of(False))) == (3, 5)
+    assert (len(quick.seeds_of(True)), len(quick.seeds_of(False))) == (3, 10)
 
 
 # --- the page ---------------------------------------------------------------------------------------------

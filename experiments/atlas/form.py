@@ -35,8 +35,10 @@ __all__ = ["Axis", "Experiment", "Method", "Panel"]
 Panel = tuple[tuple[str, Any], ...]
 """One choice of the options that an experiment is repeated over: (option, value) pairs in the file's order."""
 
-LEAST_SEEDS = 3
-"""Seeds of a quick run, but for kinds by the clock: fewer rounds than a full run has would be no median."""
+SEEDS, LEAST_SEEDS = 10, 3
+"""Seeds of a full run and of a quick one, where the file says no other number."""
+ROUNDS = 5
+"""Rounds of kinds by the clock, in both: fewer would be no median."""
 
 SCALES = ("log", "linear", "names")
 UNITS = ("share", "milliseconds", "seconds", "number", "name")
@@ -106,7 +108,7 @@ class Experiment(Table):
     expect: Text = Field(description="what we expect, and why")
     kind: Annotated[InstanceOf[Kind], BeforeValidator(_kind)] = Field(description="a kind of experiment")
     metrics: Annotated[Texts, Field(min_length=1)] = Field(description="a list of metrics of the kind")
-    seeds: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="a whole number of 1 or more")
+    seeds: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="a whole number of 1 or more")
     panels: dict[str, Annotated[Values, Field(min_length=1)]] = Field({}, description="a table of options with lists")
     axis: Axis = Field(description="a table [axis] with option, label and values")
     shared: dict[str, Value] = Field({}, alias="options", description="a table of options")
@@ -149,7 +151,8 @@ class Experiment(Table):
 
     def seeds_of(self, quick: bool) -> range:
         """The seeds of a run.  A quick run takes fewer, but of times, whose median counts, as many."""
-        return range(min(LEAST_SEEDS, self.seeds) if quick and not self.kind.by_clock else self.seeds)
+        seeds = self.seeds or (ROUNDS if self.kind.by_clock else SEEDS)
+        return range(min(LEAST_SEEDS, seeds) if quick and not self.kind.by_clock else seeds)
 
     def options(self, panel: Panel, method: Method, x: Any, *, quick: bool) -> Options:
         """Everything that decides a point but for its seed.  Raises pydantic's ValidationError, as the edge told."""

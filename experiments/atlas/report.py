@@ -133,6 +133,7 @@ def _verdict(one: Verdict) -> Atlas:
         **{name: getattr(one.claim, name) for name in ("by", "says", "predicate", "metric")},
         "subject": one.subject,
         "verdict": one.verdict,
+        "kept": list(one.kept),
         "trials": [asdict(trial) for trial in one.trials],
     }
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from nile.experiments.atlas.claims import Claim, Trial, judged
+from nile.experiments.atlas.claims import Claim, Curve, Trial, judged
 from nile.experiments.atlas.form import Experiment, Panel
 from nile.experiments.atlas.points import Point, Record
 
-__all__ = ["FAILS", "HOLDS", "ONLY", "PanelResult", "Spread", "Verdict", "results_of"]
+__all__ = ["FAILS", "HOLDS", "PART", "UNDECIDED", "PanelResult", "Spread", "Verdict", "results_of", "verdict_of"]
 
-HOLDS, ONLY, FAILS = "holds", "holds against this opponent only", "does not hold"
+HOLDS, PART, UNDECIDED, FAILS = "holds", "holds in part", "undecided", "does not hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,14 @@ class Spread:
 class Verdict:
     """One claim about one subject on one panel.
 
-    verdict: HOLDS, ONLY (against some of the opponents) or FAILS.  trials: against each opponent.
+    verdict: HOLDS (at every place, against every opponent), PART (at some), UNDECIDED (nowhere beyond the spread of the
+    seeds) or FAILS.  kept: at how many places of how many.  trials: against each opponent.
     """
 
     claim: Claim
     subject: str
     verdict: str
+    kept: tuple[int, int]
     trials: tuple[Trial, ...]
 
 
@@ -64,47 +66,60 @@ def results_of(
     experiment: Experiment, points: Iterable[Point], records: Mapping[str, Record], *, quick: bool
 ) -> list[PanelResult]:
     """The panels that were measured, in the file's order."""
-    found: dict[Panel, dict[tuple[str, Any], list[Record]]] = {}
+    found: dict[Panel, dict[tuple[str, Any], dict[int, Record]]] = {}
     for point in points:
         if point.experiment == experiment.name:
-            found.setdefault(point.panel, {}).setdefault((point.method, point.x), []).append(records[point.key])
+            found.setdefault(point.panel, {}).setdefault((point.method, point.x), {})[point.seed] = records[point.key]
     results = []
     for panel, cells in found.items():
-        curves: dict[str, dict[str, dict[Any, Spread | None]]] = {
-            metric: {name: {} for name in experiment.methods} for metric in experiment.metrics
+        curves = {
+            metric: {
+                name: {
+                    x: [seeds[one].get(metric) for one in sorted(seeds)]
+                    for (own, x), seeds in cells.items()
+                    if own == name
+                }
+                for name in experiment.methods
+            }
+            for metric in experiment.metrics
         }
-        for metric, methods in curves.items():
-            for (method, x), seeds in cells.items():
-                values = [value for one in seeds if (value := one.get(metric)) is not None]
-                methods[method][x] = Spread.of(values, by_clock=experiment.kind.by_clock)
-        results.append(PanelResult(panel, curves, tuple(_verdicts(experiment, panel, curves, quick))))
+        spreads = {
+            metric: {
+                name: {
+                    x: Spread.of([v for v in values if v is not None], by_clock=experiment.kind.by_clock)
+                    for x, values in curve.items()
+                }
+                for name, curve in methods.items()
+            }
+            for metric, methods in curves.items()
+        }
+        results.append(PanelResult(panel, spreads, tuple(_verdicts(experiment, panel, curves, quick))))
     return results
 
 
 def _verdicts(
-    experiment: Experiment,
-    panel: Panel,
-    curves: Mapping[str, Mapping[str, Mapping[Any, Spread | None]]],
-    quick: bool,
+    experiment: Experiment, panel: Panel, curves: Mapping[str, Mapping[str, Curve]], quick: bool
 ) -> Iterable[Verdict]:
     for claim in experiment.claims:
         if any(dict(panel).get(option) != value for option, value in claim.only.items()):
             continue
-        means = {
-            method: {x: None if spread is None else spread.middle for x, spread in curve.items()}
-            for method, curve in curves[claim.metric].items()
-        }
-        trials = judged(claim, means, experiment.xs(quick))
+        trials = judged(claim, curves[claim.metric], experiment.xs(quick))
         if claim.predicate == "order":
             subjects = {", ".join(claim.subjects): trials}
         else:
             subjects = {name: [one for one in trials if one.subject == name] for name in claim.subjects}
         for subject, mine in subjects.items():
             if mine:
-                yield Verdict(claim, subject, _verdict(claim, mine), tuple(mine))
+                kept, broken, undecided = (
+                    sum(getattr(one, name) for one in mine) for name in ("kept", "broken", "undecided")
+                )
+                yield Verdict(
+                    claim, subject, verdict_of(kept, broken, undecided), (kept, kept + broken + undecided), tuple(mine)
+                )
 
 
-def _verdict(claim: Claim, trials: Sequence[Trial]) -> str:
-    if all(one.holds for one in trials):
-        return HOLDS
-    return ONLY if claim.predicate != "order" and any(one.holds for one in trials) else FAILS
+def verdict_of(kept: int, broken: int, undecided: int) -> str:
+    """Of the numbers of places, over all opponents."""
+    if kept:
+        return PART if broken or undecided else HOLDS
+    return FAILS if broken else UNDECIDED
