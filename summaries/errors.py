@@ -139,6 +139,10 @@ class Overloaded(NileError, BlockingIOError):
     """Outputs of a standing query wait unread up to their limit: nothing was taken, push the same again later."""
 
 
+class DatabaseTorn(NileError, RuntimeError):
+    """A change of a database was cut off half way; nothing of it is read or written any more."""
+
+
 class CostWarning(UserWarning):
     """An answer that cost, or would cost, more than plain exact execution.  A warning, not an error."""
 

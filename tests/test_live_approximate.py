@@ -179,7 +179,7 @@ def gone_on(db: nile.Database, standing: Any, query: str, **options: Any) -> Any
     state = content(unpack(raw))
     names, live = db._names, db._live
     made = ApproximateSubscription(
-        names, read_query(query, names), Options.of(options), live.streams(), live._lock, None, state
+        names, read_query(query, names), Options.of(options), live.streams(), live._commits, None, state
     )
     live.standing.add(made)
     assert packed("standing query", made.capture()) == raw
@@ -264,7 +264,7 @@ def test_a_state_that_was_altered_is_refused_or_harmless(kind: str, guide: str) 
         try:
             made = ApproximateSubscription(
                 fresh._names, read_query(text(kind), fresh._names), Options.of(options), fresh._live.streams(),
-                fresh._live._lock, None, of(params, altered),
+                fresh._live._commits, None, of(params, altered),
             )  # fmt: skip
         except nile.EnvelopeError:
             refused += 1

@@ -76,12 +76,9 @@ def restarted(
 def revived(db: nile.Database, envelope: Any, text: str, how: dict[str, Any]) -> ExactSubscription:
     like = db.subscribe(text, **how)
     made = ExactSubscription(
-        db._live._names, like.query, like.choice, db._live.streams(), db._live._lock, None, content(envelope)
+        db._live._names, like.query, like.choice, db._live.streams(), db._live._commits, None, content(envelope)
     )
     db._live.standing.add(made)
-    for stream in db._live.streams().values():
-        if like._arrived in stream.listeners:
-            stream.listeners.remove(like._arrived)
     like._closed = True
     return made
 
@@ -203,8 +200,8 @@ def test_the_state_of_another_query_is_refused() -> None:
 def test_a_subscription_decides_what_of_it_is_state() -> None:
     db = database()
     standing = db.subscribe("SELECT page, count(*) AS n FROM clicks GROUP BY page WINDOW 6")
-    known = {"query", "choice", "schema", "_callback", "_lock", "_changed", "_errors", "_closed", "_leaves", "_streams",
-             "_reading"}  # fmt: skip
+    known = {"query", "choice", "schema", "_callback", "_commits", "_lock", "_changed", "_closed", "_leaves",
+             "_streams", "_reading"}  # fmt: skip
     known |= {
         "_unread_limit",
         "_when_full",
@@ -222,7 +219,7 @@ def test_a_live_stream_decides_what_of_it_is_state() -> None:
     db.stream("sales", CLICKS, time="at")
     checked, repaired = (db._live.streams()[name] for name in ("sales", "clicks"))
     given = {"name", "schema", "time", "keep", "history", "listeners", "closed", "idle"}
-    given |= {"silent"}  # by the clock of this process
+    given |= {"silent", "pushing"}  # by the clock of this process
     assert set(vars(repaired)) == given | {"_manager", "_order", "_kept", "_pushed", "passed"}
     given = {"spec", "source", "key_type", "_columns"}
     given |= {"_refused"}  # of a push: empty between two

@@ -10,6 +10,7 @@ import numpy as np
 
 from nile.aggregates.asked import MOMENT, SETS, Aggregate, read_aggregates
 from nile.answers.aggregate_table import AggregateTable
+from nile.answers.join_counting import available, counted_numbers
 from nile.answers.tabular import Members
 from nile.expressions.conditions import Value, parse_value
 from nile.operators.aggregate.distribution import estimate_distribution
@@ -18,7 +19,6 @@ from nile.operators.aggregate.evidence import Evidence, no_cells
 from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
 from nile.operators.inputs.aggregating import grouped, measure_of
-from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.loading import Columns
 from nile.operators.inputs.pair_conditions import StreamNames
 from nile.preferences.budget import BudgetReport
@@ -58,6 +58,14 @@ class JoinAggregateAnswer(AggregateTable):
     ) -> None:
         self.answer = answer
         self._of = (aggregates, by, aliases, confidence)
+        self.notes: list[str] = []
+        plan = answer.plan
+        whole = plan.is_exact and plan.preference != "asc"
+        if whole and (counted := counted_numbers(answer, aggregates, by, aliases)) is not None:
+            self._groups, groups_by, numbers = counted
+            super().__init__(_PLACE, aggregates, [None] * len(aggregates), groups_by, [""], standing=False)
+            self._numbers = [numbers]
+            return
         found = answer.members()
         batch = _member_columns(found, aliases, columns_of_aggregates(aggregates, by))
         columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)
@@ -75,9 +83,7 @@ class JoinAggregateAnswer(AggregateTable):
             labels.append(label)
         super().__init__(_PLACE, aggregates, labels, labels_by, [""], standing=False)
         self._groups = groups
-        self.notes: list[str] = []
-        plan = answer.plan
-        if plan.is_exact and plan.preference != "asc":
+        if whole:
             self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
             return
         random = plan.method == "nile" and plan.preference == "weighted"
@@ -182,7 +188,7 @@ def aggregate_of_outputs(
     by: str | Sequence[str] | None,
 ) -> JoinAggregateAnswer:
     """Aggregates of an answer of streams called `aliases`, joined on `key`."""
-    schemas = tuple(_available(side, key).schema for side in answer.streams)
+    schemas = tuple(available(side, key).schema for side in answer.streams)
     read, groups = read_join_aggregates(aggregates, by, aliases, schemas)
     return JoinAggregateAnswer(answer, read, groups, aliases)
 
@@ -217,14 +223,6 @@ def read_join_aggregates(
     return read, tuple(groups)
 
 
-def _available(side: Loaded, key: str) -> pa.RecordBatch:
-    """The columns of one side that an answer still has: its key, and what was carried."""
-    columns = {} if side.carried is None else dict(zip(side.carried.schema.names, side.carried.columns, strict=True))
-    if key not in columns:
-        columns[key] = pa.concat_arrays(side.key.chunks) if side.key.num_chunks else pa.nulls(0, side.key.type)
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
 def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[str]) -> pa.RecordBatch:
     """The needed columns ("alias.column") for every output."""
     arrays, names = [], []
@@ -236,7 +234,7 @@ def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[s
             if held is not None and column in held.schema.names:
                 values = held.column(held.schema.get_field_index(column))
             else:
-                values = _available(side, column).column(column)
+                values = available(side, column).column(column)
             arrays.append(values.take(pa.array(at)))
             names.append(prefix + column)
     if not arrays:

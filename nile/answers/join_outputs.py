@@ -65,9 +65,11 @@ class JoinOutputs(Answer, Generic[Out]):
     `to_polars`, or any consumer of `__arrow_c_stream__`.  Columns of single outputs: `<name>_ordinal` of each stream
     (int64, places in the ordered streams as they were read), the key, `<name>_ts` of each (timestamp[ns]), weight
     (float64, 1 / inclusion probability); two streams are called left and right, others as the statement calls them.
-    `expand()` gives the outputs that range records stand for.
+    `expand()` gives the outputs that range records stand for.  joined: the streams, with everything their runs share.
     An answer keeps its streams and summaries alive, and what it has found: 8 bytes per column an output.
     """
+
+    joined: Any
 
     def __init__(
         self,

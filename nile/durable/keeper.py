@@ -32,6 +32,7 @@ from nile.pyramid.disk.manifest import StoredFile
 from nile.pyramid.grid.manager_state import KIND as MANAGER
 from nile.pyramid.grid.manager_state import manager_content, read_manager
 from nile.pyramid.history.history import History
+from nile.sql.plan import leaves_of
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import CreateSummary
 from nile.sql.text import statement_text
@@ -106,6 +107,22 @@ class Keeper:
                     history.settle()
         if self.due:
             self.checkpoint(live, names)
+
+    def check(self, live: Live, names: Registry) -> None:
+        """That every standing query with a name could be opened again.  Raises ConfigError."""
+        known = {*live.streams(), *names.sources(), *self._absent}
+        for name, (definition, _) in live.standing.named().items():
+            try:
+                leaves = leaves_of(read_query(definition.text, names).plan)
+                gone = [leaf.name for leaf in leaves if leaf.name not in known]
+                why = f"'{gone[0]}' is no live stream and no file" if gone else None
+            except NileError as error:
+                why = str(error)
+            if why is not None:
+                raise ConfigError(
+                    f"standing query {name!r}: needed what it reads, for the store has to open it again; got a change "
+                    f"after which {why}; close the query first: db.subscription({name!r}).close()"
+                )
 
     def remember(self, live: Live, names: Registry) -> None:
         """A checkpoint, if this store is written at all."""

@@ -115,8 +115,7 @@ class Database:
         Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
         ExpressionError, ConfigError.
         """
-        self._names.register(name, source, time=time, where=where, lateness=lateness)
-        self._live.names_changed()
+        self._live.change(lambda: self._names.register(name, source, time=time, where=where, lateness=lateness))
         return self
 
     def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> Result:
@@ -134,9 +133,10 @@ class Database:
         [('tea', 2), ('cup', 1)]
         """
         statement = read_statement(text, self._names, params=params)
-        result = run_statement(self._names, statement, Options.of(options))
-        if not isinstance(statement, Select | Explain | Show | Describe):
-            self._live.names_changed()
+        asked = Options.of(options)
+        if isinstance(statement, Select | Explain | Show | Describe):
+            return run_statement(self._names, statement, asked)
+        result: Result = self._live.change(lambda: run_statement(self._names, statement, asked))
         return result
 
     def query(self, source: str, *, alias: str | None = None) -> QueryBuilder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -80,6 +80,8 @@ class Registry:
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
         self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
+        self.check: Callable[[], None] = lambda: None
+        """Raises where nothing may be read any more."""
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -93,12 +95,17 @@ class Registry:
 
     def snapshot(self) -> Registry:
         """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
+        self.check()
         made = Registry(self.hasher, self._scan)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
         made._built.update(self._built)
         return made
+
+    def go_back(self, before: Registry) -> None:
+        """Know again what a snapshot knows."""
+        self._held, self._entries, self._summaries = dict(before._held), dict(before._entries), dict(before._summaries)
 
     def scanned(self, query: Query, options: Options) -> Result:
         """A query as a scan of the lake by Spark; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
@@ -137,7 +144,7 @@ class Registry:
                 warnings.warn(
                     f"{place}: needed a condition that some tuple can satisfy; got {where!r}: {impossible}; "
                     "check its bounds",
-                    stacklevel=3,
+                    stacklevel=5,
                 )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
         self._forget_built(name)
@@ -232,6 +239,7 @@ class Registry:
 
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh manager over a stream."""
+        self.check()
         held = self.stream(name)
         return StreamManager(
             StreamSpec(

@@ -1,6 +1,6 @@
 """A live stream: tuples are pushed in, put in order, kept, and handed on to whoever listens.
 
-    push -> columns checked -> time and where -> order (lateness) -> kept, and given to listeners
+    admitted: columns checked -> time and where        take: order (lateness) -> kept, and given to listeners
 
 It is a source too: a query reads what is kept by then.
 """
@@ -19,7 +19,7 @@ from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource, IterableSource
 from nile.streams.live_state import Position, content_of, read_position
-from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
+from nile.streams.manager import Admitted, StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
 from nile.summaries.errors import ConfigError, SourceError
 from nile.summaries.hashing import PUBLIC, KeyHasher
@@ -45,6 +45,7 @@ class LiveStream:
     rejected.  idle: ns without a push after which the stream is silent (`nile.streams.idle`).
     history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
+    pushing: whether rows of a push still come.
     Raises UnknownColumn, SourceError, ExpressionError, ConfigError.
     """
 
@@ -79,6 +80,7 @@ class LiveStream:
         self.listeners: list[Listener] = []
         self.passed: int | None = None
         self.closed = False
+        self.pushing = False
 
     @property
     def accounting(self) -> Accounting:
@@ -103,23 +105,30 @@ class LiveStream:
         """Rows pushed so far, those that still wait for their turn and those set aside too."""
         return self._pushed
 
-    def push(self, data: Any, *, whole: bool = False) -> int:
-        """Take rows in: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
+    def admitted(self, data: Any) -> Iterator[Admitted]:
+        """Rows that `take` can take: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
 
-        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Returns
-        how many tuples' turn has come.  A batch that breaks the order is refused whole; whole: so is all of `data`.
-        Raises SourceError, UnknownColumn, TimestampOrderError, ConfigError on a closed stream.
+        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Nothing
+        changes, and all that is not ours (iterators, converters) runs here.
+        Raises SourceError, UnknownColumn, ConfigError on a closed stream.
         """
         if self.closed:
             raise ConfigError(
                 f"stream '{self.name}': needed an open stream to push to; got a closed one; make a new one"
             )
-        if isinstance(data, list | tuple) and not data:
-            return 0
+        if not (isinstance(data, list | tuple) and not data):
+            yield from map(self._manager.admitted, self._rows(data))
+
+    def check(self, parts: Sequence[Admitted]) -> None:
+        """That these are in order.  Raises TimestampOrderError."""
+        self._order.check([part.run for part in parts])
+
+    def take(self, parts: Sequence[Admitted]) -> int:
+        """Take in rows that have been admitted and checked; how many tuples' turn has come."""
         done = 0
-        for raw in self._whole(data) if whole else self._rows(data):
-            due = self._manager.taken(raw, self._order)
-            self._pushed += len(raw.rows)
+        for part in parts:
+            due = self._manager.take(part, self._order)
+            self._pushed += len(part.raw.rows)
             done += self._give(due) + self._give(self._order.due())
         return done
 
@@ -193,15 +202,6 @@ class LiveStream:
         self._manager.go_on_from(tuples, Accounting(tuples, tuples), self.late(), self.quarantine())
         assert isinstance(self._order, CheckedOrder)
         self._order.go_on_from(last, tuples)
-
-    def _whole(self, data: Any) -> Iterator[RawBatch]:
-        """All the rows as one batch."""
-        parts = list(self._rows(data))
-        if len(parts) == 1:
-            yield parts[0]
-        elif parts:
-            batch = pa.concat_batches([part.batch for part in parts])
-            yield RawBatch(batch, np.concatenate([part.rows for part in parts]))
 
     def _rows(self, data: Any) -> Iterator[RawBatch]:
         where, before = f"stream '{self.name}', push", self._pushed

@@ -69,6 +69,15 @@ class TupleBatch:
         return len(self.ts)
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Rows as they came, those that are tuples, and by reason those that are none."""
+
+    raw: RawBatch
+    run: Run
+    refused: tuple[tuple[dict[str, int], pa.RecordBatch], ...]
+
+
 class StreamManager:
     """Reads one stream. About 25 million tuples per second where they arrive in order from Arrow."""
 
@@ -115,7 +124,7 @@ class StreamManager:
             order = RepairedOrder(self.spec.lateness, rows)
         waiting: list[Run] = []
         for raw in self.source.batches(self._columns, rows):
-            due = self.taken(raw, order, rows)
+            due = self.take(self.admitted(raw, rows), order)
             if due is not None:
                 waiting.append(due)
                 yield from self._full(waiting, rows)
@@ -126,16 +135,24 @@ class StreamManager:
         if waiting:
             yield self.batch(joined(waiting))
 
-    def taken(self, raw: RawBatch, order: Order, largest_dictionary: int = 65_536) -> Run | None:
+    def admitted(self, raw: RawBatch, largest_dictionary: int = 65_536) -> Admitted:
+        """The rows that are tuples, and the broken ones; nothing changes before `take`."""
+        self._refused.clear()
+        run = self._admit(raw, largest_dictionary)
+        refused = tuple(self._refused)
+        self._refused.clear()
+        return Admitted(raw, run, refused)
+
+    def take(self, admitted: Admitted, order: Order) -> Run | None:
         """The tuples whose turn has come with these rows; broken, late and repeated ones are set aside and counted.
 
         Rows that break the order are refused whole: none of them is taken, counted or set aside.
         """
-        self._refused.clear()
-        run = self._admit(raw, largest_dictionary)
+        self._refused[:] = admitted.refused
+        run = admitted.run
         if self.spec.event_id is not None:
             assert isinstance(order, RepairedOrder)
-            run = self._first_of_each(run, raw, *order.late(run.ts))
+            run = self._first_of_each(run, admitted.raw, *order.late(run.ts))
         due, late = order.push(run)
         for reasons, rows in self._refused:
             self.accounting.reject(reasons)

@@ -6,6 +6,7 @@ all in all does not depend on how the arrivals were split into runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -74,6 +75,9 @@ def plain(key: pa.Array) -> pa.Array:
 class Order(Protocol):
     """A way to bring arrivals into order."""
 
+    def check(self, arrivals: Sequence[Run]) -> None:
+        """Whether `push` would take these, one after the other; nothing changes.  Raises TimestampOrderError."""
+
     def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
         """(tuples whose turn has come, tuples that came too late) after these arrivals."""
 
@@ -90,17 +94,27 @@ class CheckedOrder:
         self._last = -TIME_LIMIT
         self._count = 0
 
+    def check(self, arrivals: Sequence[Run]) -> None:
+        """Raises TimestampOrderError at the first that is older than the one before."""
+        last, count = self._last, self._count
+        for run in arrivals:
+            ts = run.ts
+            if len(ts) == 0:
+                continue
+            if ts[0] < last or (len(ts) > 1 and bool((ts[1:] < ts[:-1]).any())):
+                before = np.concatenate([[last], ts[:-1]])
+                at = int(np.argmax(ts < before))
+                raise self._disorder(int(ts[at]), int(before[at]), count + at, int(run.row[at]))
+            last = int(ts[-1])
+            count += len(ts)
+
     def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
         """Gives the arrivals back. Raises TimestampOrderError at the first that is older than the one before."""
-        ts = arrivals.ts
-        if len(ts) == 0:
+        if len(arrivals) == 0:
             return None, None
-        if ts[0] < self._last or (len(ts) > 1 and bool((ts[1:] < ts[:-1]).any())):
-            before = np.concatenate([[self._last], ts[:-1]])
-            at = int(np.argmax(ts < before))
-            raise self._disorder(int(ts[at]), int(before[at]), self._count + at, int(arrivals.row[at]))
-        self._last = int(ts[-1])
-        self._count += len(ts)
+        self.check([arrivals])
+        self._last = int(arrivals.ts[-1])
+        self._count += len(arrivals)
         return arrivals, None
 
     def finish(self) -> Run | None:
@@ -149,6 +163,9 @@ class RepairedOrder:
         self._sorted: Run | None = None
         self._arrived: list[Run] = []
         self._arrived_count = 0
+
+    def check(self, arrivals: Sequence[Run]) -> None:
+        """Any disorder can be repaired, or is late."""
 
     def late(self, ts: np.ndarray) -> tuple[np.ndarray, int]:
         """Which of these arrivals are older than the watermark before them, bool [n], and the watermark after them."""

@@ -17,14 +17,15 @@ from nile.exact.join.chain import ExactJoin, encode_all
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.execution.exact.physical import equalities, one_key
-from nile.execution.exact.rows import join_codes
 from nile.execution.values import all_of, filtered
 from nile.expressions.tree import Node, columns_of
+from nile.operators.common.partners import partners
+from nile.operators.common.rows import join_codes
 from nile.sql.plan import Constraint, Join
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["Side", "joined"]
+__all__ = ["Side", "combinations_of_rows", "joined"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -77,6 +78,37 @@ def joined(
     index = _combinations(node, sides)
     for begin in range(0, index[0].shape[0], _CHUNK):
         yield _materialised(sides, [one[begin : begin + _CHUNK] for one in index], node.condition, wanted)
+
+
+def combinations_of_rows(node: Join, sides: Sequence[Side], bases: Sequence[int]) -> list[Array] | None:
+    """For each of `bases`, how many combinations every row of that input is in, its condition left aside: int64 [n].
+
+    None where only the combinations tell: more than two inputs in windows, or on different keys.
+    Raises KeyTypeError, MemoryRefused.
+    """
+    codes: tuple[Array, ...]
+    if len(sides) == 2:
+        codes = join_codes([_ordered_pair(sides, pair) for pair in node.equal], len(sides[0]), len(sides[1]))
+        return [partners(k, codes, [side.ts for side in sides], *_reach(node, sides, k)) for k in bases]
+    on, rest = one_key(node) if node.equal else (None, [])
+    timed = [side for side in sides if side.ts is not None]
+    if node.constraints or rest or (on is None and node.equal) or any(side.window is not None for side in timed):
+        return None
+    if on is None:
+        codes = tuple(np.zeros(len(side), np.int64) for side in sides)
+    else:
+        codes = encode_all([_column(side, name) for side, name in zip(sides, on, strict=True)])[0]
+    return [partners(k, codes, [None] * len(sides)) for k in bases]
+
+
+def _reach(node: Join, sides: Sequence[Side], k: int) -> tuple[int | None, int | None]:
+    """How much older and how much younger than a row of one of two inputs its partner may be."""
+    if any(side.ts is None for side in sides):
+        return None, None
+    if node.constraints:
+        window = min(each.window for each in node.constraints)
+        return window, window
+    return sides[1 - k].window, sides[k].window
 
 
 def node_inputs(node: Join) -> str:

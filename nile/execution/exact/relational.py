@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.execution.exact.aggregating import aggregated
+from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.joining import Side, joined
-from nile.execution.exact.rows import ranks, row_codes
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
+from nile.operators.aggregate.exact import aggregated
+from nile.operators.common.rows import ranks, row_codes
 from nile.sql.plan import (
     Distinct,
     Filter,
@@ -57,6 +58,8 @@ class Relational:
     def _side(self, plan: Plan, path: Path) -> Side:
         if isinstance(plan, Stream | Relation):
             return self._leaf(plan)
+        if isinstance(plan, Group) and (found := join_below(plan)) is not None:
+            return Side(self._grouped_join(plan, *found, path))
         sides = [self.side(each, (*path, k)) for k, each in enumerate(inputs_of(plan))]
         (below, *_) = sides
         match plan:
@@ -78,6 +81,23 @@ class Relational:
                 return Side(_sorted(plan, below.batch))
             case Limit():
                 return Side(below.batch.slice(plan.offset, plan.count))
+
+    def _grouped_join(self, plan: Group, join: Join, between: tuple[Project, ...], path: Path) -> pa.RecordBatch:
+        """Groups of a join's outputs, which are made only where counting cannot do without."""
+        at = (*path, *(0,) * (len(between) + 1))
+        sides = [self.side(each, (*at, k)) for k, each in enumerate(join.inputs)]
+        counted = grouped_rows(plan, join, between, sides)
+        if counted is not None:
+            rows, outputs = counted
+        else:
+            below = _concat(list(joined(join, sides)), schema_of(join.fields))
+            outputs = below.num_rows
+            for step in between:
+                below = maker(step.items)(below)
+            rows = _grouped(plan, below)
+        for k in range(len(between) + 1):
+            self._counts[at[: len(at) - k]] = outputs
+        return rows
 
     @staticmethod
     def ordered(plan: Sort, below: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.live.approximate_rows import JoinRows
+from nile.execution.live.commits import Commits
 from nile.execution.live.standing_query import Subscription
 from nile.execution.options import Options
 from nile.operators.common.contract import Figures, LiveOperator
@@ -64,7 +64,7 @@ class ApproximateSubscription(Subscription):
         query: Query,
         options: Options,
         live: dict[str, LiveStream],
-        lock: threading.RLock,
+        commits: Commits,
         callback: Callable[[pa.RecordBatch], None] | None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class ApproximateSubscription(Subscription):
 
         Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
         """
-        super().__init__(lock, callback)
+        super().__init__(commits, callback)
         options.check_approximate()
         if "share" in (query.budget or ()) or (isinstance(options.budget, Budget) and options.budget.share):
             if options.replay not in (None, "data"):
@@ -96,7 +96,6 @@ class ApproximateSubscription(Subscription):
             self._join.encode(each.keys())
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
-        self._listen()
 
     def _live_operator(self, hasher: KeyHasher) -> LiveOperator[Any]:
         """The operator: of two streams, or of several or under a condition."""
@@ -194,8 +193,7 @@ class ApproximateSubscription(Subscription):
                 held.refuse("rows of the tuples held", f"{each.tuples} rows of {tuples} tuples")
         held.end()
 
-    def progress(self) -> None:
-        """Go on to where all streams have passed."""
+    def _progress(self) -> None:
         if (at := self._passed()) is not None:
             self._go_on(at)
 
@@ -203,27 +201,19 @@ class ApproximateSubscription(Subscription):
         self._go_on(_EVER)
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
-        try:
-            for each in self._arrivals:
-                if each.live.name == name:
-                    each.take(batch)
-        except Exception as error:
-            self._errors.append(error)
-        self.progress()
+        for each in self._arrivals:
+            if each.live.name == name:
+                each.take(batch)
+        self._progress()
 
     def _go_on(self, until: int) -> None:
-        """Join what came up to `until`, both ends included; an error ends the query, and the push raises it."""
-        try:
-            ts, keys = zip(*(each.due(until) for each in self._arrivals), strict=True)
-            for outputs in self._run.take(ts, keys):
-                for batch in self._prepared.selected(iter([self._rows(outputs)])):
-                    self._hand_out(batch)
-            for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
-                each.let_go(first)
-        except Exception as error:  # tuples were half taken in: there is no way on
-            self._errors.append(error)
-            self._leave()
-            self._end()
+        """Join what came up to `until`, both ends included."""
+        ts, keys = zip(*(each.due(until) for each in self._arrivals), strict=True)
+        for outputs in self._run.take(ts, keys):
+            for batch in self._prepared.selected(iter([self._rows(outputs)])):
+                self._hand_out(batch)
+        for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
+            each.let_go(first)
 
     def _rows(self, outputs: Any) -> pa.RecordBatch:
         held, places = [], []

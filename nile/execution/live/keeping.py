@@ -33,6 +33,9 @@ class Keeping(Protocol):
         Raises StoreWriteError, StoreReadOnly; nothing has changed then.
         """
 
+    def check(self, live: Any, names: Any) -> None:
+        """That every standing query with a name could be opened again.  Raises ConfigError."""
+
     def remember(self, live: Any, names: Any) -> None:
         """A checkpoint, if the store is written at all."""
 

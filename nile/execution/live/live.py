@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nile.base.durations import parse_duration
-from nile.execution.approximate.run import is_approximate
-from nile.execution.choice import choose
-from nile.execution.definitions import QueryDefinition, StreamDefinition, checked_offset
-from nile.execution.live.approximate import ApproximateSubscription
+from nile.base.interrupts import INTERRUPTS
+from nile.execution.definitions import StreamDefinition, checked_offset
+from nile.execution.live.asking import asked_for, check_remembered
+from nile.execution.live.commits import Commits
 from nile.execution.live.keeping import Keeping
 from nile.execution.live.standing_query import Subscription
-from nile.execution.live.subscription import ExactSubscription
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.expressions.conditions import parse_condition
 from nile.operators.aggregate.scope import instant
-from nile.preferences.budget import Budget
-from nile.sql.plan import Query, leaves_of
-from nile.sql.text import query_text
+from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.streams.idle import Idleness
 from nile.streams.live import LiveStream
+from nile.streams.manager import Admitted
 from nile.summaries.errors import ConfigError, NileError, UnknownStream
 from nile.summaries.heavy import pa
 
@@ -39,7 +36,9 @@ __all__ = ["Live"]
 
 
 class Live:
-    """Pushes, advances and subscriptions, one at a time.  Callbacks run inside the lock: they must not wait.
+    """Pushes, advances and subscriptions: each a change in one piece (`Commits`), one at a time.
+
+    Callbacks are called after a change, inside the lock: they may do what everybody may, but must not wait for others.
 
     definitions, offsets: of each stream, as it was made and how far its source has been read; standing: its queries.
     """
@@ -48,7 +47,9 @@ class Live:
         self._names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
-        self._lock = threading.RLock()
+        self._commits = Commits()
+        self._lock = self._commits.lock
+        names.check = self._commits.check
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
         self.standing = Subscriptions()
@@ -96,8 +97,10 @@ class Live:
             raise ConfigError(
                 f"{place}, idle: needed a lateness, since what comes after a silence may be late; got none; declare one"
             )
-        with self._lock:
+        with self._lock, INTERRUPTS:
+            self._commits.check()
             if self._keeper is None:
+                self._check_free(name)
                 self.adopt(name, definition, None)
                 return
             if name in self.streams():
@@ -131,7 +134,7 @@ class Live:
         self._streams[name] = made
         self.definitions[name] = definition
         self.offsets.pop(name, None)
-        made.listeners.append(self.summaries.arrived)
+        made.listeners += [self.summaries.arrived, partial(self.standing.arrived, made)]
         self.idleness.heard(made)
         return made
 
@@ -150,7 +153,8 @@ class Live:
         Raises StoreWriteError: then the store is as it was.
         """
         assert self._keeper is not None
-        with self._lock:
+        with self._lock, INTERRUPTS:
+            self._commits.check()
             stream = self.adopt(name, definition, history)
             stream.filled(last)
             self.offsets[name] = offset
@@ -168,39 +172,76 @@ class Live:
 
     def streams(self) -> dict[str, LiveStream]:
         """Live streams whose names have not been given to something else."""
-        entries = self._names.entries
-        return {name: one for name, one in self._streams.items() if name in entries and self.get(name) is one}
+        known = self._names
+        return {
+            name: one for name, one in self._streams.items() if name in known.entries and known.adopt(name)[0] is one
+        }
 
     def push(self, name: str, data: Any, offset: Any = None) -> int:
-        """Push rows; how many tuples' turn has come."""
+        """Push rows; how many tuples' turn has come.
+
+        What has a length, or comes with an offset, is one change; of an iterator or a reader each batch is.
+        """
         with self._lock:
-            stream = self.get(name)
-            self.standing.wait_for_readers(stream)
+            self.standing.wait_for_readers(self.get(name))
+            stream = self._free(name, "push")
             if self._keeper is not None:
-                self._keeper.make_room(self, self._names)  # before anything is taken: a push that fails took nothing
+                with INTERRUPTS:
+                    self._keeper.make_room(
+                        self, self._names
+                    )  # before anything is taken: a push that fails took nothing
             if offset is not None:
                 checked_offset(offset, f"stream '{name}'")
-            done = stream.push(data, whole=offset is not None)
+            done, admitted = 0, stream.admitted(data)
+            try:
+                stream.pushing = True  # what iterators and converters do may be to push
+                if offset is None and not hasattr(data, "__len__"):
+                    for part in admitted:
+                        done += self._take(stream, [part])
+                        self._commits.complain(at_once=True)
+                    whole = []
+                else:
+                    whole = list(admitted)
+            finally:
+                stream.pushing = False
+            if whole or offset is not None:
+                done += self._take(stream, whole, offset)
+            self._commits.complain()
+            return done
+
+    def _take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
+        stream.check(parts)
+        with self._commits:
+            done = stream.take(parts)
             self.idleness.heard(stream)
             self._move_on()
             if offset is not None:
-                self.offsets[name] = offset
-            self.standing.check()
-            return done
+                self.offsets[stream.name] = offset
+        return done
 
     def tick(self) -> None:
         """Move on streams that are silent, as a push to another does and a reader that asks."""
         with self._lock:
-            self._move_on()
+            if any(each.idle is not None for each in self._streams.values()):
+                with self._commits:
+                    self._move_on()
 
     def _move_on(self) -> None:
         streams = self.streams().values()
         if any(each.idle is not None for each in streams) and self.idleness.due(streams, self.standing.over()):
             self.standing.progress()
 
+    def _free(self, name: str, what: str) -> LiveStream:
+        """A live stream that no push further up is still reading rows for.  Raises UnknownStream, ConfigError."""
+        self._commits.check()
+        stream = self.get(name)
+        _check_whole(stream, what)
+        return stream
+
     def offset(self, name: str) -> Any:
         """How far the source of a stream has been read."""
         with self._lock:
+            self._commits.check()
             stream = self.get(name)
             return self.offsets.get(name, stream.pushed)
 
@@ -211,14 +252,49 @@ class Live:
                 raise ConfigError(
                     "checkpoint: needed a database with a store; got one in memory; open one with nile.connect('path')"
                 )
-            return self._keeper.checkpoint(self, self._names)
+            with INTERRUPTS:
+                self._commits.check()
+                return self._keeper.checkpoint(self, self._names)
 
-    def names_changed(self) -> None:
-        """A statement may have changed what is known: follow summaries, and keep it for good."""
+    def change(self, statement: Callable[[], Any]) -> Any:
+        """Run what may change the names that are known, follow summaries, and keep it for good; or leave it undone.
+
+        Raises what the statement raises, and ConfigError for one that takes from a named query what it reads, or from
+        a push the stream that it is reading rows for.
+        """
         with self._lock:
-            self.follow_summaries()
+            self._commits.check()
+            before, had = self._names.snapshot(), self.streams()
+            try:
+                done = statement()
+                now = self.streams()
+                for name, stream in had.items():
+                    if now.get(name) is not stream:
+                        self._check_free(name, stream)
+                if self._keeper is not None:
+                    self._keeper.check(self, self._names)
+                self.follow_summaries()
+            except BaseException:
+                with INTERRUPTS:
+                    self._names.go_back(before)
+                    self.follow_summaries()
+                raise
             if self._keeper is not None:
-                self._keeper.remember(self, self._names)
+                with INTERRUPTS:
+                    self._keeper.remember(self, self._names)
+            return done
+
+    def _check_free(self, name: str, stream: LiveStream | None = None) -> None:
+        """That a live stream may go, or be replaced.  Raises ConfigError."""
+        stream = self.streams().get(name) if stream is None else stream
+        if stream is None:
+            return
+        _check_whole(stream, "DROP")
+        if readers := self.standing.readers(stream):
+            raise ConfigError(
+                f"stream '{name}': needed a stream that no standing query with a name reads, before it can go; got "
+                f"{', '.join(map(repr, readers))}; close it first: db.subscription({readers[0]!r}).close()"
+            )
 
     def follow_summaries(self) -> None:
         """Keep the summaries that are asked for of live streams."""
@@ -230,20 +306,24 @@ class Live:
         with self._lock:
             if self._keeper is not None:
                 self._keeper.directory.check_writable()
-            streams = list(self._streams.values()) if name is None else [self.get(name)]
-            for stream in streams:
-                stream.advance(now)
-            self.standing.progress()
-            self.standing.check()
+            known = self.streams()
+            streams = [self._free(each, "advance") for each in (known if name is None else [name])]
+            with self._commits:
+                for stream in streams:
+                    stream.advance(now)
+                self.standing.progress()
+            self._commits.complain()
 
     def accounting(self, name: str) -> Accounting:
         """Where the tuples pushed to a stream went."""
         with self._lock:
+            self._commits.check()
             return self.get(name).accounting
 
     def set_aside(self, name: str) -> tuple[pa.Table, pa.Table]:
         """The late and the rejected rows of a stream."""
         with self._lock:
+            self._commits.check()
             stream = self.get(name)
             return stream.late(), stream.quarantine()
 
@@ -263,72 +343,31 @@ class Live:
         state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
         """
         with self._lock:
-            known = name in self.standing.named()
-            made = self._subscribe(query, options, callback, name, state)
-            try:
+            self._commits.check()
+            asked = asked_for(query, options, name)
+            made = self.standing.asked_again(name, asked.definition)
+            if made is not None:
                 made.bound(unread, when_full, self.tick)
-            except ConfigError:
-                if not known:
-                    made.close()
-                raise
+                if callback is not None:
+                    made.attach(callback)
+            else:
+                if name is not None and self._keeper is not None:
+                    check_remembered(query, name, {*self.streams(), *self._names.sources()})
+                made = asked.made(self._names, self.streams(), self._commits, callback, state)
+                try:
+                    made.bound(unread, when_full, self.tick)
+                    with INTERRUPTS:
+                        self.standing.add(made, name, asked.definition)
+                        if name is not None and self._keeper is not None:
+                            self._keeper.remember(self, self._names)  # in the store before anyone hears of it
+                except BaseException as error:
+                    if name is None or isinstance(error, NileError):  # nobody has it, and no store will go on with it
+                        self._commits.forget(made)
+                        made.detach()
+                    raise
+                self._commits.tell()
+            self._commits.complain()
             return made
-
-    def _subscribe(
-        self,
-        query: Query,
-        options: Options,
-        callback: Callable[[Any], None] | None,
-        name: str | None,
-        state: Mapping[str, Any] | None,
-    ) -> Subscription:
-        if is_approximate(query, options):
-            return self._subscribe_approximate(query, options, callback, name, state)
-        options.check_exact()
-        definition = QueryDefinition(
-            query_text(query), options.emit, options.algorithm, options.scheduling, options.windows
-        )
-        if options.emit is None and not query.windowed:
-            flat = choose(query, replace(options, emit="append", scheduling=None, algorithm=None)).way
-            options = replace(options, emit="append" if flat in ("pass", "join") else "changes")
-        if (held := self.standing.asked_again(name, definition, callback)) is not None:
-            return held
-        if name is not None and self._keeper is not None:
-            self._check_remembered(query, name)
-        made = ExactSubscription(
-            self._names, query, choose(query, options), self.streams(), self._lock, callback, state
-        )
-        return self._kept(made, name, definition)
-
-    def _subscribe_approximate(
-        self,
-        query: Query,
-        options: Options,
-        callback: Callable[[Any], None] | None,
-        name: str | None,
-        state: Mapping[str, Any] | None,
-    ) -> Subscription:
-        """A standing query WITH PREFERENCE inside a BUDGET, which goes into its text."""
-        if isinstance(options.budget, Budget):
-            query = replace(query, budget=(options.budget.unit, options.budget.amount))
-            options = replace(options, budget=None)
-        definition = QueryDefinition(query_text(query), approximate=options.said())
-        for option, value in definition.approximate if name is not None else ():
-            if not isinstance(value, str | int | float):
-                raise ConfigError(
-                    f"standing query {name!r}, {option}: needed text or a number, which a store can keep; got "
-                    f"{value!r}; write it as text"
-                )
-        if (held := self.standing.asked_again(name, definition, callback)) is not None:
-            return held
-        made = ApproximateSubscription(self._names, query, options, self.streams(), self._lock, callback, state)
-        return self._kept(made, name, definition)
-
-    def _kept(self, made: Subscription, name: str | None, definition: QueryDefinition) -> Subscription:
-        """A new standing query; one with a name is in the store before anyone hears of it."""
-        self.standing.add(made, name, definition)
-        if name is not None and self._keeper is not None:
-            self._keeper.remember(self, self._names)
-        return made
 
     def subscription(self, name: str) -> Subscription:
         """A standing query by its name.  Raises UnknownStream."""
@@ -340,42 +379,37 @@ class Live:
         with self._lock:
             return tuple(self.standing.named())
 
-    def _check_remembered(self, query: Query, name: str) -> None:
-        """A store can only bring back a query whose other inputs it can open again."""
-        remembered = {*self.streams(), *self._names.sources()}
-        for leaf in leaves_of(query.plan):
-            if leaf.name not in remembered:
-                raise ConfigError(
-                    f"standing query {name!r}: needed sources that a store can open again (live streams, files); got "
-                    f"'{leaf.name}', which is an object of this process; register it from a file, or leave name= out"
-                )
-
     def close(self) -> None:
         """Close all live streams, then the standing queries.  Raises what a callback raises, once all are closed.
 
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
         with self._lock:
-            if self._keeper is not None:
-                faults = self._detach(self._keeper)
-                self._keeper = None
-            else:
-                for stream in self._streams.values():
-                    stream.close()
-                faults = self.standing.close()
-            self._streams.clear()
-            if faults:
-                raise faults[0]
+            with INTERRUPTS:
+                keeper, self._keeper = self._keeper, None
+                try:
+                    if self._commits.torn:
+                        pass  # what is half done is not written
+                    elif keeper is None:
+                        with self._commits:
+                            for stream in self._streams.values():
+                                stream.close()
+                            self.standing.finish()
+                    elif self._streams or self._names.entries:
+                        keeper.remember(self, self._names)
+                finally:
+                    for stream in self._streams.values():
+                        stream.closed = True
+                    self.standing.detach()
+                    self._streams.clear()
+                    if keeper is not None:
+                        keeper.close()
+            self._commits.complain()
 
-    def _detach(self, keeper: Keeping) -> list[Exception]:
-        faults: list[Exception] = []
-        try:
-            if self._streams or self._names.entries:
-                keeper.remember(self, self._names)
-        except NileError as error:
-            faults.append(error)
-        for stream in self._streams.values():
-            stream.closed = True
-        self.standing.detach()
-        keeper.close()
-        return faults
+
+def _check_whole(stream: LiveStream, what: str) -> None:
+    if stream.pushing:
+        raise ConfigError(
+            f"stream '{stream.name}', {what}: needed a stream that no push is still reading rows for; got one from "
+            "inside such a push (its iterator, or a callback between two of its batches); do it when that push is over"
+        )

@@ -6,17 +6,20 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
 
+from nile.base.interrupts import INTERRUPTS
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
+from nile.execution.live.commits import Commits
 from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from nile.summaries.errors import ConfigError, Overloaded
+from nile.summaries.errors import ConfigError, NileError, Overloaded
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
@@ -26,19 +29,19 @@ __all__ = ["Subscription"]
 class Subscription(ABC):
     """Outputs numbered from 0 in their order, read by `poll`, iteration, `follow` or a callback.
 
-    A subclass works on what arrives (`_arrived`), hands what it finds to `_hand_out`, keeps errors in `_errors`, and
-    once it can work calls `_listen`.
+    A subclass works on what arrives (`_arrived`, `_progress`, `_finish`) and hands what it finds to `_hand_out`.  All
+    three are parts of a change (`Commits`); a query that cannot do its part has no way on, and ends.
     """
 
     schema: pa.Schema
     _may_drop = True
 
-    def __init__(self, lock: threading.RLock, callback: Callable[[pa.RecordBatch], None] | None) -> None:
+    def __init__(self, commits: Commits, callback: Callable[[pa.RecordBatch], None] | None) -> None:
         self._callback = callback
-        self._lock = lock
-        self._changed = threading.Condition(lock)
+        self._commits = commits
+        self._lock = commits.lock
+        self._changed = threading.Condition(commits.lock)
         self._found: deque[pa.RecordBatch] = deque()
-        self._errors: list[Exception] = []
         self._closed = False
         self._handed = 0
         self._streams: dict[str, LiveStream] = {}
@@ -81,7 +84,9 @@ class Subscription(ABC):
     def full(self) -> bool:
         """Whether pushes have to wait for its reader."""
         limit = self._unread_limit
-        return limit is not None and self.unread >= limit and self._when_full != "drop" and not self._closed
+        if limit is None or self._callback is not None or self._closed:
+            return False
+        return self.unread >= limit and self._when_full != "drop"
 
     def bound(self, unread: int | None, when_full: str, tick: Callable[[], None]) -> None:
         """How many rows may wait, and what then; tick: called before reading, for streams that are silent.
@@ -138,18 +143,25 @@ class Subscription(ABC):
 
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call.  Never waits."""
-        with self._lock:
-            self._tick()
-            return self._unread()
+        return self._read(lambda found: [batch for _, batch in found])  # type: ignore[no-any-return]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
         """As `poll`, each batch after the ordinal of its first row."""
-        with self._lock:
-            self._tick()
-            first = self._handed
-            found = self._unread()
-            ends = list(accumulate((len(batch) for batch in found), initial=first))
-            return list(zip(ends[:-1], found, strict=True))
+        return self._read(lambda found: found)  # type: ignore[no-any-return]
+
+    def _read(self, form: Callable[[list[tuple[int, pa.RecordBatch]]], Any]) -> Any:
+        """All that waits, numbered.  A reader who is interrupted before it has them finds them there again."""
+        found: list[tuple[int, pa.RecordBatch]] = []
+        try:
+            with self._lock:
+                self._commits.check()
+                self._tick()
+                self._unread(found)
+                return form(found)
+        except BaseException:
+            with self._lock, INTERRUPTS:
+                self._put_back(found)
+            raise
 
     @property
     def ordinal(self) -> int:
@@ -167,48 +179,53 @@ class Subscription(ABC):
                 self._tick()
                 if not self._found and not self._closed:
                     self._changed.wait(timeout)
-                    self._tick()
-                found = self._unread()
-                ends = self._closed or not found
-            yield from found
-            if ends:
+            found = Subscription.poll(self)
+            if not found:
                 return
+            yield from found
 
-    @abstractmethod
+    def arrived(self, name: str, batch: TupleBatch) -> None:
+        """Tuples of a stream whose turn has come."""
+        self._work(partial(self._arrived, name, batch))
+
     def progress(self) -> None:
         """Emit what follows of how far the streams have come."""
+        self._work(self._progress)
 
-    def fault(self) -> Exception | None:
-        """The first error since the last call."""
-        first = self._errors[0] if self._errors else None
-        self._errors.clear()
-        return first
+    def finish(self) -> None:
+        """Emit what is left, and end: a part of a change."""
+        self._work(self._finish)
+        self._end()
 
     def close(self) -> None:
-        """No tuple will come any more: emits what is left and takes its leave of the streams."""
-        with self._changed:
-            if self._closed:
-                return
-            self._leave()
-            self._finish()
-            self._end()
-            if (fault := self.fault()) is not None:
-                raise fault
+        """No tuple will come any more: emits what is left.  Raises what a callback raises."""
+        with self._lock:
+            if self._commits.torn:
+                self.detach()
+            elif not self._closed:
+                with self._commits:
+                    self.finish()
+            self._commits.complain()
 
     def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
-        """From now on call this with every batch; first with those that wait.  What it raises comes out of `fault`."""
-        with self._lock:
+        """From now on call this with every batch; first with those that wait.  The next push raises what it raises."""
+        with self._lock, INTERRUPTS:
             self._callback = callback
-            waiting = list(self._found)
-            self._found.clear()
-            for batch in waiting:
-                self._call(batch)
+            self._commits.wake(self)
+            self._commits.tell()
 
     def detach(self) -> None:
         """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
-        with self._changed:
-            self._leave()
+        with self._lock, INTERRUPTS:
             self._end()
+
+    def tell(self) -> None:
+        """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
+        while self._found and self._callback is not None:
+            fault = INTERRUPTS.calling(self._callback, self._found[0])
+            if fault is not None:
+                self._commits.fault(fault)
+            self._handed += len(self._found.popleft())
 
     @abstractmethod
     def capture(self) -> State:
@@ -219,17 +236,25 @@ class Subscription(ABC):
         """Tuples of a stream whose turn has come."""
 
     @abstractmethod
+    def _progress(self) -> None:
+        """Emit what follows of how far the streams have come."""
+
+    @abstractmethod
     def _finish(self) -> None:
         """Emit what is left: no tuple will come any more."""
 
-    def _listen(self) -> None:
-        for stream in self._streams.values():
-            stream.listeners.append(self._arrived)
-
-    def _leave(self) -> None:
-        for stream in self._streams.values():
-            if self._arrived in stream.listeners:
-                stream.listeners.remove(self._arrived)
+    def _work(self, step: Callable[[], None]) -> None:
+        """A part of a change, unless closed.  What it cannot do ends this query alone, and the push raises it."""
+        if self._closed:
+            return
+        try:
+            step()
+        except Exception as error:
+            if isinstance(error, MemoryError) and not isinstance(error, NileError):
+                raise  # not the fault of this query: the whole change is off
+            error.add_note(f"a standing query over {', '.join(self._streams)} has ended by this")
+            self._commits.fault(error)
+            self._end()
 
     def _end(self) -> None:
         self._closed = True
@@ -254,25 +279,34 @@ class Subscription(ABC):
         if found.num_rows:
             self._found.append(found)
 
-    def _unread(self) -> list[pa.RecordBatch]:
-        found = list(self._found)
-        self._found.clear()
-        self._handed += sum(map(len, found))
-        self._changed.notify_all()
-        return found
+    def _unread(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
+        """Hand out what waits, but to a callback, which will be told."""
+        if self._callback is not None:
+            return
+        with INTERRUPTS:
+            ends = list(accumulate(map(len, self._found), initial=self._handed))
+            found += zip(ends, self._found, strict=False)
+            self._handed = ends[-1]
+            self._found.clear()
+            self._changed.notify_all()
+
+    def _put_back(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
+        if found:
+            self._found.extendleft(batch for _, batch in reversed(found))
+            self._handed = found[0][0]
 
     def _hand_out(self, batch: pa.RecordBatch) -> None:
         """Number a batch of outputs and give it to whoever reads."""
         if not batch.num_rows:
             return
         self.outputs += batch.num_rows
+        self._found.append(batch)
         if self._callback is not None:
-            self._call(batch)
-        else:
-            self._found.append(batch)
-            if self._unread_limit is not None and self._when_full == "drop":
-                self._drop(self.unread - self._unread_limit)
-            self._changed.notify_all()
+            self._commits.wake(self)
+            return
+        if self._unread_limit is not None and self._when_full == "drop":
+            self._drop(self.unread - self._unread_limit)
+        self._changed.notify_all()
 
     def _drop(self, rows: int) -> None:
         """Let the oldest outputs go."""
@@ -284,11 +318,3 @@ class Subscription(ABC):
             self._handed += gone
             self.dropped += gone
             rows -= gone
-
-    def _call(self, batch: Any) -> None:
-        assert self._callback is not None
-        try:
-            self._callback(batch)
-        except Exception as error:
-            self._errors.append(error)
-        self._handed += len(batch)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
@@ -12,6 +10,7 @@ from nile.exact.state.held import Held, State
 from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.run import changed, output_schema
+from nile.execution.live.commits import Commits
 from nile.execution.live.standing_query import Subscription
 from nile.execution.reading import Readable, Reading, named_leaf, selected
 from nile.sql.plan import Query, Relation, Stream, leaves_of
@@ -29,8 +28,8 @@ class ExactSubscription(Subscription):
 
     `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing
     is left; `follow()` waits for more until the query or the database is closed (by another thread, or by its
-    timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it; what it raises
-    comes out of the push, once all that was pushed is taken in and every standing query has seen it.
+    timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it, once all that was
+    pushed is taken in everywhere; what it raises comes out of the push, once all other callbacks have been called.
     Nothing of an instant is emitted before all its streams have passed it: push to them all, or `advance`.
     Outputs are numbered from 0 in their order, which no cut into batches and no restart changes: `poll_numbered()` says
     the ordinal of each batch's first row, and in a callback `ordinal` does.  What a restored query emits again has the
@@ -53,12 +52,12 @@ class ExactSubscription(Subscription):
         query: Query,
         choice: Choice,
         live: dict[str, LiveStream],
-        lock: threading.RLock,
+        commits: Commits,
         callback: Callable[[pa.RecordBatch], None] | None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
         """state: what `capture` gave of another one of the same query; this one goes on where that one was."""
-        super().__init__(lock, callback)
+        super().__init__(commits, callback)
         self.query = query
         self.choice = choice
         self._may_drop = choice.emit != "changes"
@@ -92,7 +91,6 @@ class ExactSubscription(Subscription):
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
         self._reading = reading
-        self._listen()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -114,11 +112,12 @@ class ExactSubscription(Subscription):
 
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call; of emit 'snapshot' the state now.  Never waits."""
+        if self.choice.emit != "snapshot" or self._closed:
+            return super().poll()
         with self._lock:
+            self._commits.check()
             self._tick()
-            if self.choice.emit == "snapshot" and not self._closed:
-                return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
-            return self._unread()
+            return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
         """As `poll`, each batch after the ordinal of its first row.  Raises ConfigError of emit 'snapshot'."""
@@ -136,14 +135,14 @@ class ExactSubscription(Subscription):
             if not found or self.choice.emit == "snapshot":
                 return
 
-    def progress(self, *, certain: bool = True) -> None:
-        """Emit what follows of how far the streams have come; certain: somebody said so, not just a tuple that came."""
+    def _progress(self, *, certain: bool = True) -> None:
+        """certain: somebody said how far the streams have come, not just a tuple that came."""
         if (at := self._passed()) is not None:
-            self._guarded(partial(self._pipeline.advance, at, certain=certain))
+            self._take(self._pipeline.advance(at, certain=certain))
 
     def _finish(self) -> None:
         last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
-        self._guarded(partial(self._pipeline.finish, last))
+        self._take(self._pipeline.finish(last))
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         assert batch.carried is not None
@@ -151,8 +150,8 @@ class ExactSubscription(Subscription):
             columns = batch.carried.select(list(self._reading.columns(leaf)))
             ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
             if rows.num_rows:
-                self._guarded(partial(self._pipeline.push, leaf.alias, ts, rows))
-        self.progress(certain=False)
+                self._take(self._pipeline.push(leaf.alias, ts, rows))
+        self._progress(certain=False)
 
     def capture(self) -> State:
         """What the query holds: the state of its operators, outputs that nobody has read, and how many there were.
@@ -167,15 +166,6 @@ class ExactSubscription(Subscription):
         self._refill(held)
         self._pipeline.restore(held.state("operators"))
         held.end()
-
-    def _guarded(self, step: Callable[[], list[Changes]]) -> None:
-        """One step of the pipeline, whose error is kept for the push to raise."""
-        try:
-            found = step()
-        except Exception as error:
-            self._errors.append(error)
-        else:
-            self._take(found)
 
     def _take(self, found: list[Changes]) -> None:
         for each in found:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.standing_query import Subscription
 from nile.streams.live import LiveStream
+from nile.streams.manager import TupleBatch
 from nile.summaries.errors import ConfigError, UnknownStream
-from nile.summaries.heavy import pa
 
 __all__ = ["Subscriptions"]
 
@@ -23,7 +22,7 @@ class Subscriptions:
 
     def add(self, made: Subscription, name: str | None = None, definition: QueryDefinition | None = None) -> None:
         """One more; with a name, and what was asked, it can be found again."""
-        self._running = [one for one in self._running if not one.closed] + [made]
+        self._running = [*(one for one in self._running if not one.closed), made]
         if name is not None and definition is not None:
             self._named[name] = (definition, made)
 
@@ -43,13 +42,8 @@ class Subscriptions:
             )
         return named[name][1]
 
-    def asked_again(
-        self, name: str | None, definition: QueryDefinition, callback: Callable[[pa.RecordBatch], Any] | None
-    ) -> Subscription | None:
-        """The one that has this name already, from now on with this callback; None: there is none.
-
-        Raises ConfigError for another query of this name, and what the callback raises for outputs that waited.
-        """
+    def asked_again(self, name: str | None, definition: QueryDefinition) -> Subscription | None:
+        """The one that has this name already; None: there is none.  Raises ConfigError for another query."""
         named = self.named()
         if name is None or name not in named:
             return None
@@ -59,10 +53,17 @@ class Subscriptions:
                 f"standing query {name!r}: needed the query that has this name, {known.text!r}; got "
                 f"{definition.text!r} or other options; close that one, or take another name"
             )
-        if callback is not None:
-            held.attach(callback)
-            self.check()
         return held
+
+    def readers(self, stream: LiveStream) -> list[str]:
+        """The names of those that have one and read a stream."""
+        return [name for name, (_, made) in self.named().items() if stream in made.streams.values()]
+
+    def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
+        """Tuples of a stream whose turn has come, for all that read it."""
+        for standing in self._running:
+            if standing.streams.get(name) is stream:
+                standing.arrived(name, batch)
 
     def over(self) -> list[Mapping[str, LiveStream]]:
         """The streams of each."""
@@ -73,12 +74,6 @@ class Subscriptions:
         for standing in self._running:
             standing.progress()
 
-    def check(self) -> None:
-        """Raise what a query (or its callback) could not do, after all have had their tuples."""
-        faults = [fault for standing in self._running if (fault := standing.fault()) is not None]
-        if faults:
-            raise faults[0]
-
     def wait_for_readers(self, stream: LiveStream) -> None:
         """Before a stream takes rows: that no query with a limit has too much unread.  Waiting lets go of the lock.
 
@@ -88,16 +83,11 @@ class Subscriptions:
             for standing in full:
                 standing.wait_for_reader()
 
-    def close(self) -> list[Exception]:
-        """End each; what they, or their callbacks, raised."""
-        faults: list[Exception] = []
+    def finish(self) -> None:
+        """End each: a part of a change."""
         for standing in self._running:
-            try:
-                standing.close()
-            except Exception as error:
-                faults.append(error)
+            standing.finish()
         self._forget()
-        return faults
 
     def detach(self) -> None:
         """Let each go without an end: a store goes on with those that have a name."""

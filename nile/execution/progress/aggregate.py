@@ -11,15 +11,15 @@ from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.aggregates.linear import Units
 from nile.answers.progress import Progressive
 from nile.execution.approximate.shape import Shape
-from nile.execution.exact.aggregating import aggregated
 from nile.execution.exact.relational import Relational
-from nile.execution.exact.rows import row_codes
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.progress.rows import figures_text
 from nile.execution.values import all_of, column_of, filtered, maker, schema_of, value_of
 from nile.expressions.tree import Column
+from nile.operators.aggregate.exact import aggregated
+from nile.operators.common.rows import row_codes
 from nile.operators.history.blocks import Blocks, UnitTotals, blocks_of
 from nile.operators.history.lookup import HistoryFigures
 from nile.operators.history.sums import DoubleSums, WholeSums

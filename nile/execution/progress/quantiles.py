@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import Kind
-from nile.execution.exact.rows import ranks
 from nile.operators.aggregate.distribution import weighted_quantile
+from nile.operators.common.rows import ranks
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa, pc
 

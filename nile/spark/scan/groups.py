@@ -15,10 +15,10 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, PARTS
 from nile.aggregates.linear import Linear, Units, linearised
-from nile.execution.exact.aggregating import aggregated
-from nile.execution.exact.rows import row_codes
 from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.values import column_of
+from nile.operators.aggregate.exact import aggregated
+from nile.operators.common.rows import row_codes
 from nile.sql.plan import AggregateItem, Group
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa, pc

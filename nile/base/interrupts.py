@@ -1,0 +1,127 @@
+"""Interrupts that wait: signals whose handlers would run in the middle of what has to be done in one piece.
+
+CPython runs signal handlers in the main thread between any two instructions, and what a handler raises (Ctrl-C:
+KeyboardInterrupt) comes out of whatever stands there, compiled code included.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType, TracebackType
+from typing import Any
+
+__all__ = ["INTERRUPTS", "Interrupts"]
+
+_LAST = 31  # those above are for real time: no program that has a user uses them
+_NUMBERS = tuple(int(number) for number in sorted(signal.valid_signals()) if number <= _LAST)
+# What stands behind the functions of `signal`, without making enumerations of what goes in and out: 0.3 us, not 3.5.
+_handler: Callable[[int], Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+_handle: Callable[[int, Any], Any] = getattr(signal.signal, "__wrapped__", signal.signal)
+
+
+class _Held:
+    """The handlers that one outermost block put away, and the signals that came meanwhile."""
+
+    __slots__ = ("came", "depth", "handlers", "impatient", "waiting")
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self.came: list[int] = []
+        self.depth = 1
+        self.impatient = False
+        self.waiting = False
+
+    def arrived(self, number: int, frame: FrameType | None) -> None:
+        """The handler that stands in for all others."""
+        if self.waiting and not (self.impatient and number in self.came):
+            self.came.append(number)
+        else:
+            self.handlers[number](number, frame)
+
+    def put_away(self) -> None:
+        for number in _NUMBERS:
+            handler = _handler(number)
+            if callable(handler):
+                self.handlers[number] = handler
+                _handle(number, self.arrived)
+
+    def put_back(self) -> None:
+        try:
+            for number, handler in self.handlers.items():
+                if _handler(number) == self.arrived:  # else somebody set another one meanwhile
+                    _handle(number, handler)
+        finally:
+            self.waiting = False
+
+
+class Interrupts:
+    """`with INTERRUPTS:` no handler of a signal runs in this block; those of signals that came run at its end.
+
+    Only the main thread ever runs handlers: in others it does nothing.  Blocks may nest, the outermost counts.  What
+    the handlers raise (KeyboardInterrupt) comes out of its end, all others called first.
+    Cost: 4 us in the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._held: _Held | None = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if self._held is not None:
+            self._held.depth += 1
+            return self
+        held = _Held()
+        try:
+            held.put_away()
+            held.waiting = True
+            self._held = held
+        except BaseException:
+            held.put_back()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        held = self._held
+        if held is None or threading.current_thread() is not threading.main_thread():
+            return
+        held.depth -= 1
+        if held.depth:
+            return
+        self._held = None
+        try:
+            held.put_back()
+        finally:
+            if held.came:
+                with ExitStack() as each:
+                    for number in dict.fromkeys(held.came):
+                        each.callback(held.handlers[number], number, inspect.currentframe())
+
+    def calling(self, call: Callable[[Any], object], given: Any) -> BaseException | None:
+        """Call code that is not ours inside a block; what it raised.
+
+        A first signal still waits, so that what has to follow gets done; when the same comes again, the call is taking
+        too long for somebody: its handler runs at once.
+        """
+        held = self._held if threading.current_thread() is threading.main_thread() else None
+        before = held is not None and held.impatient
+        try:
+            if held is not None:
+                held.impatient = True
+            call(given)
+        except BaseException as error:
+            return error
+        finally:
+            if held is not None:
+                held.impatient = before
+        return None
+
+
+INTERRUPTS = Interrupts()
+"""Of this process: there is one main thread."""

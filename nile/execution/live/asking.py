@@ -1,0 +1,85 @@
+"""What is asked of a standing query: what a store would remember of it, and the query itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nile.execution.approximate.run import is_approximate
+from nile.execution.choice import choose
+from nile.execution.definitions import QueryDefinition
+from nile.execution.live.approximate import ApproximateSubscription
+from nile.execution.live.commits import Commits
+from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import ExactSubscription
+from nile.execution.options import Options
+from nile.preferences.budget import Budget
+from nile.sql.plan import Query, leaves_of
+from nile.sql.text import query_text
+from nile.streams.live import LiveStream
+from nile.summaries.errors import ConfigError
+
+__all__ = ["Asked", "asked_for", "check_remembered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query and its options, complete, and both as text."""
+
+    query: Query
+    options: Options
+    definition: QueryDefinition
+    approximate: bool
+
+    def made(
+        self,
+        names: Any,
+        streams: dict[str, LiveStream],
+        commits: Commits,
+        callback: Callable[[Any], None] | None,
+        state: Mapping[str, Any] | None,
+    ) -> Subscription:
+        """The standing query, which hears of nothing yet.  state: what it held when it was kept."""
+        if self.approximate:
+            return ApproximateSubscription(names, self.query, self.options, streams, commits, callback, state)
+        return ExactSubscription(names, self.query, choose(self.query, self.options), streams, commits, callback, state)
+
+
+def asked_for(query: Query, options: Options, name: str | None) -> Asked:
+    """Raises ConfigError for options that a standing query of this kind, or a store, does not take."""
+    if is_approximate(query, options):
+        return _approximate(query, options, name)
+    options.check_exact()
+    definition = QueryDefinition(
+        query_text(query), options.emit, options.algorithm, options.scheduling, options.windows
+    )
+    if options.emit is None and not query.windowed:
+        flat = choose(query, replace(options, emit="append", scheduling=None, algorithm=None)).way
+        options = replace(options, emit="append" if flat in ("pass", "join") else "changes")
+    return Asked(query, options, definition, False)
+
+
+def _approximate(query: Query, options: Options, name: str | None) -> Asked:
+    """WITH PREFERENCE inside a BUDGET, which goes into the text."""
+    if isinstance(options.budget, Budget):
+        query = replace(query, budget=(options.budget.unit, options.budget.amount))
+        options = replace(options, budget=None)
+    definition = QueryDefinition(query_text(query), approximate=options.said())
+    for option, value in definition.approximate if name is not None else ():
+        if not isinstance(value, str | int | float):
+            raise ConfigError(
+                f"standing query {name!r}, {option}: needed text or a number, which a store can keep; got "
+                f"{value!r}; write it as text"
+            )
+    return Asked(query, options, definition, True)
+
+
+def check_remembered(query: Query, name: str, remembered: Collection[str]) -> None:
+    """A store can only bring back a query whose other inputs it can open again.  Raises ConfigError."""
+    for leaf in leaves_of(query.plan):
+        if leaf.name not in remembered:
+            raise ConfigError(
+                f"standing query {name!r}: needed sources that a store can open again (live streams, files); got "
+                f"'{leaf.name}', which is an object of this process; register it from a file, or leave name= out"
+            )

@@ -1,0 +1,72 @@
+"""How many outputs of a join each row of one input is in, without the outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nile.summaries.errors import MemoryRefused
+
+__all__ = ["partners"]
+
+Array = np.ndarray[Any, Any]
+_MOST = 1 << 62
+
+
+def partners(
+    base: int, codes: Sequence[Array], ts: Sequence[Array | None], before: int | None = None, after: int | None = None
+) -> Array:
+    """int64 [n]: how many combinations each row of input `base` is in.
+
+    codes: of each input the key of its rows, int64 [m], -1 null, equal where keys are; ts: of each int64 [m] ns, not
+    falling, or None without time.  before, after: of two inputs with times, how much older and how much younger than a
+    row its partner may be, ns; None: any.  O(rows log rows) under a window, O(rows + keys) without.
+    Raises MemoryRefused for 2**62 combinations and more.
+    """
+    own = codes[base]
+    others = [each for k, each in enumerate(codes) if k != base]
+    most = 1 + max(int(each.max(initial=-1)) for each in codes)
+    times = ts[base]
+    if len(others) == 1 and times is not None and not (before is None and after is None):
+        their = ts[1 - base]
+        assert their is not None
+        found = _within(own, times, others[0], their, before, after)
+    else:
+        counts = [np.bincount(each[each >= 0], minlength=most) for each in others]
+        about = math.prod(float(each.max(initial=0)) for each in counts) * own.shape[0]
+        if about >= _MOST and _all(own, counts, most) >= _MOST:
+            raise MemoryRefused(
+                "join: needed fewer than 2**62 combinations; got more; name a window, or a condition on one input that "
+                "leaves fewer rows"
+            )
+        known = np.maximum(own, 0)
+        found = np.where(own >= 0, 1, 0).astype(np.int64)
+        for each in counts:
+            found *= each[known]
+    return found
+
+
+def _all(own: Array, counts: Sequence[Array], most: int) -> int:
+    mine = np.bincount(own[own >= 0], minlength=most)
+    return sum(math.prod(map(int, row)) for row in zip(mine.tolist(), *(each.tolist() for each in counts), strict=True))
+
+
+def _within(own: Array, times: Array, codes: Array, ts: Array, before: int | None, after: int | None) -> Array:
+    """Rows of the other input with the same key from `before` ns older to `after` ns younger."""
+    ends = np.iinfo(np.int64)
+    low, high = np.zeros(times.shape[0], np.int64), np.full(times.shape[0], ts.shape[0], np.int64)
+    if before is not None:
+        since = np.where(times < ends.min + before, ends.min, times - before)
+        low = np.searchsorted(ts, since, side="left")
+    if after is not None:
+        until = np.where(times > ends.max - after, ends.max, times + after)
+        high = np.searchsorted(ts, until, side="right")
+    keyed = np.flatnonzero(codes >= 0)
+    width = ts.shape[0] + 1
+    place = codes[keyed] * width + keyed
+    place.sort()
+    found = np.searchsorted(place, own * width + np.maximum(low, high)) - np.searchsorted(place, own * width + low)
+    return np.where(own >= 0, found, 0)
