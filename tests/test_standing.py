@@ -358,13 +358,12 @@ def test_streams_in_two_orders_are_named() -> None:
     )
 
 
-def test_joins_of_more_than_two_streams_of_one_or_with_a_condition_are_refused() -> None:
-    assert_refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "A", on="k")]))
-    assert_refused("joins of two streams without a condition", lambda db: db.standing([db.join("A", "B", "C", on="k")]))
-    assert_refused(
-        "joins of two streams without a condition",
-        lambda db: db.standing([db.join("A", "B", on="k", where="A.other > 1")]),
-    )
+def test_a_stream_with_itself_and_several_streams_by_the_papers_method_are_refused() -> None:
+    own = "two different streams without a condition with method 'paper'"
+    for streams, where in (("AB", "A.other > 0"), ("AA", None)):
+        assert_refused(
+            own, lambda db, s=streams, w=where: db.standing([db.join(*s, on="k", where=w).using(method="paper")])
+        )
 
 
 @pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, True], [1, "2"]])

@@ -45,11 +45,17 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         key: str,
         batch_rows: int = 65_536,
         speed: float = 1.0,
+        standing: tuple[MultiwayJoin, Iterator[Combinations]] | None = None,
     ) -> None:
+        """standing: the operator and its outputs, where several standing queries run together."""
         self.joined = joined
-        given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=buys_everything(plan))
-        self._join = MultiwayJoin(plan, given, batch_rows=batch_rows)
-        running = self._join.run() if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
+        running: Iterator[Combinations] | MeteredRun[Combinations]
+        if standing is not None:
+            self._join, running = standing
+        else:
+            given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=buys_everything(plan))
+            self._join = MultiwayJoin(plan, given, batch_rows=batch_rows)
+            running = self._join.run() if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
         called = ("left", "right") if len(names) == 2 else names
         super().__init__(joined, plan, self._join, running, names=called, aliases=names, key=key, speed=speed)
 

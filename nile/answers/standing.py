@@ -1,4 +1,4 @@
-"""Several standing joins at once: streams are kept once, and one budget is shared by weight."""
+"""Several standing joins at once: streams that joins of two share are kept once, one budget is shared by weight."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from nile.answers.bound_join import BoundJoin
-from nile.answers.join_answer import JoinAnswer, PairJoin
+from nile.answers.join_answer import JoinAnswer
+from nile.answers.join_outputs import JoinOutputs
 from nile.answers.join_query import JoinQuery
+from nile.answers.multiway_answer import MultiwayAnswer
+from nile.expressions.conditions import Condition
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
-from nile.operators.drive.standing import StandingJoin, StandingRun, StreamInput
+from nile.operators.drive.standing import OwnJoin, StandingJoin, StandingRun, StreamInput
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.joining import Joinable, Loaded, load_stream
-from nile.operators.join.join import JoinInput, Outputs
+from nile.operators.inputs.joining import Joinable, Loaded, load_together
+from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.join.join import JoinInput
+from nile.operators.multiway.multiway import MultiwayJoin
 from nile.preferences.budget import Budget, BudgetReport
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import ConfigError
@@ -30,8 +37,8 @@ __all__ = ["StandingAnswer", "StandingQueries", "standing_queries"]
 class StandingQueries:
     """Joins that run together.  Made by `Database.standing`; nothing is read before `run`.
 
-    queries: over any pairs of streams, but each stream with one key column.  weights: one per query, above 0: its
-    share of what is left of the budget when the streams have been kept.
+    queries: over any streams; in joins of two without a condition, which share them, each stream with one key column.
+    weights: one per query, above 0: its share of what is left of the budget when shared streams have been kept.
     """
 
     database: Home = field(repr=False)
@@ -47,39 +54,40 @@ class StandingQueries:
         Raises what `JoinQuery.run` raises, and ConfigError for queries that cannot share.
         """
         plans = _plans(self.queries, budget)
-        names = _ordered_streams(self.queries)
-        keys = {name: column for q in self.queries for name, column in zip(q.streams, q.keys, strict=True)}
-        loaded = {name: load_stream(self.database.manager(name, keys[name])) for name in names}
-        encoded = _encode(self.queries, loaded)
-        joined = [
-            Joinable(
-                loaded[left],
-                loaded[right],
-                plan.window,
-                encoded=(encoded[left][0], encoded[left][1], encoded[right][1]),
-            )
-            for (left, right), plan in zip((query.streams for query in self.queries), plans, strict=True)
+        shared = [query for query in self.queries if _shares(query)]
+        order = _ordered_streams(shared)
+        loaded = _loaded(self.database, self.queries)
+        whole = {name: one for (name, _, where), one in loaded.items() if where is None}
+        names = list(dict.fromkeys([*order, *whole]))
+        keys = {name: column for query in shared for name, column in zip(query.streams, query.keys, strict=True)}
+        encoded = _encode(shared, {name: loaded[name, column, None] for name, column in keys.items()})
+        streams = [
+            StreamInput(name, whole[name].ts, encoded[name][1], encoded[name][0].known)
+            if name in encoded
+            else StreamInput(name, whole[name].ts, None)
+            for name in names
         ]
-        data = [_without_insertion(j, p) for j, p in zip(joined, plans, strict=True)]
-        streams = [StreamInput(name, loaded[name].ts, encoded[name][1], encoded[name][0].known) for name in names]
-        engine = _engine(plans, data, self.queries, self.weights, streams)
+        joined = [
+            _joined(query, [loaded[place.stream, place.key, place.where] for place in query.places], encoded)
+            for query in self.queries
+        ]
+        engine = _engine(plans, joined, self.queries, self.weights, streams)
         answers = tuple(
-            JoinAnswer(
-                j, plan, key=query.keys[0], standing=(engine.operators[k], engine.outputs(k)), aliases=query.names
-            )
-            for k, (query, plan, j) in enumerate(zip(self.queries, plans, joined, strict=True))
+            _answer(query, plan, j, join, engine.outputs(k))
+            for k, (query, plan, j, join) in enumerate(zip(self.queries, plans, joined, engine.operators, strict=True))
         )
-        return StandingAnswer(answers, engine, [loaded[name] for name in names])
+        return StandingAnswer(answers, engine, [whole[name] for name in names])
 
 
-class StandingAnswer(Sequence[JoinAnswer]):
+class StandingAnswer(Sequence[JoinOutputs[Any]]):
     """One answer per query, in the order of the queries; reading any of them moves all of them on.
 
     An answer's `budget` and `figures` are its own probes, without the streams' upkeep; its `accounting` says
-    which tuples it did not probe with.  Here are the streams and the sum.
+    which tuples it did not probe with.  A join of several streams, of one with itself or under a condition keeps its
+    streams for itself: its figures have that too.  Here are the streams and the sum.
     """
 
-    def __init__(self, answers: tuple[JoinAnswer, ...], engine: _Engine, streams: list[Loaded]) -> None:
+    def __init__(self, answers: tuple[JoinOutputs[Any], ...], engine: _Engine, streams: list[Loaded]) -> None:
         self._answers = answers
         self._engine = engine
         self._streams = streams
@@ -122,14 +130,14 @@ class _Engine:
     """Hands out what each query finds while all move on together.  found: of each query, step by step."""
 
     def __init__(
-        self, run: StandingRun | RoundRobinRun, operators: Sequence[PairJoin], found: Iterator[list[list[Outputs]]]
+        self, run: StandingRun | RoundRobinRun, operators: Sequence[Any], found: Iterator[list[list[Any]]]
     ) -> None:
         self.run = run
         self.operators = operators
         self._running = found
-        self._found: list[deque[Outputs]] = [deque() for _ in operators]
+        self._found: list[deque[Any]] = [deque() for _ in operators]
 
-    def outputs(self, query: int) -> Iterator[Outputs]:
+    def outputs(self, query: int) -> Iterator[Any]:
         """A query's outputs, in the order found."""
         found = self._found[query]
         while True:
@@ -152,34 +160,87 @@ class _Engine:
         return True
 
 
+def _shares(query: BoundJoin) -> bool:
+    """Whether its streams can be kept for others too: two different ones, whole, and nothing asked of both."""
+    return query.is_pair and len(set(query.streams)) == 2 and all(place.where is None for place in query.places)
+
+
+def _loaded(database: Home, queries: Sequence[BoundJoin]) -> dict[tuple[str, str, Condition | None], Loaded]:
+    """Every stream as its places have it, by (name, key column, condition), and whole; each stream is read once."""
+    asked: dict[tuple[str, str, Condition | None], dict[str, None]] = {}
+    for query in queries:
+        for k, place in enumerate(query.places):
+            columns = () if query.condition is None else query.condition.columns(k)
+            asked.setdefault((place.stream, place.key, place.where), {}).update(dict.fromkeys(columns))
+    for name, key, _ in list(asked):
+        if not any(other == name and where is None for other, _, where in asked):
+            asked[name, key, None] = {}
+    streams, keys, where = zip(*asked, strict=True)
+    made = load_together(database.manager, streams, keys, where, [tuple(columns) for columns in asked.values()])
+    return dict(zip(asked, made, strict=True))
+
+
+def _joined(
+    query: BoundJoin, loaded: Sequence[Loaded], encoded: dict[str, tuple[KeyTable, Encoded]]
+) -> Joinable | MultiwayJoinable:
+    if not _shares(query):
+        return MultiwayJoinable(tuple(loaded), query.window, query.condition)
+    left, right = query.streams
+    keys = (encoded[left][0], encoded[left][1], encoded[right][1])
+    return Joinable(loaded[0], loaded[1], query.window, encoded=keys)
+
+
+def _answer(
+    query: BoundJoin, plan: JoinPlan, joined: Joinable | MultiwayJoinable, join: Any, found: Iterator[Any]
+) -> JoinOutputs[Any]:
+    standing, key = (join, found), query.keys[0]
+    if isinstance(joined, Joinable):
+        return JoinAnswer(joined, plan, key=key, standing=standing, aliases=query.names)
+    return MultiwayAnswer(joined, plan, names=query.names, key=key, standing=standing)
+
+
 def _without_insertion(joined: Joinable, plan: JoinPlan) -> JoinInput:
     """The input of a query; its costs are its own probes only."""
     data = joined.input(plan.costs, ranges=plan.output == "ranges")
     return replace(data, costs=data.costs - plan.costs.insert)
 
 
+def _own(query: BoundJoin, plan: JoinPlan, joined: MultiwayJoinable, names: list[str], weight: float) -> OwnJoin:
+    """A join with a store of its own."""
+    given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=False)
+    assert given.costs is not None
+    place = given.ordinal.copy()
+    for k, one in enumerate(joined.streams):
+        mine = given.stream == k
+        place[mine] = one.places(given.ordinal[mine])
+    streams = np.array([names.index(name) for name in query.streams])
+    return OwnJoin(MultiwayJoin(plan, given), streams[given.stream], place, given.costs, weight)
+
+
 def _plans(queries: Sequence[BoundJoin], budget: Budget | float | None) -> list[JoinPlan]:
-    """The plans of all queries under one budget and one summary: that of the widest window."""
+    """The plans of all queries under one budget; those over shared streams with one summary, of the widest window."""
+    shared = [query for query in queries if _shares(query)]
     for query in queries:
-        if query.summary != queries[0].summary or query.forgetting != queries[0].forgetting:
+        if query in shared and (query.summary != shared[0].summary or query.forgetting != shared[0].forgetting):
             raise ConfigError(
                 f"standing queries: needed the same summary options, since a stream has one summary; got "
-                f"{dict(queries[0].summary)} and {dict(query.summary)}; set them alike with using()"
+                f"{dict(shared[0].summary)} and {dict(query.summary)}; set them alike with using()"
             )
         if query.preference is None and budget is not None:
             raise ConfigError(
                 f"standing queries: needed a preference in each under a budget; got none for "
                 f"{' x '.join(query.streams)}, which asks for the exact answer; say prefer('desc'), or leave it out"
             )
-    if (
-        any(query.preference == "asc" for query in queries)
-        and not {"rows", "columns"} & dict(queries[0].summary).keys()
-    ):
-        # One summary serves all: asc needs the rows that the others could do without.
-        queries = [query.using(rows=3, columns=32) for query in queries]
-    plans = [query.plan(budget) for query in queries]
-    widest = next((plan for plan in plans if plan.window is None), None) or max(plans, key=lambda p: p.window or 0)
-    return [replace(plan, spec=widest.spec) for plan in plans]
+    # One summary serves all: asc needs the rows that the others could do without.
+    wider = any(query.preference == "asc" for query in shared)
+    rows = {"rows": 3, "columns": 32} if wider and not {"rows", "columns"} & dict(shared[0].summary).keys() else {}
+    plans = [(query.using(**rows) if _shares(query) else query).plan(budget) for query in queries]
+    kept = [plan for plan, query in zip(plans, queries, strict=True) if _shares(query)]
+    widest = next((p for p in kept if p.window is None), None) or max(kept, key=lambda p: p.window or 0, default=None)
+    return [
+        plan if widest is None or not _shares(query) else replace(plan, spec=widest.spec)
+        for plan, query in zip(plans, queries, strict=True)
+    ]
 
 
 def _ordered_streams(queries: Sequence[BoundJoin]) -> list[str]:
@@ -207,30 +268,32 @@ def _ordered_streams(queries: Sequence[BoundJoin]) -> list[str]:
 
 def _encode(queries: Sequence[BoundJoin], loaded: dict[str, Loaded]) -> dict[str, tuple[KeyTable, Encoded]]:
     """Every stream's keys, with one table for all streams that are joined, directly or through others."""
-    hasher = next(iter(loaded.values())).hasher
     groups: list[set[str]] = []
     for query in queries:
         pair = set(query.streams)
         joined = [group for group in groups if group & pair]
         groups = [group for group in groups if not group & pair] + [pair.union(*joined)]
-    tables = {name: table for group in groups for table in [KeyTable(hasher)] for name in group}
+    tables = {name: table for group in groups for table in [KeyTable(loaded[min(group)].hasher)] for name in group}
     encoded = {name: tables[name].encode(it.key, where=f"stream '{name}'") for name, it in loaded.items()}
     return {name: (tables[name], encoded[name]) for name in loaded}
 
 
 def _engine(
-    plans: list[JoinPlan], data: list[JoinInput], queries: Sequence[BoundJoin], weights: Sequence[float],
-    streams: list[StreamInput],
+    plans: list[JoinPlan], joined: list[Joinable | MultiwayJoinable], queries: Sequence[BoundJoin],
+    weights: Sequence[float], streams: list[StreamInput],
 ) -> _Engine:  # fmt: skip
+    data = [_without_insertion(j, plan) for j, plan in zip(joined, plans, strict=True) if isinstance(j, Joinable)]
     if plans[0].method == "paper":
         taking_turns = RoundRobinRun(plans, data)
         return _Engine(taking_turns, taking_turns.operators, taking_turns.found())
-    names = [stream.name for stream in streams]
+    names, pairs = [stream.name for stream in streams], iter(data)
     by_weight = StandingRun(
         streams,
         [
-            StandingJoin(plan, given, names.index(query.streams[0]), names.index(query.streams[1]), weight)
-            for plan, given, query, weight in zip(plans, data, queries, weights, strict=True)
+            _own(query, plan, j, names, weight)
+            if isinstance(j, MultiwayJoinable)
+            else StandingJoin(plan, next(pairs), names.index(query.streams[0]), names.index(query.streams[1]), weight)
+            for plan, j, query, weight in zip(plans, joined, queries, weights, strict=True)
         ],
     )
     return _Engine(by_weight, by_weight.joins, by_weight.advance(by_weight.arrivals))
@@ -241,12 +304,6 @@ def standing_queries(database: Home, asked: Sequence[JoinQuery], weights: Sequen
     queries = [query.bound for query in asked]
     if not queries:
         raise ConfigError("standing queries: needed at least one; got none; pass the joins that are to run together")
-    for query in queries:
-        if not query.is_pair or len(set(query.streams)) < 2 or any(place.where for place in query.places):
-            raise ConfigError(
-                f"standing queries: needed joins of two streams without a condition on the pair; got {query!r}; "
-                "run it by itself"
-            )
     methods = {query.method for query in queries}
     if len(methods) > 1 or not methods <= {"nile", "paper"}:
         raise ConfigError(
@@ -254,6 +311,12 @@ def standing_queries(database: Home, asked: Sequence[JoinQuery], weights: Sequen
             "run the others by themselves"
         )
     if methods == {"paper"}:
+        own = next((query for query in queries if not _shares(query)), None)
+        if own is not None:
+            raise ConfigError(
+                "standing queries: needed joins of two different streams without a condition with method 'paper', "
+                f"which joins no others; got {' x '.join(own.streams)}; use method 'nile', or run it by itself"
+            )
         pairs = sorted({query.streams for query in queries})
         if len(pairs) > 1:
             raise ConfigError(

@@ -301,11 +301,11 @@ class Database:
         return query if window is None else query.within(window)
 
     def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
-        """Joins that run together: each stream is kept, and its insertion charged, once for all that use it.
+        """Joins that run together on one budget; a stream is kept, and charged, once for all joins of two that use it.
 
-        weights: one per query, above 0: how the budget is shared under `method="nile"` (None: alike); what one
-        query cannot use goes to the others in proportion.  `method="paper"` takes turns and has no weights.
-        Raises ConfigError.
+        A join of several streams, of one with itself, or under a condition keeps its streams for itself.  weights: one
+        per query, above 0: how the budget is shared under `method="nile"` (None: alike); what one query cannot use goes
+        to the others in proportion.  `method="paper"` takes turns and has no weights.  Raises ConfigError.
         """
         return standing_queries(self, queries, weights)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
-from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.join.join import JoinInput, PromisingJoin
 from nile.preferences import state as st
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.spec import SummarySpec
@@ -18,18 +17,14 @@ from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.drive import keeper_kernels
-    from nile.preferences import queue_kernels
     from nile.pyramid.grid import grid_kernels
 else:
     keeper_kernels = lazy("nile.operators.drive.keeper_kernels")
     grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
-    queue_kernels = lazy("nile.preferences.queue_kernels")
 
 __all__ = ["KeptStream", "SharedJoin"]
 
 Array = np.ndarray[Any, Any]
-_RESERVE, _RESERVE_WHEN_SHORT = 64.0, 256.0  # tuples
-_NEARLY_ALL = 0.999
 
 
 class KeptStream:
@@ -131,7 +126,7 @@ class SharedJoin(PromisingJoin):
     """A promising join that probes streams others keep: it inserts nothing and is charged for nothing but probes.
 
     Its queue, admission and credit are its own.  A stream may be ahead of it: what comes after the tuple that probes
-    does not show.  Credit comes with `advance(end, credit=...)`; `has_work` says whether more could be used.
+    does not show.  Credit comes with `advance(end, credit=...)` (`nile.operators.drive.dealt`).
     """
 
     _inserts = False
@@ -168,68 +163,3 @@ class SharedJoin(PromisingJoin):
 
     def _release(self) -> None:
         """Whoever keeps the streams knows what all their queries need."""
-
-    def step(self, end: int, credit: float, fresh: float) -> list[Outputs]:
-        """`advance` at once; credit in hundredths.
-
-        fresh: the share of it that was granted since the last dispatch.  The rest has been offered before, and
-        admission, which looks at how much comes in, must not count it again.
-        """
-        self.state.real[st.GRANTED_BEFORE] += (1.0 - fresh) * credit
-        found: Iterator[Outputs] = self.advance(end, credit=credit / 100.0)
-        return list(found)
-
-    @property
-    def probed(self) -> int:
-        """Tuples it has probed with."""
-        return int(self.state.whole[st.ADMITTED])
-
-    @property
-    def admission(self) -> float:
-        """The level of key hashes below which it probes."""
-        return float(self.state.real[st.ADMISSION])
-
-    @property
-    def reserve(self) -> float:
-        """Credit to leave it, in hundredths: taking in what comes next must not wait for the next dispatch.
-
-        More while it turns tuples away or samples: then it has a use for credit, though nothing is queued.
-        """
-        tuples = _RESERVE_WHEN_SHORT if self._is_short else _RESERVE
-        return tuples * float(self.state.real[st.ENTRANCE])
-
-    @property
-    def _is_short(self) -> bool:
-        real = self.state.real
-        sampling = self.plan.preference == "weighted" and real[st.RATE] < _NEARLY_ALL
-        return bool(sampling or real[st.ADMISSION] < _NEARLY_ALL)
-
-    @property
-    def has_use(self) -> bool:
-        """Whether more credit would serve it: something waits, or it turns tuples away and its reserve is not full."""
-        return self.has_work or (self._is_short and bool(self.state.real[st.CREDIT] < self.reserve))
-
-    def settle(self) -> None:
-        """What it has spent beyond its credit is granted after the fact: the plain probe asks for no credit."""
-        real = self.state.real
-        real[st.GRANTED] -= real[st.CREDIT]
-        real[st.CREDIT] = 0.0
-
-    @property
-    def has_work(self) -> bool:
-        """Whether anything waits: a region in progress or queued, or a tuple that has not been probed with."""
-        whole = self.state.whole
-        queued = self._queue is not None and bool(self._queue.control[queue_kernels.SIZE])
-        return bool(whole[st.ACTIVE]) or queued or bool(whole[st.APPLIED] < whole[st.ARRIVED])
-
-    def give_back(self) -> float:
-        """Credit beyond the reserve that it will not use now, taken out of its hand; hundredths.
-
-        The grant that admission looks at stays: it was offered.
-        """
-        real = self.state.real
-        spare = max(0.0, float(real[st.CREDIT]) - self.reserve)
-        real[st.CREDIT] -= spare
-        real[st.GRANTED] -= spare
-        real[st.GRANTED_BEFORE] -= spare
-        return spare

@@ -260,12 +260,6 @@ class LiveJoin(PromisingJoin):
         return self._table.known
 
     @property
-    def queue(self) -> Queue | None:
-        """What waits; None before the first tuple."""
-        held: Queue | None = self._queue
-        return held
-
-    @property
     def estimate(self) -> Estimate:
         """How many pairs the exact answer has so far, as `Answer.estimate` says it."""
         if self.plan.is_exact and self.plan.preference != "asc":

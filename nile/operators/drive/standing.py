@@ -11,6 +11,9 @@ into batches.
 Who comes in.  Each query has its own admission: the level of key hashes below which it probes.  Streams let in what
 some query probes with, as long as that takes at most half of the grant, or more while all queries are idle.
 At a fraction of 1 every query runs the plain probe and its answer is exact.
+Several streams.  A join of more than two, or under a condition, keeps its streams for itself, in one store by (key,
+stream), and pays for that out of its share: its tuples are tested before they are inserted, and its grid counts them
+by stream.  It is dealt credit as the others are.
 Cost.  A query that finds nothing costs at most one visit an arrival of its streams, and their upkeep where it
 is the only one to use them; and at most its weight's share, an eighth of that after 256 tuples (desc; 2,048 under
 weighted and asc) that it probed with in vain.  What it is not offered goes to the others.
@@ -26,12 +29,14 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.dealt import Dealt
 from nile.operators.drive.keeper import KeptStream, SharedJoin
-from nile.operators.join.join import JoinInput, Outputs
+from nile.operators.join.join import JoinInput
+from nile.operators.multiway.multiway import MultiwayJoin
 from nile.summaries.errors import ConfigError
 from nile.summaries.hashing import Encoded
 
-__all__ = ["DISPATCH", "StandingJoin", "StandingRun", "StreamInput"]
+__all__ = ["DISPATCH", "OwnJoin", "StandingJoin", "StandingRun", "StreamInput"]
 
 Array = np.ndarray[Any, Any]
 DISPATCH = 256
@@ -48,12 +53,15 @@ _CRUMB = 1.0  # hundredths: not worth another round
 
 @dataclass(frozen=True, slots=True)
 class StreamInput:
-    """A whole ordered stream.  ts: int64 [n] ns; keys: encoded [n], one table for streams that are joined."""
+    """A whole ordered stream.  ts: int64 [n] ns; keys: encoded [n], one table for streams that are joined, of `known`.
+
+    keys: None: no queries share it, so nobody keeps it for them.
+    """
 
     name: str
     ts: Array
-    keys: Encoded
-    known: int
+    keys: Encoded | None
+    known: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +78,63 @@ class StandingJoin:
     weight: float
 
 
+@dataclass(frozen=True, slots=True)
+class OwnJoin:
+    """One standing query that keeps its streams for itself: of several, of one with itself, or under a condition.
+
+    operator: the join over its whole input; stream, ordinal: int64 [n], of each of its arrivals, the place of its
+    stream and its own there; costs: float64 [n], what the exact answer spends at each, insertion included.
+    """
+
+    operator: MultiwayJoin
+    stream: Array
+    ordinal: Array
+    costs: Array
+    weight: float
+
+    @property
+    def plan(self) -> JoinPlan:
+        """What was asked."""
+        return self.operator.plan
+
+
 class StandingRun:
     """The run of standing queries over streams: `advance`, then read `found`.
 
-    All plans have the same costs, seed, spec and budget (a fraction), and no replay; they may differ in the rest.
+    All plans have the same costs, seed and budget (a fraction), and no replay; those over shared streams also the same
+    spec.  They may differ in the rest.
     """
 
-    def __init__(self, streams: Sequence[StreamInput], queries: Sequence[StandingJoin]) -> None:
+    def __init__(self, streams: Sequence[StreamInput], queries: Sequence[StandingJoin | OwnJoin]) -> None:
         _check(queries)
         plan = queries[0].plan
         self.queries = tuple(queries)
         self._fraction = plan.fraction
+        shared = [query for query in queries if isinstance(query, StandingJoin)]
         prices = np.rint(_HUNDREDTHS * plan.costs.prices())
         shed_at = np.full(max(1, max(stream.known for stream in streams)), np.iinfo(np.int64).min + 1, np.int64)
         salt = _salt(plan)
-        self.streams = tuple(
-            KeptStream(
-                stream.ts, stream.keys, stream.known, plan.spec, sketched=_is_sketched(queries, place), prices=prices,
-                salt=salt, shed_at=shed_at,
+        self.streams = {
+            place: KeptStream(
+                stream.ts, stream.keys, stream.known, shared[0].plan.spec, sketched=_is_sketched(shared, place),
+                prices=prices, salt=salt, shed_at=shed_at,
             )
             for place, stream in enumerate(streams)
-        )  # fmt: skip
+            if stream.keys is not None
+        }  # fmt: skip
+        """The streams that queries share, by their places."""
         self.joins = tuple(
-            SharedJoin(query.plan, query.data, (self.streams[query.left], self.streams[query.right]))
+            query.operator
+            if isinstance(query, OwnJoin)
+            else SharedJoin(query.plan, query.data, (self.streams[query.left], self.streams[query.right]))
             for query in queries
         )
-        self._order, self._granted_by = _merged(streams, queries, plan)
+        self._dealt: tuple[Dealt[Any], ...] = tuple(Dealt(join) for join in self.joins)
+        self._order, self._granted_by, place_of = _merged(streams, queries, plan)
+        self._reaches = [_reaches(query, place_of) for query in queries]
         self._places = np.zeros(len(streams), np.int64)
         self._weights = [query.weight for query in queries]
-        self._turn_cost = max(join.turn_cost for join in self.joins)
+        self._turn_cost = max((join.turn_cost for join in self.joins if isinstance(join, SharedJoin)), default=0.0)
         self._purse = 0.0
         self._done = self._fed = 0
         self._admission = 1.0
@@ -125,20 +161,20 @@ class StandingRun:
 
     @property
     def upkeep(self) -> float:
-        """Spent so far on insertion and summaries: once a stream, whoever uses it."""
-        return sum(stream.spent for stream in self.streams) / _HUNDREDTHS
+        """Spent so far on insertion and summaries of shared streams: once a stream, whoever uses it."""
+        return sum(stream.spent for stream in self.streams.values()) / _HUNDREDTHS
 
     @property
     def shed(self) -> list[int]:
         """Tuples turned away for all queries, of each stream."""
-        return [stream.shed for stream in self.streams]
+        return [self.streams[place].shed if place in self.streams else 0 for place in range(self._places.shape[0])]
 
     @property
     def exact_cost(self) -> float:
         """What the exact answers of all queries cost together."""
         return float(self._granted_by[-1]) / _HUNDREDTHS
 
-    def advance(self, end: int) -> Iterator[list[list[Outputs]]]:
+    def advance(self, end: int) -> Iterator[list[list[Any]]]:
         """Feed arrivals up to `end`; yields what each query found, dispatch by dispatch."""
         self._fed = min(end, self.arrivals)
         while self._done < self._fed:
@@ -147,11 +183,11 @@ class StandingRun:
                 return
             yield self._dispatch(upto)
 
-    def _dispatch(self, end: int) -> list[list[Outputs]]:
+    def _dispatch(self, end: int) -> list[list[Any]]:
         grant = self._fraction * float(self._granted_by[end] - self._granted_by[self._done])
         self._fresh = grant / (self._purse + grant) if grant > 0.0 else 0.0
         self._purse += grant
-        self._places += np.bincount(self._order[self._done : end], minlength=len(self.streams))
+        self._places += np.bincount(self._order[self._done : end], minlength=self._places.shape[0])
         arrivals = end - self._done
         self._done = end
         self._keep(grant, arrivals)
@@ -163,15 +199,16 @@ class StandingRun:
         """Every stream takes its tuples in; zones turn when that has been saved up for."""
         self._dispatches += 1
         self._per_arrival += (grant / arrivals - self._per_arrival) / min(self._dispatches, _MEMORY)
-        if not self.queries[0].plan.is_exact:
-            entrance = max(stream.entrance for stream in self.streams)
+        if self.streams and not self.queries[0].plan.is_exact:
+            entrance = max((stream.entrance for stream in self.streams.values()), default=1.0)
             self._admission = min(
-                max(join.admission for join in self.joins), self._upkeep * self._per_arrival / entrance
+                max(dealt.admission for dealt in self._dealt if isinstance(dealt.operator, SharedJoin)),
+                self._upkeep * self._per_arrival / entrance,
             )
         at_once = self._turn_cost <= _TURN_WORTH * self._per_arrival
-        for stream, end in zip(self.streams, self._places, strict=True):
+        for place, stream in self.streams.items():
             kept = stream.kept
-            self._purse -= stream.keep(int(end), self._admission, self._purse)
+            self._purse -= stream.keep(int(self._places[place]), self._admission, self._purse)
             if stream.turn_wanted:
                 missing = self._turn_cost - stream.saved
                 saving = missing if at_once else min(missing, self._turn_cost * (stream.kept - kept) / _SAVING)
@@ -181,9 +218,9 @@ class StandingRun:
                 if stream.saved >= self._turn_cost:
                     stream.saved -= stream.turn()
 
-    def _deal(self) -> list[list[Outputs]]:
+    def _deal(self) -> list[list[Any]]:
         """Deal the purse out by weight, take back what finds no work, and deal that out again."""
-        found: list[list[Outputs]] = [[] for _ in self.joins]
+        found: list[list[Any]] = [[] for _ in self.joins]
         exact = self.queries[0].plan.is_exact
         purse = 0.0 if exact else self._purse
         busy = list(range(len(self.joins)))
@@ -193,22 +230,20 @@ class StandingRun:
             total = sum(shares)
             left = 0.0
             for k, share in zip(busy, shares, strict=True):
-                join = self.joins[k]
-                end = self._reached(k) if first else join.fed
+                join = self._dealt[k]
+                end = int(np.searchsorted(self._reaches[k], self._done)) if first else join.operator.fed
                 found[k] += join.step(end, purse * share / total, self._fresh)
                 if exact:
-                    before = join.credit
-                    self._purse += _HUNDREDTHS * before
-                    join.settle()
+                    self._purse += join.settle()
                 elif not join.has_work:
                     left += join.give_back()
-            still = [k for k in busy if self.joins[k].has_use]
+            still = [k for k in busy if self._dealt[k].has_use]
             purse, busy, first = left, still, False
         if exact:
             return found
         for k, parts in enumerate(found):
             if parts:
-                self._probed_when_found[k] = self.joins[k].probed
+                self._probed_when_found[k] = self._dealt[k].probed
         self._purse = purse
         if len(busy) == len(self.joins):
             self._upkeep = max(_UPKEEP, 0.95 * self._upkeep)
@@ -217,33 +252,60 @@ class StandingRun:
         return found
 
     def _is_in_vain(self, k: int) -> bool:
-        probed = self.joins[k].probed - self._probed_when_found[k]
+        probed = self._dealt[k].probed - self._probed_when_found[k]
         return probed >= _IN_VAIN[self.queries[k].plan.preference]
 
-    def _reached(self, k: int) -> int:
-        """How many arrivals of a query's own two streams there have been."""
-        return int(self._places[self.queries[k].left] + self._places[self.queries[k].right])
-
     def _release(self) -> None:
-        """Free tuples that no query can reach."""
+        """Free tuples of shared streams that no query can reach."""
         needed = self._places.copy()
         for query, join in zip(self.queries, self.joins, strict=True):
-            left, right = join.needed_from()
-            needed[query.left] = min(needed[query.left], left)
-            needed[query.right] = min(needed[query.right], right)
-        for stream, first in zip(self.streams, needed, strict=True):
-            stream.store.release(int(first))
+            if isinstance(query, StandingJoin) and isinstance(join, SharedJoin):
+                left, right = join.needed_from()
+                needed[query.left] = min(needed[query.left], left)
+                needed[query.right] = min(needed[query.right], right)
+        for place, stream in self.streams.items():
+            stream.store.release(int(needed[place]))
 
 
-def _merged(streams: Sequence[StreamInput], queries: Sequence[StandingJoin], plan: JoinPlan) -> tuple[Array, Array]:
-    """The stream of each arrival (int64 [n]), and what the exact answers cost up to each (float64 [n + 1])."""
-    costs = [np.full(stream.ts.shape[0], float(plan.costs.insert)) for stream in streams]
+def _merged(
+    streams: Sequence[StreamInput], queries: Sequence[StandingJoin | OwnJoin], plan: JoinPlan
+) -> tuple[Array, Array, list[Array]]:
+    """The arrivals of all streams.
+
+    (the stream of each, int64 [n]; what the exact answers cost up to each, float64 [n + 1]; of each stream, which
+    arrivals its tuples are.)
+    """
+    costs = [np.full(each.ts.shape[0], 0.0 if each.keys is None else float(plan.costs.insert)) for each in streams]
     for query in queries:
-        costs[query.left] += query.data.costs[query.data.order == 0]
-        costs[query.right] += query.data.costs[query.data.order == 1]
+        if isinstance(query, OwnJoin):
+            for place in np.unique(query.stream):
+                mine = query.stream == place
+                np.add.at(costs[place], query.ordinal[mine], query.costs[mine])
+        else:
+            costs[query.left] += query.data.costs[query.data.order == 0]
+            costs[query.right] += query.data.costs[query.data.order == 1]
+    sizes = [stream.ts.shape[0] for stream in streams]
     order = np.argsort(np.concatenate([stream.ts for stream in streams]), kind="stable")
-    whose = np.repeat(np.arange(len(streams)), [stream.ts.shape[0] for stream in streams])[order]
-    return whose, np.concatenate([[0.0], np.cumsum(np.rint(_HUNDREDTHS * np.concatenate(costs)[order]))])
+    place = np.empty(order.shape[0], np.int64)
+    place[order] = np.arange(order.shape[0])
+    granted = np.concatenate([[0.0], np.cumsum(np.rint(_HUNDREDTHS * np.concatenate(costs)[order]))])
+    return np.repeat(np.arange(len(streams)), sizes)[order], granted, np.split(place, np.cumsum(sizes)[:-1])
+
+
+def _reaches(query: StandingJoin | OwnJoin, place_of: Sequence[Array]) -> Array:
+    """Of each arrival of a query's own, which of all arrivals must have come for it to have: int64 [n], not falling."""
+    if isinstance(query, OwnJoin):
+        reaches = np.empty(query.stream.shape[0], np.int64)
+        for place in np.unique(query.stream):
+            mine = query.stream == place
+            reaches[mine] = place_of[place][query.ordinal[mine]]
+    else:
+        reaches = np.empty(query.data.order.shape[0], np.int64)
+        reaches[query.data.order == 0] = place_of[query.left]
+        reaches[query.data.order == 1] = place_of[query.right]
+    # Two places of one stream, and another between them, stand in another order among all arrivals.
+    highest: Array = np.maximum.accumulate(reaches)
+    return highest
 
 
 def _salt(plan: JoinPlan) -> int:
@@ -257,10 +319,10 @@ def _is_sketched(queries: Sequence[StandingJoin], place: int) -> bool:
     )
 
 
-def _check(queries: Sequence[StandingJoin]) -> None:
+def _check(queries: Sequence[StandingJoin | OwnJoin]) -> None:
     if not queries:
         raise ConfigError("standing queries: needed at least one; got none; give a query for each answer")
-    first = queries[0].plan
+    shared = next((query.plan for query in queries if isinstance(query, StandingJoin)), queries[0].plan)
     for number, query in enumerate(queries):
         plan = query.plan
         if plan.method != "nile" or plan.budget.fraction is None or plan.pace.is_replay:
@@ -268,12 +330,14 @@ def _check(queries: Sequence[StandingJoin]) -> None:
                 f"standing query {number}: needed method 'nile', a budget that is a fraction, and no replay; got "
                 f"{plan.method!r}, {plan.budget}, replay {plan.pace.replay!r}; run such a query by itself"
             )
-        if plan.output == "ranges" and plan.preference == "weighted" and not plan.is_exact:
+        own = isinstance(query, OwnJoin)
+        if plan.output == "ranges" and plan.preference == "weighted" and not plan.is_exact and not own:
             raise ConfigError(
                 f"standing query {number}: needed output 'pairs' with preference 'weighted': over streams that others "
                 "keep, the pairs of one range weigh differently; got 'ranges'; ask for pairs"
             )
-        for name in ("costs", "seed", "spec", "budget"):
+        first = queries[0].plan if own else shared
+        for name in ("costs", "seed", "budget") if own else ("costs", "seed", "spec", "budget"):
             if getattr(plan, name) != getattr(first, name):
                 raise ConfigError(
                     f"standing query {number}: needed the {name} of query 0, {getattr(first, name)!r}; got "

@@ -25,6 +25,7 @@ from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.join import probe_kernels, promise_kernels
+    from nile.preferences.queue_kernels import Queue
     from nile.pyramid.grid import grid_kernels, list_kernels
 else:
     probe_kernels = lazy("nile.operators.join.probe_kernels")
@@ -92,6 +93,12 @@ class PromisingJoin:
     def times(self) -> Array:
         """The time of each arrival: int64 [arrivals] ns."""
         return self.data.times()
+
+    @property
+    def queue(self) -> Queue | None:
+        """What waits; None before the first tuple."""
+        waiting: Queue | None = self._queue
+        return waiting
 
     def example(self) -> PromisingJoin:
         """A join of the same plan over a small input, whose run loads every kernel that this one's will."""
