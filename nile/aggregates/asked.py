@@ -60,14 +60,20 @@ class Aggregate:
         if CATALOGUE[self.function].takes == "any":
             if kind == "other":
                 raise KeyTypeError(
-                    f"{place}: {self.function} needs numbers, text, times or booleans; got {self.value.text!r} of "
-                    "a nested type; name another column"
+                    f"{place}: {self.function} needs numbers, text, times or booleans; got {self.value.text!r}, which "
+                    f"is {_types(self.value, schema)}; name another column, or convert it where it comes from"
                 )
         elif kind not in _NUMBERS:
             raise KeyTypeError(
-                f"{place}: {self.function} needs a number; got {self.value.text!r}, which is {kind}; "
+                f"{place}: {self.function} needs a number; got {self.value.text!r}, which is "
+                f"{_types(self.value, schema)}; "
                 "name a numeric column or CAST it"
             )
+
+
+def _types(value: Value, schema: pa.Schema) -> str:
+    """The types of the columns that a value is made of, for a message."""
+    return ", ".join(str(schema.field(column).type) for column in value.columns) or "a constant"
 
 
 def read_aggregates(

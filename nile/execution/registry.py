@@ -26,7 +26,7 @@ from nile.sql.statements import CreateSummary
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
-from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.errors import ConfigError, SourceError, UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 
@@ -127,6 +127,8 @@ class Registry:
         opened = open_source(source, name=name)
         if isinstance(opened, LakeSource) and time is None:
             time = opened.time  # a lake's stream has one, and its order is that of it
+        if not opened.schema.names:
+            raise SourceError(f"{name}: needed a source with at least one column; got none; give it one")
         if time is None and lateness is not None:
             raise ConfigError(
                 f"stored relation '{name}': needed no lateness, it has no order; got {lateness!r}; name time="

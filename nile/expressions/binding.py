@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
+from nile.base.plain import can_be_ordered
 from nile.base.raw import check_columns
 from nile.expressions.literals import read_time
 from nile.expressions.places import Fault
@@ -99,9 +100,18 @@ def bind_value(tree: Node, schema: pa.Schema, *, where: str) -> Node:
 class Binder(ABC):
     """Gives every node of a tree a kind.  Raises Fault, whose node is the innermost that does not fit."""
 
+    def __init__(self) -> None:
+        self.arrow: dict[str, pa.DataType] = {}
+
     @abstractmethod
     def column(self, node: Column) -> Node:
-        """What a column is."""
+        """What a column is; its Arrow type goes into `arrow`."""
+
+    def told(self, node: Node) -> str:
+        """What a bound node is, for a message."""
+        if isinstance(node, Column) and node.kind == "other" and node.name in self.arrow:
+            return f"'{node.name}', which is {self.arrow[node.name]}"
+        return _describe(node)
 
     def wanted(self, node: Node, kind: Kind, what: str) -> Node:
         """`node` bound, which must be of `kind` (a NULL becomes one)."""
@@ -109,7 +119,7 @@ class Binder(ABC):
         if bound.kind == "null":
             return _null(kind)
         if bound.kind != kind:
-            raise Fault(f"{what} needs {_NAMES[kind]}, got {_describe(bound)}")
+            raise Fault(f"{what} needs {_NAMES[kind]}, got {self.told(bound)}; {_remedy(bound)}")
         return bound
 
     def bind(self, node: Node) -> Node:
@@ -135,7 +145,7 @@ class Binder(ABC):
             case IsNull():
                 return replace(node, item=self.bind(node.item))
             case Compare():
-                left, right = self._alike((node.left, node.right), f"'{node.operator}'")
+                left, right = self._compared(node.operator, self.bind(node.left), self.bind(node.right))
                 return replace(node, left=left, right=right)
             case Between():
                 item, low, high = self._alike((node.item, node.low, node.high), "BETWEEN")
@@ -154,9 +164,23 @@ class Binder(ABC):
             case Case():
                 return self._case(node)
 
+    def _compared(self, operator: str, left: Node, right: Node) -> list[Node]:
+        """Both sides brought to one kind; columns of one type that has no kind are compared as they are."""
+        types = [self.arrow.get(each.name) if isinstance(each, Column) else None for each in (left, right)]
+        if left.kind == right.kind == "other" and None not in types:
+            if types[0] != types[1] or not can_be_ordered(types[0]):
+                raise Fault(
+                    f"'{operator}' cannot compare {self.told(left)}, with {self.told(right)}; compare columns of one "
+                    "type that has an order"
+                )
+            return [left, right]
+        return self._of_one([left, right], f"'{operator}'")
+
     def _alike(self, nodes: tuple[Node, ...], what: str) -> list[Node]:
         """The nodes bound and brought to one kind."""
-        bound = [self.bind(node) for node in nodes]
+        return self._of_one([self.bind(node) for node in nodes], what)
+
+    def _of_one(self, bound: list[Node], what: str) -> list[Node]:
         kind: Kind = "null"
         for node in bound:
             kind = self._common(kind, node, what)
@@ -167,7 +191,7 @@ class Binder(ABC):
     def _common(self, kind: Kind, node: Node, what: str) -> Kind:
         other = node.kind
         if other in ("other", "interval"):
-            raise Fault(f"{what} cannot use {_describe(node)}")
+            raise Fault(f"{what} cannot use {self.told(node)}; {_remedy(node)}")
         if kind == "null" or kind == other:
             return other
         if other == "null":
@@ -205,7 +229,7 @@ class Binder(ABC):
             return replace(node, left=right, right=left, kind="timestamp")
         for side in (left, right):
             if side.kind not in (*_NUMERIC, "null"):
-                raise Fault(f"{what} needs numbers, or a time and an interval; got {_describe(side)}")
+                raise Fault(f"{what} needs numbers, or a time and an interval; got {self.told(side)}; {_remedy(side)}")
         whole = left.kind != "number" and right.kind != "number" and node.operator != "/"
         kind: Kind = "integer" if whole else "number"
         return replace(node, left=self._as(left, kind), right=self._as(right, kind), kind=kind)
@@ -228,7 +252,7 @@ class Binder(ABC):
         if node.function == "abs":
             item = self.bind(node.arguments[0])
             if item.kind not in (*_NUMERIC, "null"):
-                raise Fault(f"abs() needs a number, got {_describe(item)}")
+                raise Fault(f"abs() needs a number, got {self.told(item)}; {_remedy(item)}")
             item = self._as(item, "integer")
             return replace(node, arguments=(item,), kind=item.kind)
         item = self.wanted(node.arguments[0], "text", f"{node.function}()")
@@ -245,14 +269,14 @@ class Binder(ABC):
         if bound.kind == "null":
             bound = _null("timestamp")
         if bound.kind not in _TIMES:
-            raise Fault(f"{node.function}() needs a timestamp or a date, got {_describe(bound)}")
+            raise Fault(f"{node.function}() needs a timestamp or a date, got {self.told(bound)}; {_remedy(bound)}")
         return replace(node, arguments=(*unit, bound), kind="timestamp" if unit else "integer")
 
     def _of_number(self, node: Call) -> Node:
         item, *digits = node.arguments
         bound = self.bind(item)
         if bound.kind not in (*_NUMERIC, "null"):
-            raise Fault(f"{node.function}() needs a number, got {_describe(bound)}")
+            raise Fault(f"{node.function}() needs a number, got {self.told(bound)}; {_remedy(bound)}")
         whole = bound.kind == "integer" and node.function != "sqrt"
         if whole and any(isinstance(each, Constant) and int(each.value or 0) < 0 for each in digits):
             raise Fault("round() of a whole number needs digits of 0 or more; CAST it to DOUBLE")
@@ -270,7 +294,7 @@ class Binder(ABC):
         if item.kind == "null":
             return _null(node.kind)
         if item.kind not in _CASTS[node.kind]:
-            raise Fault(f"{_describe(item)} cannot be cast to {_NAMES[node.kind]}")
+            raise Fault(f"{self.told(item)} cannot be cast to {_NAMES[node.kind]}; {_remedy(item)}")
         return replace(node, item=item)
 
 
@@ -278,12 +302,13 @@ class SchemaBinder(Binder):
     """Over the columns of a schema.  Raises UnknownColumn beside what a Binder raises."""
 
     def __init__(self, schema: pa.Schema, where: str) -> None:
+        super().__init__()
         self._schema = schema
         self._where = where
 
     def column(self, node: Column) -> Node:
         check_columns(self._schema, (node.name,), where=self._where)
-        column = self._schema.field(node.name).type
+        column = self.arrow[node.name] = self._schema.field(node.name).type
         return Column(node.name, kind_of(column), is_native(column))
 
 
@@ -308,6 +333,13 @@ def _describe(node: Node) -> str:
     if isinstance(node, Constant) and node.kind in ("text", "integer", "number", "boolean"):
         return f"{str(node.value)[:40]!r}" if node.kind == "text" else str(node.value).lower()
     return _NAMES[node.kind]
+
+
+def _remedy(node: Node) -> str:
+    """What to do about a value of the wrong kind."""
+    if node.kind == "other":
+        return "take another column, or convert it where it comes from"
+    return "CAST it" if node.kind != "interval" else "add it to a time"
 
 
 def _hint(kind: Kind, node: Node) -> str:

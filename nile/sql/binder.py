@@ -15,7 +15,7 @@ from nile.expressions.folding import fold
 from nile.expressions.places import Fault, NotYetFault, listed, nearest
 from nile.expressions.tree import Cast, Column, Node, conjunction, conjuncts
 from nile.sql.catalog import Catalog, Entry
-from nile.sql.expression_binder import ExpressionBinder, Grouping, typed
+from nile.sql.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
 from nile.sql.outputs import Output, alias, aliases, expanded, few, named, position
 from nile.sql.parsed import (
     Block,
@@ -99,6 +99,9 @@ class QueryBinder:
                 query.start,
             )
         left, right = _alike(left, right, query)
+        if not (query.all and query.kind == "union"):
+            for field in left.fields:
+                told_apart(_column(field), field.type, query.kind.upper(), query.start)
         plan: Plan = SetOperation(query.kind, query.all, left, right)
         scope = _output_scope(plan)
         keys = [self._output_key(each, plan, scope) for each in few(query.order, "ORDER BY", query.start)]
@@ -106,9 +109,8 @@ class QueryBinder:
 
     def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> SortKey:
         at = position(ordered.key, len(plan.fields), "ORDER BY")
-        if at is not None:
-            return _sort_key(_column(plan.fields[at]), ordered)
-        return _sort_key(ExpressionBinder(scope, ordered.key, None).value("ORDER BY"), ordered)
+        node = ExpressionBinder(scope, ordered.key, None).value("ORDER BY") if at is None else _column(plan.fields[at])
+        return _sort_key(node, ordered, plan)
 
     def _block(self, block: Block) -> BoundBlock:
         scope, plan = self._sources(block)
@@ -188,13 +190,14 @@ class QueryBinder:
             if entry.schema.names.count(field.name) == 1
         }
         fields = tuple(columns.values())
+        twice = tuple(dict.fromkeys(field.name for field in entry.schema if field.name not in columns))
         if not entry.is_stream:
             if source.own is not None:
                 raise Fault(
                     f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
                     source.own.start,
                 )
-            return ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name)
+            return ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name, twice)
         assert entry.time is not None
         position, self.streams = self.streams, self.streams + 1
         window: StreamWindow = self._window
@@ -207,7 +210,7 @@ class QueryBinder:
                 scope = Scope((ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name),))
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
         return ScopeSource(
-            called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name
+            called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name, twice
         )
 
     def _own_name(self, called: str) -> str:
@@ -256,12 +259,12 @@ class QueryBinder:
         if block.group == "all":
             for item in items:
                 if isinstance(item.value, Field):
-                    grouping.add_key(_column(item.value))
+                    grouping.add_key(_column(item.value), item.start)
                 elif not item.value.aggregates:
-                    grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"))
+                    grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"), item.start)
             return grouping
         for key in few(block.group or (), "GROUP BY", block.start):
-            grouping.add_key(self._key(key, items, scope))
+            grouping.add_key(self._key(key, items, scope), key.start)
         return grouping
 
     def _key(self, key: Expression, items: Sequence[Output], scope: Scope) -> Node:
@@ -318,12 +321,13 @@ def _using(reference: Reference, before: Scope, source: ScopeSource, equal: list
     """JOIN ... USING (name): both sides are equal, and the name alone means the left one."""
     left = before.resolve(reference)
     right = Scope((source,)).resolve(reference)
-    if kind_of(left.type) != kind_of(right.type):
+    if kind_of(left.type) != kind_of(right.type) or (kind_of(left.type) == "other" and left.type != right.type):
         raise Fault(
             f"needed columns of one kind for USING; got {left.name}, {left.type}, and {right.name}, {right.type}; "
             "write ON with a CAST",
             reference.start,
         )
+    told_apart(_column(left), left.type, "USING", reference.start)
     equal.append((left.name, right.name))
     name = next(name for name, column in source.columns.items() if column == right)
     return {name: left}
@@ -362,7 +366,8 @@ def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
     return Project(below, tuple(items))
 
 
-def _sort_key(node: Node, ordered: Ordered) -> SortKey:
+def _sort_key(node: Node, ordered: Ordered, below: Plan) -> SortKey:
+    in_order(node, typed("", node, below).type, ordered.key.start)
     return SortKey(node, ordered.descending, ordered.nulls_last)
 
 
@@ -380,13 +385,17 @@ def _finished(block: Block, below: Plan, outputs: Sequence[Item], keys: Sequence
     sort: list[SortKey] = []
     for node, ordered in keys:
         if isinstance(node, int):
-            sort.append(_sort_key(_column(outputs[node].field), ordered))
+            in_order(outputs[node].node, outputs[node].field.type, ordered.key.start)
+            sort.append(SortKey(_column(outputs[node].field), ordered.descending, ordered.nulls_last))
             continue
         hidden = Item(typed(unique("_order", {item.name for item in items}), node, below), node)
+        in_order(node, hidden.field.type, ordered.key.start)
         items.append(hidden)
-        sort.append(_sort_key(_column(hidden.field), ordered))
+        sort.append(SortKey(_column(hidden.field), ordered.descending, ordered.nulls_last))
     plan: Plan = Project(below, tuple(items))
     if block.distinct:
+        for item in outputs:
+            told_apart(item.node, item.field.type, "DISTINCT", block.start)
         plan = Distinct(plan)
     plan = _limited(_sorted(plan, sort), block)
     if len(items) == len(outputs):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
@@ -16,7 +17,7 @@ from nile.sql.plan import AggregateItem, Field, Item, Plan
 from nile.sql.scope import Scope, find, unique
 from nile.summaries.heavy import pa
 
-__all__ = ["ExpressionBinder", "Grouping", "typed"]
+__all__ = ["ExpressionBinder", "Grouping", "in_order", "told_apart", "typed"]
 
 
 class Grouping:
@@ -33,10 +34,11 @@ class Grouping:
     def keys(self) -> tuple[Item, ...]:
         return tuple(self._keys.values())
 
-    def add_key(self, node: Node) -> None:
-        """Group by `node` too; once is enough."""
+    def add_key(self, node: Node, start: int) -> None:
+        """Group by `node` too; once is enough.  Raises Fault for what cannot be told equal."""
         if node in self._keys:
             return
+        told_apart(node, self.type_of(node), "GROUP BY", start)
         name = unique(_text(node), self._taken)
         self._taken.add(name)
         self._keys[node] = Item(Field(name, self.type_of(node)), node)
@@ -105,6 +107,7 @@ class ExpressionBinder(Binder):
         grouping: Grouping | None,
         aliases: Mapping[str, Expression] | None = None,
     ) -> None:
+        super().__init__()
         self._scope = scope
         self._expression = expression
         self._grouping = grouping
@@ -165,21 +168,58 @@ class ExpressionBinder(Binder):
             inner = ExpressionBinder(self._scope, self._aliases[alias[0]], self._grouping)
             return inner.bind(self._aliases[alias[0]].node)
         self._places.setdefault(field.name, reference.start)
+        self.arrow[field.name] = field.type
         return Column(field.name, kind_of(field.type), is_native(field.type))
 
     def _aggregate(self, written: Aggregate) -> Column:
         assert self._grouping is not None
         argument = None if written.argument is None else fold(self.bind(written.argument))
         if argument is not None:
-            kind: Kind = argument.kind
-            known = CATALOGUE[written.function]
-            needs = known.takes == "number"
-            if kind == "null":
-                argument = Constant(None, "number" if needs else "integer")
-            elif (needs and kind not in ("integer", "number")) or kind in ("other", "interval"):
-                needed = "a number" if needs else "numbers, text, times or booleans"
-                raise Fault(f"needed {needed} for {known.sql}(); got {kind}; CAST it", written.start)
+            argument = self._taken(written, argument)
         return self._grouping.aggregate(written, argument)
+
+    def _taken(self, written: Aggregate, argument: Node) -> Node:
+        """The argument of an aggregate, which must be of a type that it takes.  Raises Fault."""
+        assert self._grouping is not None
+        kind: Kind = argument.kind
+        known = CATALOGUE[written.function]
+        if kind == "null":
+            return Constant(None, "number" if known.takes == "number" else "integer")
+        if known.takes == "number":
+            fits, needed = kind in ("integer", "number"), "a number"
+        elif known.takes == "ordered":
+            fits, needed = kind != "interval" and can_be_ordered(self._grouping.type_of(argument)), "values in an order"
+        else:
+            fits, needed = kind != "interval", "a value"
+            if fits and written.distinct:
+                told_apart(argument, self._grouping.type_of(argument), "DISTINCT", written.start)
+        if not fits:
+            raise Fault(
+                f"needed {needed} for {known.sql}(); got '{_text(argument)}', which is "
+                f"{self._grouping.type_of(argument)}; CAST it, or name another column",
+                written.start,
+            )
+        return argument
+
+
+def told_apart(node: Node, kind: pa.DataType, clause: str, start: int | None) -> None:
+    """Raises Fault unless values of this type can be told equal."""
+    if not can_be_equal(kind):
+        raise Fault(
+            f"needed values that can be told equal for {clause}; got '{_text(node)}', which is {kind}; take another "
+            "column, or convert it where it comes from",
+            start,
+        )
+
+
+def in_order(node: Node, kind: pa.DataType, start: int | None) -> None:
+    """Raises Fault unless values of this type have an order."""
+    if not can_be_ordered(kind):
+        raise Fault(
+            f"needed values that have an order for ORDER BY; got '{_text(node)}', which is {kind}; order by another "
+            "column, or convert it where it comes from",
+            start,
+        )
 
 
 def typed(name: str, node: Node, below: Plan) -> Field:

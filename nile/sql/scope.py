@@ -31,12 +31,16 @@ def unique(name: str, taken: Container[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScopeSource:
-    """One source: its alias, its plan, and its columns by the name that users write."""
+    """One source: its alias, its plan, and its columns by the name that users write.
+
+    twice: names that several of its columns have, which no query can tell apart.
+    """
 
     alias: str
     plan: Plan
     columns: dict[str, Field]
     name: str = ""
+    twice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,16 @@ class Scope:
 
     def star(self, star: Star) -> list[tuple[str, Field]]:
         """The columns that a * stands for, with the names that users write."""
+        sources = self.sources if star.qualifier is None else [self.source(star.qualifier, star.start)]
+        for source in sources:
+            if source.twice:
+                raise Fault(
+                    f"needed columns of different names for *; got {listed(source.twice)} more than once in "
+                    f"{source.alias}; name the columns that you want, or rename these where they come from",
+                    star.start,
+                )
         if star.qualifier is not None:
-            return list(self.source(star.qualifier, star.start).columns.items())
+            return list(sources[0].columns.items())
         merged = {field.name for field in self.merged.values()}
         return [
             (name, column)
@@ -103,6 +115,11 @@ class Scope:
         if found:
             return Fault(
                 f"needed a column of {shown}; got '{name}', which is several; write it exactly", reference.start
+            )
+        twice = next((source.alias for source in sources if name in source.twice), None)
+        if twice is not None:
+            return Fault(
+                f"needed one column '{name}' of {twice}; got several of that name; rename the others", reference.start
             )
         near = nearest(name, [column for source in sources for column in source.columns])
         hint = f"; did you mean {near}?" if near else ""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.plain import plain_array, plain_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
@@ -43,7 +44,7 @@ class ArrowSource:
         self.name = name
         self._data = _as_table(data, name) if isinstance(data, Mapping) else data
         reader = _reader(self._data, name)
-        self.schema = _plain_schema(reader.schema)
+        self.schema = plain_schema(reader.schema)
         self._once = reader is self._data
         self._opened = _Opened(reader)
         count = getattr(self._data, "num_rows", None)
@@ -73,7 +74,7 @@ class IterableSource:
         if first is None:
             raise SourceError(f"{name}: the iterable is empty; give at least one batch, so that the columns are known")
         table = _item(first, 1, name)
-        self.schema = _plain_schema(table.schema)
+        self.schema = plain_schema(table.schema)
         self._opened = _Opened((table, iterator))
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
@@ -110,7 +111,7 @@ def _pieces(
 
 def _column(batch: pa.RecordBatch, wanted: pa.Field, where: str) -> pa.Array:
     check_columns(batch.schema, (wanted.name,), where=where)
-    array = batch.column(batch.schema.get_field_index(wanted.name))
+    array = plain_array(batch.column(batch.schema.get_field_index(wanted.name)))
     if array.type == wanted.type:
         return array
     try:
@@ -120,21 +121,6 @@ def _column(batch: pa.RecordBatch, wanted: pa.Field, where: str) -> pa.Array:
             f"{where}: column '{wanted.name}' was {wanted.type} in the first batch and is {array.type} here, "
             f"which does not convert ({str(error).splitlines()[0]}); give every batch the same types"
         ) from None
-
-
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema without view types, which few of Arrow's functions take, and without metadata."""
-    return pa.schema([pa.field(column.name, _plain_type(column.type)) for column in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_dictionary(kind) and kind.value_type != _plain_type(kind.value_type):
-        return _plain_type(kind.value_type)
-    return kind
 
 
 def _item(item: Any, number: int, name: str) -> pa.Table:

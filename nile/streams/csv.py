@@ -10,15 +10,18 @@ so that a file is typed alike on both. The rules (see `cells` for the patterns):
     trimmed of ASCII white space first.
   - A later cell that does not fit its column, or that holds bytes that are not UTF-8, makes its row a
     rejected one if the query needs that column. A line with the wrong number of fields is rejected.
+  - A file whose name ends in .gz is unpacked as it is read.
   - A quote that is opened and never closed swallows the rest of the file: SourceError.
 """
 
 from __future__ import annotations
 
 import codecs
+import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -34,6 +37,8 @@ INFER_ROWS = 10_000
 WRONG_FIELDS = "wrong number of fields"
 
 _BLOCK = 1 << 22
+_TORN = (gzip.BadGzipFile, EOFError, zlib.error)
+"""What a packed file raises that is none, or is cut short."""
 _END = "\x1enile: end of file\x1e"
 
 
@@ -132,7 +137,7 @@ def _text_batches(
             malformed.append(Malformed(row.number - 1, WRONG_FIELDS, row.text))
         return "skip"
 
-    with path.open("rb") as file:
+    with _open(path) as file:
         try:
             reader = pacsv.open_csv(
                 _Utf8(file, _END + ("," if len(names) == 1 else "")),
@@ -148,7 +153,7 @@ def _text_batches(
                 found, malformed[:] = list(malformed), []
                 if len(batch) or found:
                     yield batch, found
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, *_TORN) as error:
             raise _broken(path, error) from None
     if malformed:
         empty = pa.schema([(name, pa.string()) for name in (names if columns is None else columns)])
@@ -161,25 +166,33 @@ def _text_batches(
 
 
 def _header(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        start = file.read(1 << 16)
+    try:
+        with _open(path) as file:
+            start = file.read(1 << 16)
+    except _TORN as error:
+        raise _broken(path, error) from None
     if not start.strip(b"\xef\xbb\xbf \t\r\n"):
         raise SourceError(f"{path}: the file is empty; needed a header line with the column names")
     if start.startswith(b"PAR1") or b"\0" in start:
         raise SourceError(f"{path}: this is not a CSV file in UTF-8 (it has zero bytes); convert it")
-    with path.open("rb") as file:
+    with _open(path) as file:
         try:
             options = pacsv.ReadOptions(use_threads=False, block_size=_BLOCK)
             parse = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
             reader = pacsv.open_csv(_Utf8(file, _END), read_options=options, parse_options=parse)
             names = list(reader.schema.names)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, *_TORN) as error:
             raise _broken(path, error) from None
     data = pc.match_substring_regex(pa.array(names, pa.string()), f"{NUMBER}|{TIMESTAMP}|^$")
     if pc.all(data).as_py():
         shown = ",".join(names)[:80]
         raise SourceError(f"{path}: needed a header line with the column names, got '{shown}'; add one")
     return names
+
+
+def _open(path: Path) -> BinaryIO:
+    """The file, unpacked where its name ends in .gz."""
+    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _broken(path: Path, error: Exception) -> SourceError:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.plain import plain_array, plain_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.files import existing_file, existing_path
 from nile.summaries.errors import SourceError
@@ -54,7 +55,7 @@ class ParquetSource:
         self._encoded = [column.name for column in schemas[0] if self._is_encoded(column)]
         self.prepared = prepared
         with _reading(self._files[0]), _open(self._files[0], self._encoded) as reader:
-            schema = reader.schema_arrow.remove_metadata()
+            schema = plain_schema(reader.schema_arrow.remove_metadata())
         if prepared:
             schema = schema.set(schema.get_field_index("ts"), pa.field("ts", pa.timestamp("ns")))
         self.schema = schema
@@ -88,7 +89,7 @@ class ParquetSource:
         for file in self._files:
             with _reading(file), _open(file, self._encoded) as reader:
                 for batch in reader.iter_batches(batch_size=rows, columns=list(columns)):
-                    arrays = [batch.column(batch.schema.get_field_index(name)) for name in columns]
+                    arrays = [plain_array(batch.column(batch.schema.get_field_index(name))) for name in columns]
                     if self.prepared and "ts" in columns:
                         position = list(columns).index("ts")
                         arrays[position] = arrays[position].cast(pa.timestamp("ns"))

@@ -33,9 +33,9 @@ class Source(Protocol):
 def open_source(data: Any, *, name: str) -> Source:
     """`data` as a source; `name` is what messages call it.
 
-    A path to a .parquet or .csv file or to a directory that Spark wrote, a glob of such files, or a path to a stream
-    of a lake; an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with
-    `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such; a function without
+    A path to a .parquet, .csv or .csv.gz file or to a directory that Spark wrote, a glob of such files, or a path to a
+    stream of a lake; an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything
+    with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such; a function without
     arguments that returns any of these; or a Source. Opening reads only what tells the columns.
     Raises SourceMissing or SourceError.
     """
@@ -86,6 +86,6 @@ def _open_path(path: str | Path, name: str) -> Source:
         return LakeSource(LakeStream.at(found), name=name)
     if found.is_dir() or suffix in (".parquet", ".pq"):
         return ParquetSource(text, name=name)
-    if suffix == ".csv":
+    if suffix == ".csv" or text.lower().endswith(".csv.gz"):
         return CsvSource(text, name=name)
-    raise SourceError(f"{name}: needed a .parquet or .csv file, got '{text}'; rename or convert it")
+    raise SourceError(f"{name}: needed a .parquet, .csv or .csv.gz file, got '{text}'; rename or convert it")

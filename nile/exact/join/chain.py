@@ -50,7 +50,12 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
             common = _common_type(pa, common, whole.type)
     if pa.types.is_null(common):  # columns without a single key
         return tuple(np.full(len(column), -1, np.int64) for column in columns), 1
-    columns = [column.cast(common) for column in columns]
+    if not any(map(len, columns)):
+        return tuple(np.zeros(0, np.int64) for _ in columns), 1
+    try:
+        columns = [column.cast(common) for column in columns]
+    except pa.ArrowInvalid as error:
+        raise KeyTypeError(f"join key: both sides need values of {common}; got one beyond ({error}); cast it") from None
     if pa.types.is_floating(common):
         columns = [_canonical(pa, pc, column) for column in columns]
     together = pa.chunked_array(columns).dictionary_encode().combine_chunks()

@@ -65,10 +65,11 @@ def _columns(node: Plan) -> None:
     if twice:
         raise ConfigError(f"{where}: needed columns of different names; got {', '.join(twice)} twice; rename one side")
     for field in node.schema if isinstance(node, Scan | Stored) else ():
-        if pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type):
+        types = pa.types
+        if types.is_string_view(field.type) or types.is_binary_view(field.type) or types.is_union(field.type):
             raise KeyTypeError(
                 f"{where}: needed a type whose rows can be taken apart; got {field.name!r} of {field.type}; cast it to "
-                "string or binary"
+                "string or binary, or leave it out"
             )
     if not names:
         raise ConfigError(f"{where}: needed one column or more, which carry the number of rows; got none; keep one")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nile.base.durations import parse_duration
 from nile.base.interrupts import INTERRUPTS
+from nile.base.plain import plain_schema
 from nile.execution.definitions import StreamDefinition, checked_offset
 from nile.execution.live.asking import asked_for, check_remembered
 from nile.execution.live.commits import Commits
@@ -84,8 +86,9 @@ class Live:
                 "write pa.schema([('ts', pa.timestamp('us')), ...])"
             ) from None
         place = f"stream '{name}'"
+        columns = plain_schema(columns.remove_metadata())
         definition = StreamDefinition(
-            columns.remove_metadata(),
+            columns,
             time,
             None if lateness is None else parse_duration(lateness, where=f"{place}, lateness"),
             where,
@@ -104,7 +107,8 @@ class Live:
                 self.adopt(name, definition, None)
                 return
             if name in self.streams():
-                if self.definitions[name] != definition:
+                held = self.definitions[name]
+                if replace(held, schema=plain_schema(held.schema)) != definition:
                     raise ConfigError(
                         f"{place}: needed the definition that the store has of it; got another; DROP STREAM {name} "
                         "first, or take another name"

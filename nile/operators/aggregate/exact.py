@@ -104,7 +104,9 @@ def _whole(
         return _typed(totals.astype(np.float64) / np.maximum(sizes, 1), sizes == 0, item)
     for total in totals if totals.dtype == object else ():
         if not -(1 << 63) <= total < 1 << 63:
-            raise SumOverflow(f"sum: needed a total within 64 bits; got {total}; cast the column to double")
+            raise SumOverflow(
+                f"{item.name}: needed a total of {values.type} within 64 bits; got {total}; cast the column to double"
+            )
     return _typed(totals.astype(np.int64), sizes == 0, item)
 
 
