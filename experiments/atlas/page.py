@@ -77,19 +77,19 @@ def _headline(experiments: Sequence[Table]) -> str:
 def _reading() -> Markup:
     told = (
         "Every experiment below repeats one figure. It says what the paper claims and what we expected before we "
-        "measured; then it draws what was measured, and judges both by rules that are part of the experiment's "
-        "file. Nobody writes a verdict by hand. A place is decided where the differences between the two methods, "
-        "seed by seed, leave no doubt (95 %); a tie is not ahead. A claim holds in part where some places keep it, and "
-        "the first place that does not is named. paper is the algorithm as it was printed, nile is this system; all "
-        "other methods are opponents, drawn with dashes. The paper's own opponents are hash-drop (its SIMPLE-SHJ: a "
+        "measured; then it draws what was measured, and judges both by rules that are part of the experiment's file. "
+        "Nobody writes a verdict by hand. A place is decided where the differences between the two methods, seed by "
+        "seed, leave no doubt (95 %); a tie is not ahead. A claim holds in part where some places keep it, and the "
+        "first place that does not is named. paper is the algorithm as it was printed, nile is this system; all other "
+        "methods are opponents, drawn with dashes. The paper's own opponents are hash-drop (its SIMPLE-SHJ: a "
         "symmetric hash join that drops what it cannot finish), scan (which looks at every tuple of the window) and "
-        "and naive "
-        "(its SIMPLE-Selection: every query is fed for itself); hash-backlog, predicate-index and shed-uniform, which "
-        "drops tuples at random, are harder to beat. Of window joins and pipelines the paper's algorithms have its "
-        "names: nlw and bew evaluate backward, mw and few forward, hw is the hashed nlw; nta sends negative tuples, "
-        "tpa probes for the time, ita, the opponent, waits for input. Unless a figure says that it is a time, work "
-        "is counted in operations and priced by a fixed cost table (engine prices each operation with a whole engine "
-        "around it, memory prices the bare operation), so that the same run gives the same figures on every machine."
+        "naive (its SIMPLE-Selection: every query is fed for itself); hash-backlog, predicate-index and shed-uniform, "
+        "which drops tuples at random, are harder to beat. Of window joins and pipelines the paper's algorithms have "
+        "its names: nlw and bew evaluate backward, mw and few forward, hw is the hashed nlw; nta sends negative "
+        "tuples, tpa probes for the time, ita, the opponent, waits for input. Unless a figure says that it is a time, "
+        "work is counted in operations and priced by a fixed cost table (engine prices each operation with a whole "
+        "engine around it, memory prices the bare operation), so that the same run gives the same figures on every "
+        "machine."
     )
     return element("section", element("h2", "How to read this"), element("p", told, class_="prose"))
 
