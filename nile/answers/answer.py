@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.answers.tabular import held_together
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Step, Wanted
 from nile.streams.accounting import Accounting
@@ -37,8 +38,8 @@ class Answer(ABC):
         """Arrow record batches, as they are found."""
 
     def to_arrow(self) -> pa.Table:
-        """All rows."""
-        return pa.Table.from_batches(list(self.batches()), schema=self.schema)
+        """All rows.  Raises MemoryRefused for more than half of the machine's memory."""
+        return pa.Table.from_batches(held_together(self.batches()), schema=self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame."""

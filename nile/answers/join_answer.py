@@ -70,18 +70,24 @@ class JoinAnswer(JoinOutputs[Outputs]):
         else:
             join = PromisingJoin(plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows)
             self._join, running = join, join.run() if plan.budget.unit == "fraction" else MeteredRun(join, speed=speed)
-        names = ("left", "right")
-        super().__init__(joined, plan, self._join, running, names=names, aliases=aliases, key=key, speed=speed)
+        super().__init__(
+            joined, plan, self._join, running, names=("left", "right"), aliases=aliases, key=key, speed=speed,
+            repeats=standing is None,
+        )  # fmt: skip
 
     def pairs(self) -> Outputs:
         """Places in the left and right of `streams` and weights of every pair found, range records expanded."""
-        parts = list(self._expanded())
+        parts = self._together()
         none = np.zeros(0, np.int64)
         return Outputs(
             left=np.concatenate([none, *(part.left for part in parts)]),
             right=np.concatenate([none, *(part.right for part in parts)]),
             weight=np.concatenate([np.zeros(0), *(part.weight for part in parts)]),
         )
+
+    def _finish(self) -> None:
+        if not isinstance(self._join, ChainJoin):  # whose every figure is counted without a pair
+            super()._finish()
 
     def members(self) -> Members:
         """The tuples behind the pairs, range records expanded.  Runs the query to its end."""

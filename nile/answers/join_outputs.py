@@ -11,7 +11,8 @@ import numpy as np
 
 from nile.answers.answer import Answer
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_outputs
-from nile.answers.tabular import Members, cheaper_as_ranges, is_large, refuse_beyond_memory
+from nile.answers.kept_outputs import KeptOutputs
+from nile.answers.tabular import Members, cheaper_as_ranges, held_together, refuse_beyond_memory, room_for_answers
 from nile.base.durations import format_duration
 from nile.operators.common.contract import Found, ReadJoin
 from nile.operators.common.plan import JoinPlan
@@ -23,6 +24,7 @@ from nile.pyramid.grid.manager import Memory
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
 from nile.summaries.costs import CostTable
+from nile.summaries.errors import MemoryRefused
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
@@ -66,7 +68,8 @@ class JoinOutputs(Answer, Generic[Out]):
     (int64, places in the ordered streams as they were read), the key, `<name>_ts` of each (timestamp[ns]), weight
     (float64, 1 / inclusion probability); two streams are called left and right, others as the statement calls them.
     `expand()` gives the outputs that range records stand for.  joined: the streams, with everything their runs share.
-    An answer keeps its streams and summaries alive, and what it has found: 8 bytes per column an output.
+    An answer keeps its streams and summaries alive, and up to 64 MiB of what it has found.  Of a longer one nothing is
+    kept: `batches()` needs no more memory for more of them, and called again runs the query again.
     """
 
     joined: Any
@@ -82,19 +85,27 @@ class JoinOutputs(Answer, Generic[Out]):
         aliases: tuple[str, ...],
         key: str,
         speed: float,
+        repeats: bool = True,
     ) -> None:
-        """names: of the streams in columns; aliases: in expressions."""
+        """names: of the streams in columns; aliases: in expressions; repeats: whether a plan over the same streams
+        finds the same again.
+        """
         self._plan = plan
         self._streams = joined
         self._key = key
         self._speed = speed
         self._reader = join
         self._metered = running if isinstance(running, MeteredRun) else None
-        self._running = running.run() if isinstance(running, MeteredRun) else running
-        self._found: list[Out] = []
-        self._done = False
         self.names = names
         self.aliases = aliases
+        sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
+        self._repeats = repeats and self._metered is None
+        self._found = KeptOutputs(
+            running.run() if isinstance(running, MeteredRun) else running, self._once_more, self._sizes,
+            self._sample if sampled else None, repeats=self._repeats,
+            width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
+        )  # fmt: skip
+        self._is_sample = sampled
 
     @property
     def plan(self) -> JoinPlan:
@@ -102,32 +113,55 @@ class JoinOutputs(Answer, Generic[Out]):
         return self._plan
 
     def __repr__(self) -> str:
-        state = "complete" if self._done else "not complete"
-        rows = sum(map(len, self._found))
+        state = "complete" if self._found.done else "not complete"
+        rows = self._found.rows
         return (
             f"<{type(self).__name__} of {', '.join(self.names)}: {self.plan.method}, {self.plan.preference}: "
             f"{rows} outputs so far, {state}>"
         )
 
     def outputs(self) -> Iterator[Out]:
-        """Outputs as plain arrays, as they are found; again from the start on each call."""
-        at = 0
-        while True:
-            while at < len(self._found):
-                yield self._found[at]
-                at += 1
-            if self._done:
-                return
-            part = next(self._running, None)
-            if part is None:
-                self._done = True
-            else:
-                self._found.append(part)
+        """Outputs as plain arrays, as they are found; again from the start on each call.
 
-    def _finish(self) -> list[Out]:
-        for _ in self.outputs():
-            pass
-        return self._found
+        Raises MemoryRefused where they are asked for again, were too many to keep, and no second run would find the
+        same: under a budget in seconds, a share of a core or outputs, and of several standing queries.
+        """
+        yield from self._found
+
+    def _once_more(self) -> Iterator[Out]:
+        if not self._repeats:
+            raise MemoryRefused(
+                f"{type(self).__name__}: needed outputs that were kept, or a budget as a fraction, which finds them "
+                f"again; got {self._found.rows:,} outputs, too many to keep, under {self.plan.budget}; read batches() "
+                "once, or run the query again"
+            )
+        return self._under(self.plan).outputs()
+
+    @property
+    def _known(self) -> int | None:
+        """How many outputs there are, where that is known without finding them."""
+        plan = self.plan
+        whole = plan.is_exact and plan.preference != "asc" and self._streams.has_ranges
+        return self._streams.candidates if whole else None
+
+    def _finish(self) -> None:
+        self._found.finish()
+
+    def _refuse_known(self) -> None:
+        """Raises MemoryRefused where the number of outputs is known without them, and too large to hold."""
+        most = math.prod(map(len, self.streams)) * self._row_bytes
+        if most > room_for_answers() and (known := self._known) is not None:
+            self._refuse(known)
+
+    def _together(self) -> list[Out]:
+        """All outputs, records expanded.  Raises MemoryRefused, before they are made where their number is known."""
+        self._refuse_known()
+        parts, rows = [], 0
+        for part in self._expanded():
+            parts.append(part)
+            rows += len(part)
+            self._refuse(rows)
+        return parts
 
     def _expanded(self) -> Iterator[Out]:
         """Outputs as they are found, range records expanded."""
@@ -138,27 +172,21 @@ class JoinOutputs(Answer, Generic[Out]):
         return map(self._ranges if self.plan.output == "ranges" else self._rows, self.outputs())
 
     def to_arrow(self) -> pa.Table:
-        """All outputs.  Raises MemoryRefused when an exact answer would take half of the machine's memory.
-
-        Outputs are counted once some are there that take a piece of it: until then counting costs more than it can
-        save.
+        """All outputs.  Raises MemoryRefused for more than half of the machine's memory: of a whole answer before it
+        begins, of one under a budget, whose length only the run tells, once they are so many.
         """
-        counted = not self.plan.is_exact or self.plan.output == "ranges" or not self._streams.has_ranges
-        batches, rows = [], 0
-        for batch in self.batches():
-            batches.append(batch)
-            rows += batch.num_rows
-            if not counted and is_large(rows * self._row_bytes):
-                self._refuse(self._streams.candidates)
-                counted = True
-        return pa.Table.from_batches(batches, schema=self.schema)
+        if self.plan.output == "pairs":
+            self._refuse_known()
+        return pa.Table.from_batches(held_together(self.batches()), schema=self.schema)
 
     def expand(self) -> pa.Table:
         """The outputs behind range records (an answer of single ones is given as it is)."""
         if self.plan.output == "pairs":
             return self.to_arrow()
-        self._refuse(sum(int(self._sizes(part).sum()) for part in self.outputs()))
-        return pa.Table.from_batches(map(self._rows, self._expanded()), schema=self._row_schema)
+        self._refuse_known()
+        self._finish()
+        self._refuse(self._found.outputs)
+        return pa.Table.from_batches(held_together(map(self._rows, self._expanded())), schema=self._row_schema)
 
     @property
     def _row_bytes(self) -> int:
@@ -215,7 +243,7 @@ class JoinOutputs(Answer, Generic[Out]):
 
     def key_sample(self) -> KeySample:
         """The sample of keys that the outputs of a weighted answer are, in the order of `members()`."""
-        return self._sample(list(self._expanded()))
+        return self._sample(self._together())
 
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
         """Aggregates over what was found: over the key and what else was carried (`run(carry=...)`, conditions).
@@ -257,21 +285,23 @@ class JoinOutputs(Answer, Generic[Out]):
 
     @property
     def estimate(self) -> Estimate:
-        """How many outputs the exact answer has, as far as this answer tells.  Runs the query to its end.
+        """How many outputs the exact answer has, as far as this answer tells.
 
-        A full answer knows.  A weighted one is a sample: the sum of its weights, with a 95 % interval from the
-        spread by key, and, where keys were dropped, room for a heavy one among them (`operators.key_sample`; not
-        certified: what was not seen cannot be known).  desc and asc pick their tuples, which is no random
-        sample: what they found is a certain lower bound and nothing more.
+        A full answer knows, and is counted without being made; others run to their end.  A weighted one is a sample:
+        the sum of its weights, with a 95 % interval from the spread by key, and, where keys were dropped, room for a
+        heavy one among them (`operators.key_sample`; not certified: what was not seen cannot be known).  desc and asc
+        pick their tuples, which is no random sample: what they found is a certain lower bound and nothing more.
         """
-        found = self._finish()
-        sizes = np.concatenate([np.zeros(0, np.int64), *map(self._sizes, found)])
-        total = float(sizes.sum())
+        known = self._known
+        if known is not None:
+            return Estimate.exact(float(known))
+        self._finish()
+        found = float(self._found.outputs)
         if self.plan.is_exact and self.plan.preference != "asc":
-            return Estimate.exact(total)
-        if self.plan.method == "nile" and self.plan.preference == "weighted":
-            return self._sample(found).count(sizes, 0.95)
-        return Estimate(total, total, math.inf, 1.0, True)
+            return Estimate.exact(found)
+        if not self._is_sample:
+            return Estimate(found, found, math.inf, 1.0, True)
+        return self._found.count()
 
     @property
     def overall(self) -> Estimate:

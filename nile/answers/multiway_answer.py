@@ -61,7 +61,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
 
     def members(self) -> Members:
         """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
-        parts = list(self._expanded())
+        parts = self._together()
         rows = [part.members for part in parts if part.members is not None]
         data = self._join.data
         found = np.concatenate(rows) if rows else np.zeros((0, data.streams), np.int64)
@@ -78,7 +78,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
 
     def completions(self) -> tuple[Array, Array]:
         """(the arrival that completes each combination, int64 [o]; weights), records expanded.  Runs to the end."""
-        parts = list(self._expanded())
+        parts = self._together()
         last = [part.members.max(axis=1) for part in parts if part.members is not None]
         return (
             np.concatenate([np.zeros(0, np.int64), *last]),
@@ -152,5 +152,5 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     @property
     def recall(self) -> float:
         """The share of the exact answer's outputs that was found; 1 when it has none.  Runs the query to its end."""
-        found = sum(int(self._sizes(part).sum()) for part in self._finish())
-        return found / self.exact_outputs if self.exact_outputs else 1.0
+        self._finish()
+        return self._found.outputs / self.exact_outputs if self.exact_outputs else 1.0

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nile.answers.answer import Answer
 from nile.answers.contiguous import contiguous
 from nile.answers.progress import Progress, Progressive
+from nile.answers.python_rows import for_spark, text, tuples
+from nile.answers.tabular import held_together, refuse_beyond_memory
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.sql.plan import Query
@@ -29,16 +31,19 @@ if TYPE_CHECKING:
 __all__ = ["Result", "Run"]
 
 _SHOWN = 10
+_ROW, _VALUE = 56, 40  # bytes of a tuple, and of a value and the place in it
 
 
 class Run(ABC):
     """One execution of a statement; what is not said otherwise is said of an exact one.
 
     schema: the columns of its batches.  answer: an approximate operator's own answer, with all it can tell, or None.
+    held_whole: whether whoever reads the batches will hold them all, so that more than can be held is refused first.
     """
 
     schema: pa.Schema
     answer: Any = None
+    held_whole: bool = False
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -138,13 +143,15 @@ class Result(Answer):
         if self._table is not None:
             yield from self._table.to_batches()
             return
-        run = self._begin()
+        yield from self._read(self._begin())
+
+    __iter__ = batches
+
+    def _read(self, run: Run) -> Iterator[pa.RecordBatch]:
         for batch in run.batches():
             if self._head is None:
                 self._head = batch.slice(0, _SHOWN)
             yield batch
-
-    __iter__ = batches
 
     def _begin(self) -> Run:
         """A run that has not been started yet."""
@@ -152,9 +159,15 @@ class Result(Answer):
         return self._run
 
     def to_arrow(self) -> pa.Table:
-        """All rows.  Runs the query once and keeps them."""
+        """All rows.  Runs the query once and keeps them.
+
+        Raises MemoryRefused for more than half of the machine's memory: before anything is joined where the rows can be
+        counted without making them, else once they are so many.
+        """
         if self._table is None:
-            self._table = contiguous(list(self.batches()), self._schema)
+            run = self._begin()
+            run.held_whole = True
+            self._table = contiguous(held_together(self._read(run)), self._schema)
         return self._table
 
     def to_polars(self) -> pl.DataFrame:
@@ -167,16 +180,17 @@ class Result(Answer):
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """All rows as a Spark DataFrame of `session`; times are cut to microseconds, Spark's own."""
-        return session.createDataFrame(_for_spark(self.to_arrow()))
+        return session.createDataFrame(for_spark(self.to_arrow()))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values."""
-        return [row for batch in self.to_arrow().to_batches() for row in _tuples(batch)]
+        """All rows as tuples of Python values.  Raises MemoryRefused as `to_arrow`, of what Python needs for them."""
+        refuse_beyond_memory(len(self) * (_ROW + _VALUE * len(self._schema)), len(self))
+        return [row for batch in self.to_arrow().to_batches() for row in tuples(batch)]
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, or None after the last."""
         if self._one is None:
-            self._one = (row for batch in self.batches() for row in _tuples(batch))
+            self._one = (row for batch in self.batches() for row in tuples(batch))
         return next(self._one, None)
 
     def fetchmany(self, count: int = 1) -> list[tuple[Any, ...]]:
@@ -209,7 +223,7 @@ class Result(Answer):
         first = self._first()
         if first is None or not first.num_rows:
             return told
-        rows = [" | ".join(_text(value) for value in row) for batch in first.to_batches() for row in _tuples(batch)]
+        rows = [" | ".join(text(value) for value in row) for batch in first.to_batches() for row in tuples(batch)]
         return "\n".join([told, " | ".join(self._schema.names), *rows])
 
     def _repr_html_(self) -> str:
@@ -220,8 +234,8 @@ class Result(Answer):
         first = self._first()
         body = ""
         for batch in [] if first is None else first.to_batches():
-            for row in _tuples(batch):
-                body += "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>"
+            for row in tuples(batch):
+                body += "<tr>" + "".join(f"<td>{html.escape(text(value))}</td>" for value in row) + "</tr>"
         return (
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             f"<p><small>{html.escape(self._state())}</small></p>"
@@ -379,30 +393,3 @@ class Result(Answer):
         if query is None or not (query.preference or query.budget or query.error):
             return None
         return self._finished().worth()
-
-
-def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    columns = [_values(column) for column in batch.columns]
-    return iter(zip(*columns, strict=True)) if columns else iter([()] * batch.num_rows)
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """Python values; times with nanoseconds that Python has no type for are cut to microseconds."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def _for_spark(table: pa.Table) -> pa.Table:
-    for at, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            micro = table.column(at).cast(pa.timestamp("us", field.type.tz), safe=False)
-            table = table.set_column(at, field.name, micro)
-    return table
-
-
-def _text(value: Any) -> str:
-    text = "NULL" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,12 @@ from nile.base.machine import memory_bytes
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
 from nile.summaries.errors import MemoryRefused
+from nile.summaries.heavy import pa
 
-__all__ = ["Members", "cheaper_as_ranges", "is_large", "refuse_beyond_memory"]
+__all__ = ["Members", "cheaper_as_ranges", "held_together", "refuse_beyond_memory", "room_for_answers", "row_bytes"]
 
 Array = np.ndarray[Any, Any]
 _HALF_OF_MACHINE = 2
-_PIECES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,53 @@ class Members:
     weight: Array
 
 
-def is_large(needed: int) -> bool:
-    """Whether so many bytes are a piece of this machine's memory that is worth counting for what is still to come."""
-    return needed * _PIECES > memory_bytes()
+def room_for_answers() -> int:
+    """Bytes that an answer which is held whole may take: half of what this process may use."""
+    return memory_bytes() // _HALF_OF_MACHINE
 
 
-def refuse_beyond_memory(needed: int, pairs: int) -> None:
-    held = memory_bytes()
-    if needed * _HALF_OF_MACHINE > held:
+def refuse_beyond_memory(needed: int, rows: int) -> None:
+    """Raises MemoryRefused where so many rows of so many bytes together are more than an answer may take."""
+    if needed > room_for_answers():
+        held = memory_bytes()
         raise MemoryRefused(
-            f"answer: {pairs:,} pairs need about {needed / 2**30:.1f} GiB, more than half of this machine's "
-            f"{held / 2**30:.1f} GiB; iterate batches(), ask for output='ranges', a window, or a smaller budget"
+            f"answer: {rows:,} rows need about {needed / 2**30:.1f} GiB, more than half of this machine's "
+            f"{held / 2**30:.1f} GiB; iterate batches(), count instead, or ask for fewer: LIMIT, a window, a smaller "
+            "budget, output='ranges'"
         )
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """About what a row takes; of a column without a width 16 bytes."""
+    return sum(_width(field.type) for field in schema)
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return 16
+
+
+def held_together(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """All batches.  Raises MemoryRefused when they take more than an answer may, or than there is."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    try:
+        for batch in batches:
+            held.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+            refuse_beyond_memory(size, rows)
+    except MemoryRefused:
+        raise
+    except MemoryError:
+        held.clear()
+        raise MemoryRefused(
+            f"answer: needed memory for more than {rows:,} rows of {size / 2**30:.1f} GiB; the system has no more; "
+            "iterate batches(), count instead, or ask for fewer: LIMIT, a window, a smaller budget"
+        ) from None
+    return held
 
 
 def cheaper_as_ranges(names: Sequence[str], plan: JoinPlan, granted: float, exact: float) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from nile.sql.plan import (
 )
 from nile.summaries.errors import ConfigError
 
-__all__ = ["Choice", "body_of", "choose", "is_chain"]
+__all__ = ["Choice", "body_of", "choose", "is_chain", "is_flat_join"]
 
 Way = Literal["pass", "whole", "join", "pipeline"]
 
@@ -71,7 +71,7 @@ def choose(query: Query, options: Options) -> Choice:
         )
     if (
         joins
-        and (emit != "append" or named or not _is_flat_join(body))
+        and (emit != "append" or named or not is_flat_join(body))
         and not any(isinstance(node, Join) and node.constraints for node in nodes)
     ):
         raise ConfigError(
@@ -86,7 +86,7 @@ def choose(query: Query, options: Options) -> Choice:
     elif emit == "snapshot" and not named:
         way = "whole"
         reasons.append("a snapshot: what the windows hold at its instant, worked out at once, column by column")
-    elif emit == "append" and not named and _is_flat_join(body):
+    elif emit == "append" and not named and is_flat_join(body):
         way = "join"
         reasons.append(how)
     else:
@@ -111,7 +111,7 @@ def is_chain(plan: Plan) -> bool:
     return isinstance(plan, Stream | Relation)
 
 
-def _is_flat_join(plan: Plan) -> bool:
+def is_flat_join(plan: Plan) -> bool:
     """Selections and projections over one join of chains, none of them in a window of rows."""
     while isinstance(plan, Filter | Project):
         plan = plan.input

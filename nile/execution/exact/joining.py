@@ -6,13 +6,14 @@ combinations complete; anything else is joined input by input, by sorting, with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nile.answers.tabular import refuse_beyond_memory
+from nile.answers.tabular import refuse_beyond_memory, room_for_answers
 from nile.exact.join.chain import ExactJoin, encode_all
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import Condition, WindowJoinPlan
@@ -25,7 +26,7 @@ from nile.sql.plan import Constraint, Join
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["Side", "combinations_of_rows", "joined"]
+__all__ = ["Side", "combinations_of_rows", "joined", "refuse_beyond"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -109,6 +110,17 @@ def _reach(node: Join, sides: Sequence[Side], k: int) -> tuple[int | None, int |
         window = min(each.window for each in node.constraints)
         return window, window
     return sides[1 - k].window, sides[k].window
+
+
+def refuse_beyond(node: Join, sides: Sequence[Side], width: int) -> None:
+    """Raises MemoryRefused where all combinations, `width` bytes each, are more than an answer may take.
+
+    They are counted only where they could be so many, and not of more than two inputs in windows.
+    """
+    if math.prod(map(len, sides)) * width > room_for_answers():
+        counted = combinations_of_rows(node, sides, [0])
+        rows = 0 if counted is None else int(counted[0].sum())
+        refuse_beyond_memory(rows * width, rows)
 
 
 def node_inputs(node: Join) -> str:

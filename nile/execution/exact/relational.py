@@ -5,13 +5,14 @@ This is the snapshot of Definition 1 (negative tuples, section 2.1), worked out 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from nile.answers.tabular import held_together, row_bytes
 from nile.execution.exact.counting import grouped_rows, join_below
-from nile.execution.exact.joining import Side, joined
+from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import ranks, row_codes
@@ -68,7 +69,7 @@ class Relational:
             case Project():
                 return Side(maker(plan.items)(below.batch), below.ts, below.window)
             case Join():
-                return Side(_concat(list(joined(plan, sides)), schema_of(plan.fields)))
+                return Side(_all_joined(plan, sides))
             case Distinct():
                 _, first = row_codes(below.batch.columns, len(below))
                 return Side(below.batch.take(pa.array(first)))
@@ -90,7 +91,7 @@ class Relational:
         if counted is not None:
             rows, outputs = counted
         else:
-            below = _concat(list(joined(join, sides)), schema_of(join.fields))
+            below = _all_joined(join, sides)
             outputs = below.num_rows
             for step in between:
                 below = maker(step.items)(below)
@@ -114,6 +115,14 @@ class Relational:
             return below
         row = kept.column(kept.num_columns - 1).to_numpy(zero_copy_only=False)
         return Side(kept.select(list(range(below.batch.num_columns))), below.ts[row], below.window)
+
+
+def _all_joined(plan: Join, sides: Sequence[Side]) -> pa.RecordBatch:
+    """The outputs of a join together.  Raises MemoryRefused, before they are made where they can be counted."""
+    schema = schema_of(plan.fields)
+    if plan.condition is None:
+        refuse_beyond(plan, sides, row_bytes(schema))
+    return _concat(held_together(joined(plan, sides)), schema)
 
 
 def _concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

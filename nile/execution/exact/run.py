@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nile.answers.result import Run
+from nile.answers.tabular import row_bytes
 from nile.exact.pipeline.pipeline import Changes, Pipeline
-from nile.execution.choice import Choice, is_chain
+from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
-from nile.execution.exact.joining import Side, joined
+from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
 from nile.execution.reading import Leaf, Readable, Reading
@@ -87,12 +88,17 @@ class ExactRun(Run):
                 yield batch
 
     def _passed(self) -> Iterator[pa.RecordBatch]:
+        yield from self._limited(self._chain_batches)
+
+    def _limited(self, found: Callable[[Plan, Path], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """What is found of the plan, or of that under the LIMIT at its top."""
         plan: Plan = self.query.plan
         path: Path = ()
         skip, room = 0, None
         if isinstance(plan, Limit):
             skip, room, plan, path = plan.offset, plan.count, plan.input, (0,)
-        for batch in self._chain_batches(plan, path):
+            self.held_whole = self.held_whole and room is None
+        for batch in found(plan, path):
             gone = min(skip, batch.num_rows)
             skip -= gone
             part = batch.slice(gone, room)
@@ -140,24 +146,31 @@ class ExactRun(Run):
                 return Side(held.batch, held.ts)
             return _in_window(node, held, now, bound.get(node.alias))
 
-        yield Relational(leaf, self.counts).rows(self.query.plan)
+        plan: Plan = self.query.plan
+        if is_flat_join(plan.input if isinstance(plan, Limit) else plan):
+            yield from self._limited(lambda below, path: self._flat(below, path, leaf))
+            return
+        yield Relational(leaf, self.counts).rows(plan)
 
     def _joined(self) -> Iterator[pa.RecordBatch]:
-        above: list[tuple[Filter | Project, Path]] = []
-        plan: Plan = self.query.plan
-        path: Path = ()
-        while isinstance(plan, Filter | Project):
-            above.append((plan, path))
-            plan, path = plan.input, (*path, 0)
-        assert isinstance(plan, Join)
-
         def leaf(node: Stream | Relation) -> Side:
             held = self._load(node)
             window = node.window if isinstance(node, Stream) else None
             return Side(held.batch, held.ts, window if isinstance(window, int) else None)
 
+        yield from self._flat(self.query.plan, (), leaf)
+
+    def _flat(self, plan: Plan, path: Path, leaf: Callable[[Stream | Relation], Side]) -> Iterator[pa.RecordBatch]:
+        """Selections and projections of one join, whose outputs pass through as they are found."""
+        above: list[tuple[Filter | Project, Path]] = []
+        while isinstance(plan, Filter | Project):
+            above.append((plan, path))
+            plan, path = plan.input, (*path, 0)
+        assert isinstance(plan, Join)
         inputs = Relational(leaf, self.counts)
         sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
+        if self.held_whole and plan.condition is None and not any(isinstance(node, Filter) for node, _ in above):
+            refuse_beyond(plan, sides, row_bytes(self.schema))
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
         spent: dict[str, int] = {}
         choice = self.choice

@@ -11,6 +11,7 @@ import numpy as np
 
 from nile.exact.join.chain import ExactJoin, encode
 from nile.expressions.conditions import Condition
+from nile.operators.common.partners import partners
 from nile.operators.join.join import JoinInput
 from nile.preferences.clock import Pace, exact_costs, retime
 from nile.streams.accounting import Accounting
@@ -217,7 +218,12 @@ class Joinable:
         """How many pairs the exact answer has."""
         return int(self.matches.sum())
 
-    candidates = pairs
+    @cached_property
+    def candidates(self) -> int:
+        """As `pairs`, counted without what each arrival completes."""
+        exact = self.exact
+        codes, ts = (exact.left_code, exact.right_code), (exact.left_ts, exact.right_ts)
+        return int(partners(0, codes, ts, self.window, self.window).sum())
 
     @property
     def has_ranges(self) -> bool:

@@ -58,12 +58,10 @@ class ChainJoin:
         self.plan = plan
         self._joined = joined
         self._running: WindowJoin | None = None
-        self._outputs = 0
 
     def run(self) -> Iterator[Outputs]:
         """All pairs, in batches of up to 65,536; columns are parts of longer ones, weights one array that all share."""
         for left, right in self._blocks():
-            self._outputs += left.shape[0]
             for begin in range(0, left.shape[0], _CHUNK):
                 part = left[begin : begin + _CHUNK]
                 yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=_CERTAIN[: part.shape[0]])
@@ -108,23 +106,24 @@ class ChainJoin:
 
     @property
     def figures(self) -> JoinFigures:
-        """What has been done, at the plan's prices.  O(tuples): what each arrival completes is counted for it."""
+        """What the whole run does, at the plan's prices.  O(tuples): what each arrival completes is counted for it."""
         exact, matches = self._joined.exact, self._joined.matches
         insert, lookup, emit = (
             float(np.rint(UNIT * price))
             for price in (self.plan.costs.insert, self.plan.costs.lookup, self.plan.costs.emit)
         )
         arrivals = matches.shape[0]
+        outputs = int(matches.sum())
         nulls = int(np.count_nonzero(exact.left_code < 0) + np.count_nonzero(exact.right_code < 0))
         inserting = insert * (arrivals - nulls)
-        hitting = lookup * (arrivals - nulls) + emit * self._outputs
+        hitting = lookup * (arrivals - nulls) + emit * outputs
         cost = float(np.rint(UNIT * self.data.costs).sum())
         return JoinFigures(
             arrivals=arrivals,
             nulls=nulls,
             admitted=arrivals - nulls,
             shed=self.shed,
-            outputs=self._outputs,
+            outputs=outputs,
             regions=int(np.count_nonzero(matches)),
             pruned=0,
             zones=0,
