@@ -246,7 +246,7 @@ def test_a_state_that_was_altered_is_refused_or_harmless(kind: str, guide: str) 
         try:
             made = ApproximateSubscription(
                 fresh._names, read_query(text(kind), fresh._names), Options.of(options), fresh._live.streams(),
-                fresh._live._lock, None, of(params, altered),
+                fresh._live._commits, None, of(params, altered),
             )  # fmt: skip
         except nile.EnvelopeError:
             refused += 1

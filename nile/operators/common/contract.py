@@ -16,11 +16,12 @@ import numpy as np
 from nile.exact.state.held import Held, State
 from nile.operators.common.plan import JoinPlan
 from nile.pyramid.grid.manager import Memory
+from nile.pyramid.grid.store import TupleStore
 from nile.summaries.estimate import Estimate
 from nile.summaries.hashing import Encoded
 from nile.summaries.heavy import pa
 
-__all__ = ["Figures", "Found", "LiveOperator", "Operator", "ReadJoin"]
+__all__ = ["Figures", "Found", "Kept", "LiveOperator", "Operator", "ReadJoin"]
 
 Array = np.ndarray[Any, Any]
 
@@ -187,6 +188,22 @@ class LiveOperator(Protocol[Out]):
 
     def example(self) -> Operator[Any]:
         """A small run of the same plan, which loads every kernel that this one's will."""
+
+
+class Kept(Protocol):
+    """A stream that others keep: its tuples come in, and leave, as they say."""
+
+    @property
+    def store(self) -> TupleStore:
+        """Its tuples and their summary."""
+
+    @property
+    def admissions(self) -> Array:
+        """Admission each tuple came through, 0 where it was shed: float64 [tuples]."""
+
+    @property
+    def shed_at(self) -> Array:
+        """ts at which a tuple of each key was last shed: int64 [keys]."""
 
 
 class ReadJoin(Protocol[Out]):

@@ -13,7 +13,7 @@ from nile.preferences import state as st
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 
-__all__ = ["UNIT", "beginning", "initial_state", "samples"]
+__all__ = ["UNIT", "beginning", "initial_state", "samples", "shared_state"]
 
 Array = np.ndarray[Any, Any]
 UNIT = 100.0
@@ -87,6 +87,26 @@ def initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: 
         open=np.ones(st.SLOTS, np.uint8),
         shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
     )
+
+
+def shared_state(
+    state: st.State, plan: JoinPlan, side: Any, admissions: tuple[Array, Array], shed_at: Array
+) -> st.State:
+    """The same over streams that others keep: nothing is inserted or summarised, and tuples do not wait.
+
+    side: of the left stream; admissions: that its tuples came through, and those of the right one.
+    """
+    state = state._replace(left_admission=admissions[0], right_admission=admissions[1], shed_at=shed_at)
+    real, prices = state.real, state.prices
+    state.setting[st.SHARED] = 1
+    state.setting[st.WAITING] = 0
+    # Others have inserted the tuple: this query must find its key for itself.
+    real[st.ENTRANCE] += (plan.spec.depth + 1) * (prices[st.P_LOOKUP] - real[st.BOUNDS]) - prices[st.P_INSERT]
+    real[st.BOUNDS] = prices[st.P_LOOKUP]
+    if state.setting[st.GUIDE] == st.COUNTSKETCH:
+        real[st.ENTRANCE] -= prices[st.P_UPDATE] * (side.counters.shape[1] + DETECTOR_ROWS)
+    real[st.SLICE_COST] = real[st.TURN_COST] = 0.0
+    return state
 
 
 def _entrance(plan: JoinPlan, side: Any, prices: Array, bounds: float, sketched: bool) -> float:

@@ -1,4 +1,4 @@
-"""Streams that several standing queries share: kept once, charged once; and the join that probes them."""
+"""Streams that several standing queries share: kept once, charged once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common.plan import JoinPlan
-from nile.operators.join.join import JoinInput, PromisingJoin
 from nile.preferences import state as st
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.spec import SummarySpec
@@ -22,7 +20,7 @@ else:
     keeper_kernels = lazy("nile.operators.drive.keeper_kernels")
     grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
 
-__all__ = ["KeptStream", "SharedJoin"]
+__all__ = ["KeptStream"]
 
 Array = np.ndarray[Any, Any]
 
@@ -120,46 +118,3 @@ class KeptStream:
     def shed(self) -> int:
         """Tuples turned away for all queries."""
         return int(self._whole[keeper_kernels.SHED])
-
-
-class SharedJoin(PromisingJoin):
-    """A promising join that probes streams others keep: it inserts nothing and is charged for nothing but probes.
-
-    Its queue, admission and credit are its own.  A stream may be ahead of it: what comes after the tuple that probes
-    does not show.  Credit comes with `advance(end, credit=...)` (`nile.operators.drive.dealt`).
-    """
-
-    _inserts = False
-
-    def __init__(self, plan: JoinPlan, data: JoinInput, streams: tuple[KeptStream, KeptStream]) -> None:
-        super().__init__(plan, data)
-        self.stores = (streams[0].store, streams[1].store)
-        self.state.setting[st.SHARED] = 1
-        self.state = self.state._replace(
-            left_admission=streams[0].admissions, right_admission=streams[1].admissions, shed_at=streams[0].shed_at
-        )
-        real = self.state.real
-        self.turn_cost = float(real[st.TURN_COST])
-        """The most that one turn of a summary it reads costs, in hundredths; 0 when it reads none."""
-        prices, side = self.state.prices, self.stores[0].side
-        self.state.setting[st.WAITING] = 0
-        # Others have inserted the tuple: this query must find its key for itself.
-        real[st.ENTRANCE] += (plan.spec.depth + 1) * (prices[st.P_LOOKUP] - real[st.BOUNDS]) - prices[st.P_INSERT]
-        real[st.BOUNDS] = prices[st.P_LOOKUP]
-        if self.state.setting[st.GUIDE] == st.COUNTSKETCH:
-            real[st.ENTRANCE] -= prices[st.P_UPDATE] * (side.counters.shape[1] + DETECTOR_ROWS)
-        real[st.SLICE_COST] = real[st.TURN_COST] = 0.0
-
-    def _sides(self) -> tuple[Any, Any]:
-        shown = []
-        for number, store in enumerate(self.stores):
-            meta = store.side.meta.copy()
-            meta[ga.VISIBLE] = self.state.whole[st.SEQUENCE + number]
-            shown.append(store.side._replace(meta=meta))
-        return shown[0], shown[1]
-
-    def _feed(self, end: int) -> None:
-        self._fed = end
-
-    def _release(self) -> None:
-        """Whoever keeps the streams knows what all their queries need."""

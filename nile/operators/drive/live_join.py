@@ -14,23 +14,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.exact.state.held import Held, State
 from nile.operators.common.data import Outputs
+from nile.operators.common.figures import JoinFigures
+from nile.operators.common.growing import grown, rows_at
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.operators.drive.live_estimate import LiveSample
-from nile.operators.drive.live_parts import checked, grown, no_input, renumber_store, rows_at
+from nile.operators.drive.live_parts import checked, no_input
 from nile.operators.drive.live_state import captured, restored
 from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.clock import exact_costs
-from nile.preferences.queue import oldest_time
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.manager import Memory
+from nile.pyramid.grid.store import TupleStore
 from nile.summaries.estimate import Estimate
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from nile.summaries.heavy import pa
@@ -38,7 +41,6 @@ from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.drive import live_kernels
-    from nile.preferences.queue_kernels import Queue
 else:
     live_kernels = lazy("nile.operators.drive.live_kernels")
 
@@ -48,7 +50,7 @@ Array = np.ndarray[Any, Any]
 _LEAST_KEYS = 4096
 
 
-class LiveJoin(PromisingJoin):
+class LiveJoin:
     """One plan over two live streams: `push` what has come, `advance`, and get what is found.
 
     The same tuples give the same outputs, weights and figures as `PromisingJoin` gives for them as finite streams,
@@ -56,13 +58,11 @@ class LiveJoin(PromisingJoin):
     `nile` and for a replay, ConfigError for a plan without a window.
     """
 
-    _counts_ranges = False
-
     def __init__(self, plan: JoinPlan, hasher: KeyHasher = PUBLIC) -> None:
-        super().__init__(checked(plan), no_input())
-        self._keep_all = False
+        self.plan = checked(plan)
+        self.join = PromisingJoin(plan, no_input())
+        self._windows = 1 if plan.is_exact else 2
         self._table = KeyTable(hasher)
-        self._order = np.zeros(0, np.int8)
         self.sampled = plan.preference == "weighted" and not plan.is_exact
         self._counts = np.zeros((256, 2), np.int64)
         self._place = np.zeros(live_kernels.PLACE_FIELDS, np.int64)
@@ -76,9 +76,38 @@ class LiveJoin(PromisingJoin):
         """Pairs found so far."""
 
     @property
+    def state(self) -> st.State:
+        """The join's."""
+        return self.join.state
+
+    @property
+    def stores(self) -> tuple[TupleStore, TupleStore]:
+        """The join's."""
+        return self.join.stores
+
+    @property
     def arrivals(self) -> int:
         """Tuples pushed, both streams together."""
-        return sum(store.tuples for store in self.stores)
+        return self.join.arrivals
+
+    @property
+    def fed(self) -> int:
+        """Arrivals it has gone on to."""
+        return self.join.fed
+
+    @property
+    def spent(self) -> float:
+        """Spent so far, in units of the cost table."""
+        return self.join.spent
+
+    @property
+    def credit(self) -> float:
+        """Granted and not yet spent, in units of the cost table."""
+        return self.join.credit
+
+    def example(self) -> PromisingJoin:
+        """One of the same plan over a small input, whose run loads every kernel that this one's will."""
+        return self.join.example()
 
     @property
     def tuples(self) -> Array:
@@ -96,25 +125,18 @@ class LiveJoin(PromisingJoin):
         place = np.argsort(merged, kind="stable")
         order = (place >= ts[0].shape[0]).astype(np.int8)
         self.last = int(merged[place[-1]]) if merged.shape[0] else self.last
-        for side, (store, times, coded) in enumerate(zip(self.stores, ts, encoded, strict=True)):
-            store.extend(times, coded.codes, coded.hashes, self._table.known)
-            if self.sampled and times.shape[0]:
-                self.sample.arrive(side, times.shape[0], int((coded.codes >= 0).sum()), int(times[0]))
+        if self.sampled:
+            for side, (times, coded) in enumerate(zip(ts, encoded, strict=True)):
+                if times.shape[0]:
+                    self.sample.arrive(side, times.shape[0], int((coded.codes >= 0).sum()), int(times[0]))
+        self.join.push(ts, tuple(encoded), order, self._table.known)
         self._make_room()
-        waiting = self.waiting()
-        self.state.whole[st.ARRIVALS_GONE] = self._fed - waiting.shape[0]
-        self._order = np.concatenate([waiting, order])
-        self._grant = np.concatenate([np.zeros(waiting.shape[0]), self._granted(order)])
+        self.join.grant(self.arrivals - order.shape[0], self._granted(order))
 
     def advance(self, end: int, *, credit: float | None = None) -> Iterator[Outputs]:
         """Go on to arrival `end`; yields the pairs found, range records expanded (`nile.operators.common.contract`)."""
-        arrivals = end - self._fed
-        if arrivals and credit is not None:
-            gone = int(self.state.whole[st.ARRIVALS_GONE])
-            self._grant[self._fed - gone : end - gone] = UNIT * credit / arrivals
-            credit = None
-        for outputs in super().advance(end, credit=credit):
-            pairs = self.expand(outputs)
+        for outputs in self.join.advance(end, credit=credit):
+            pairs = self.join.expand(outputs)
             if self.sampled:
                 self._sample_of(outputs)
             self.found += pairs.left.shape[0]
@@ -123,6 +145,7 @@ class LiveJoin(PromisingJoin):
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget keys that went with what a window cannot reach."""
         self._tell_admissions()
+        self.join.let_go(self._windows)
         known = self._table.known
         if known < _LEAST_KEYS or known < 2 * self._held_keys_at_most():
             return
@@ -133,7 +156,7 @@ class LiveJoin(PromisingJoin):
     def _granted(self, order: Array) -> Array:
         """What each new arrival grants, in hundredths; counts what the exact answer spends on it."""
         matches = np.empty(order.shape[0], np.int64)
-        left, right = self._sides()
+        left, right = (store.side for store in self.stores)
         assert self.plan.window is not None
         live_kernels.count_matches(left, right, order, self.plan.window, self._counts, self._place, matches)
         self.matches += int(matches.sum())
@@ -143,23 +166,13 @@ class LiveJoin(PromisingJoin):
         granted: Array = self.plan.fraction * costs
         return granted
 
-    def waiting(self) -> Array:
-        """The streams of arrivals that have not been dealt with: int8 [n]."""
-        gone = int(self.state.whole[st.ARRIVALS_GONE])
-        return self._order[int(self.state.whole[st.APPLIED]) - gone : self._fed - gone]
-
     def _make_room(self) -> None:
-        """Room for every key known, and for the admission thresholds of every tuple held."""
+        """Room to count every key known, and for the admission thresholds of every tuple held."""
         known = self._table.known
         if known > self._counts.shape[0]:
             self._counts = grown(self._counts, max(known, 2 * self._counts.shape[0]), 0)
-        if known > self.state.shed_at.shape[0]:
-            room = max(known, 2 * self.state.shed_at.shape[0])
-            self.state = self.state._replace(shed_at=grown(self.state.shed_at, room, -st.FOREVER))
-        if self.plan.is_exact and known > self._fronts.shape[0]:
-            self._fronts = grown(self._fronts, max(known, 2 * self._fronts.shape[0], 256), 0)
         if self.sampled:
-            self.state = self.state._replace(
+            self.join.state = self.state._replace(
                 left_admission=self._roomy_admissions(0), right_admission=self._roomy_admissions(1)
             )
 
@@ -208,21 +221,6 @@ class LiveJoin(PromisingJoin):
         whole[st.ADMISSIONS_GONE + side] = keep
         return fresh
 
-    def _arrivals(self) -> tuple[Array, Array]:
-        return self._order, self._grant
-
-    def _feed(self, end: int) -> None:
-        self._fed = end
-
-    def _codes(self, side: int, ordinals: Array) -> Array:
-        return self.codes_of(side, ordinals)
-
-    def codes_of(self, side: int, ordinals: Array) -> Array:
-        """The key codes of tuples of a stream that are held: int32 [n]."""
-        held = self.stores[side].side
-        codes: Array = held.code[ordinals - int(held.meta[ga.BASE])]
-        return codes
-
     def times_of(self, side: int, ordinals: Array) -> Array:
         """When tuples of a stream that are held came: int64 [n] ns."""
         held = self.stores[side].side
@@ -236,23 +234,7 @@ class LiveJoin(PromisingJoin):
 
     def needed_from(self) -> tuple[int, int]:
         """Of each stream, the first ordinal that a probe, a queued entry or a count can still reach."""
-        whole, window = self.state.whole, self.plan.window
-        assert window is not None
-        if not whole[st.APPLIED] or self.last is None:
-            return 0, 0
-        # The plain probe leaves nothing undone.
-        horizon = self.last - window if self.plan.is_exact else int(whole[st.NOW_TS]) - 2 * window
-        if whole[st.ACTIVE]:
-            horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
-        if self._queue is not None and self.plan.preference == "weighted":
-            horizon = min(horizon, oldest_time(self._queue) - window)
-        first = []
-        for side, store in enumerate(self.stores):
-            base = int(store.side.meta[ga.BASE])
-            held = store.side.ts[: store.tuples - base]
-            at = base + int(np.searchsorted(held, horizon, side="left"))
-            first.append(min(at, int(whole[st.SEQUENCE + side])))
-        return first[0], first[1]
+        return self.join.needed_from(self._windows)
 
     @property
     def known(self) -> int:
@@ -293,18 +275,13 @@ class LiveJoin(PromisingJoin):
     def put_admissions(self, side: int, admissions: Array) -> None:
         """The admissions of the tuples held, which are put back."""
         room = np.append(admissions, np.zeros(max(1024, admissions.shape[0])))
-        self.state = self.state._replace(**{"left_admission" if side == 0 else "right_admission": room})
-
-    def put_queue(self, queue: Queue) -> None:
-        """What waits, which is put back."""
-        self._queue = queue
+        self.join.state = self.state._replace(**{"left_admission" if side == 0 else "right_admission": room})
 
     def go_on_from(self, fed: int, last: int | None, cost: float, matches: int, found: int, waiting: Array) -> None:
         """The tuples that are held have been put back: count those of the window, and go on."""
-        self._fed, self.last, self.total_cost, self.matches, self.found = fed, last, cost, matches, found
+        self.last, self.total_cost, self.matches, self.found = last, cost, matches, found
         whole = self.state.whole
-        self._order, self._grant = waiting, np.zeros(waiting.shape[0])
-        whole[st.ARRIVALS_GONE] = fed - waiting.shape[0]
+        self.join.go_on_from(fed, waiting, self._table.known)
         if self.sampled:
             whole[[st.ADMISSIONS_GONE, st.ADMISSIONS_GONE + 1]] = [
                 int(store.side.meta[ga.BASE]) for store in self.stores
@@ -345,25 +322,23 @@ class LiveJoin(PromisingJoin):
         table.encode(self._table.values().take(pa.array(alive)))
         code_of = np.full(self._table.known + 1, -1, np.int32)  # the last: of -1
         code_of[alive] = np.arange(alive.shape[0], dtype=np.int32)
-        for store in self.stores:
-            renumber_store(store, alive, code_of)
+        self.join.renumber(alive, code_of)
         self._table = table
         self._counts = rows_at(self._counts, alive, 0)
-        self.state = self.state._replace(shed_at=rows_at(self.state.shed_at, alive, -st.FOREVER))
-        if self.plan.is_exact:
-            self._fronts = rows_at(self._fronts, alive, 0)
 
-    def _exact_cost(self) -> float:
-        return self.total_cost
+    @property
+    def figures(self) -> JoinFigures:
+        """What has been done so far."""
+        return replace(self.join.figures, exact_cost=self.total_cost / UNIT)
 
     @property
     def memory(self) -> Memory:
         """Bytes held by both streams' stores, the keys, the counts and the queue."""
-        held = super().memory
-        queue = 0 if self._queue is None else sum(array.nbytes for array in self._queue)
+        held, queued = self.join.memory, self.join.queue
+        queue = 0 if queued is None else sum(array.nbytes for array in queued)
         admissions = self.state.left_admission.nbytes + self.state.right_admission.nbytes + self.state.shed_at.nbytes
         return Memory(
             sketches=held.sketches,
-            directory=held.directory + self._table.nbytes + self._counts.nbytes + self._fronts.nbytes,
-            tuples=held.tuples + self.sample.nbytes + queue + admissions + self._order.nbytes + self._grant.nbytes,
+            directory=held.directory + self._table.nbytes + self._counts.nbytes,
+            tuples=held.tuples + self.sample.nbytes + queue + admissions,
         )

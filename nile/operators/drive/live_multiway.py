@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import Held, State
+from nile.operators.common.growing import grown, renumber_store, rows_at
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, samples
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_multiway_state import captured, restored
-from nile.operators.drive.live_parts import checked, grown, renumber_store, rows_at
+from nile.operators.drive.live_parts import checked
 from nile.operators.multiway.multiway import Combinations, MultiwayFigures, MultiwayInput, MultiwayJoin
 from nile.operators.multiway.start import buys_everything
 from nile.preferences import state as st
@@ -79,6 +80,7 @@ class LiveMultiway:
             ),
         )  # fmt: skip
         self.table = KeyTable(hasher)
+        self._windows = 1 if plan.is_exact else 2
         self.sampled = samples(plan)
         self.sample = LiveSample(plan.window, streams)
         self.tuples = np.zeros(streams, np.int64)
@@ -159,7 +161,7 @@ class LiveMultiway:
             )
         if self.arrivals + more - self._gone <= self._owner.shape[0]:
             return
-        keep = self.join.needed_from()
+        keep = self.first_needed
         held, room = slice(keep - self._gone, self.arrivals - self._gone), 2 * (self.arrivals + more - keep)
         self._owner, self._ordinal = grown(self._owner[held], room, 0), grown(self._ordinal[held], room, 0)
         if self.sampled:
@@ -209,9 +211,9 @@ class LiveMultiway:
             for k in range(self.streams):
                 self.sample.let_in(k, self.join.state.admissions[new][self._owner[new] == k])
             self._told = dealt_with
-        self.join.let_go()
+        self.join.let_go(self._windows)
         known = self.table.known
-        if known >= _LEAST_KEYS and known >= 2 * (self.arrivals - self.join.needed_from()):
+        if known >= _LEAST_KEYS and known >= 2 * (self.arrivals - self.first_needed):
             alive = self.alive()
             if known >= 2 * alive.shape[0]:
                 self._renumber(alive)
@@ -227,9 +229,14 @@ class LiveMultiway:
         key = self.table.hashes()[self.join.owner(members[:, 0])[1]]
         self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
 
+    @property
+    def first_needed(self) -> int:
+        """The first arrival that a probe, a queued entry or a count can still reach."""
+        return self.join.needed_from(self._windows)
+
     def held(self) -> tuple[Array, Array]:
-        """(stream, key) of arrivals from `join.needed_from` on, -1 without a key: int64 [n] each."""
-        side, first = self.join.store.side, self.join.needed_from()
+        """(stream, key) of arrivals from `first_needed` on, -1 without a key: int64 [n] each."""
+        side, first = self.join.store.side, self.first_needed
         base = int(side.meta[ga.BASE])
         codes = side.code[first - base : self.arrivals - base].astype(np.int64)
         owner = self._owner[first - self._gone : self.arrivals - self._gone].astype(np.int64)
@@ -257,7 +264,7 @@ class LiveMultiway:
 
     def needed_from(self) -> tuple[int, ...]:
         """Of each stream, the first ordinal that a probe, a queued entry or a count can still reach."""
-        first = self.join.needed_from() - self._gone
+        first = self.first_needed - self._gone
         owner, ordinal = (each[first : self.arrivals - self._gone] for each in (self._owner, self._ordinal))
         needed = []
         for k in range(self.streams):

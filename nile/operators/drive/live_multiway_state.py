@@ -39,7 +39,7 @@ _LEAST_ADMISSION = 1e-12
 def captured(live: LiveMultiway) -> State:
     """The state of a join, between two takes.  Cost: a copy of what is held."""
     join, store = live.join, live.join.store
-    state, first, base = join.state, join.needed_from(), int(store.side.meta[ga.BASE])
+    state, first, base = join.state, live.first_needed, int(store.side.meta[ga.BASE])
     whole, real = state.whole.copy(), state.real.copy()
     entry: Array = state.entry.copy()
     whole[list(_WORK_SPACE)] = 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
+from nile.operators.join.reading import codes_of
 from nile.preferences import state as st
 from nile.preferences.queue import LIMIT, new_queue
 from nile.pyramid.grid import arrays as ga
@@ -71,7 +72,7 @@ def captured(join: LiveJoin) -> State:
         real[list(_ENTRY_REAL)] = 0.0
     elif whole[st.ACTIVE] == st.RESOLVED:
         side = int(whole[st.ENTRY_SIDE])
-        past = gone[1 - side][join.codes_of(side, whole[[st.ENTRY_ORDINAL]])[0]]
+        past = gone[1 - side][codes_of(join.stores[side], whole[[st.ENTRY_ORDINAL]])[0]]
         whole[[st.ENTRY_LOW, st.ENTRY_HIGH]] -= past
     entry, rest = _queued(join, gone)
     alive = join.alive()
@@ -87,7 +88,7 @@ def captured(join: LiveJoin) -> State:
         "real": real,
         "seen": state.seen.copy(),
         "open": state.open.copy(),
-        "waiting": join.waiting().copy(),
+        "waiting": join.join.waiting().copy(),
         "shed_at": _still(state.shed_at[alive], join.oldest()),
         "entry": entry,
         "rest": rest,
@@ -106,7 +107,7 @@ def _still(shed_at: Array, oldest: int) -> Array:
 
 def _queued(join: LiveJoin, gone: list[Array]) -> tuple[Array, Array]:
     """The entries that wait, from the least class, oldest first."""
-    queue = join.queue
+    queue = join.join.queue
     if queue is None:
         return np.zeros((0, queue_kernels.ENTRY_FIELDS), np.int64), np.zeros((0, queue_kernels.REAL_FIELDS))
     places = np.empty(int(queue.control[queue_kernels.SIZE]), np.int64)
@@ -120,7 +121,7 @@ def _queued(join: LiveJoin, gone: list[Array]) -> tuple[Array, Array]:
         entry[lost, queue_kernels.HIGH] -= entry[lost, queue_kernels.LOW]
         entry[lost, queue_kernels.LOW] = 0
         at = np.flatnonzero(mine & ranks & ~passed)
-        past = gone[1 - side][join.codes_of(side, entry[at, queue_kernels.ORDINAL])]
+        past = gone[1 - side][codes_of(join.stores[side], entry[at, queue_kernels.ORDINAL])]
         entry[at, queue_kernels.LOW] -= past
         entry[at, queue_kernels.HIGH] -= past
     return entry, rest
@@ -294,7 +295,7 @@ def _put_queue(join: LiveJoin, held: Held) -> None:
         fits = fits and _are_listed(join, side, ranked[:, q.ORDINAL], ranked[:, q.HIGH])
     if not fits:
         held.refuse("entries over tuples held", "others")
-    join.put_queue(queue_of(entry, rest)[0])
+    join.join.put_queue(queue_of(entry, rest)[0])
 
 
 def queue_of(entry: Array, rest: Array) -> tuple[Queue, Array]:
@@ -326,12 +327,14 @@ def _are_reached(join: LiveJoin, side: int, ordinals: Array, times: Array) -> bo
     base = int(join.stores[side].side.meta[ga.BASE])
     if ((ordinals < base) | (ordinals >= join.state.whole[st.SEQUENCE + side])).any():
         return False
-    return bool((join.codes_of(side, ordinals) >= 0).all() and np.array_equal(join.times_of(side, ordinals), times))
+    return bool(
+        (codes_of(join.stores[side], ordinals) >= 0).all() and np.array_equal(join.times_of(side, ordinals), times)
+    )
 
 
 def _are_listed(join: LiveJoin, side: int, ordinals: Array, high: Array) -> bool:
     """Whether the other stream's lists of these tuples' keys have that many entries."""
-    return bool((high <= join.listed(1 - side, join.codes_of(side, ordinals))).all())
+    return bool((high <= join.listed(1 - side, codes_of(join.stores[side], ordinals))).all())
 
 
 def finite(held: Held, name: str, shape: tuple[int | None, ...]) -> Array:

@@ -30,8 +30,8 @@ import numpy as np
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.dealt import Dealt
-from nile.operators.drive.keeper import KeptStream, SharedJoin
-from nile.operators.join.join import JoinInput
+from nile.operators.drive.keeper import KeptStream
+from nile.operators.join.join import JoinInput, PromisingJoin
 from nile.operators.multiway.multiway import MultiwayJoin
 from nile.summaries.errors import ConfigError
 from nile.summaries.hashing import Encoded
@@ -126,7 +126,7 @@ class StandingRun:
         self.joins = tuple(
             query.operator
             if isinstance(query, OwnJoin)
-            else SharedJoin(query.plan, query.data, (self.streams[query.left], self.streams[query.right]))
+            else PromisingJoin(query.plan, query.data, kept=(self.streams[query.left], self.streams[query.right]))
             for query in queries
         )
         self._dealt: tuple[Dealt[Any], ...] = tuple(Dealt(join) for join in self.joins)
@@ -134,7 +134,7 @@ class StandingRun:
         self._reaches = [_reaches(query, place_of) for query in queries]
         self._places = np.zeros(len(streams), np.int64)
         self._weights = [query.weight for query in queries]
-        self._turn_cost = max((join.turn_cost for join in self.joins if isinstance(join, SharedJoin)), default=0.0)
+        self._turn_cost = max((join.turn_cost for join in self.joins if isinstance(join, PromisingJoin)), default=0.0)
         self._purse = 0.0
         self._done = self._fed = 0
         self._admission = 1.0
@@ -202,7 +202,7 @@ class StandingRun:
         if self.streams and not self.queries[0].plan.is_exact:
             entrance = max((stream.entrance for stream in self.streams.values()), default=1.0)
             self._admission = min(
-                max(dealt.admission for dealt in self._dealt if isinstance(dealt.operator, SharedJoin)),
+                max(dealt.admission for dealt in self._dealt if isinstance(dealt.operator, PromisingJoin)),
                 self._upkeep * self._per_arrival / entrance,
             )
         at_once = self._turn_cost <= _TURN_WORTH * self._per_arrival
@@ -259,8 +259,8 @@ class StandingRun:
         """Free tuples of shared streams that no query can reach."""
         needed = self._places.copy()
         for query, join in zip(self.queries, self.joins, strict=True):
-            if isinstance(query, StandingJoin) and isinstance(join, SharedJoin):
-                left, right = join.needed_from()
+            if isinstance(query, StandingJoin) and isinstance(join, PromisingJoin):
+                left, right = (0, 0) if query.plan.output == "ranges" else join.needed_from()
                 needed[query.left] = min(needed[query.left], left)
                 needed[query.right] = min(needed[query.right], right)
         for place, stream in self.streams.items():

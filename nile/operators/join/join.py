@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.operators.common.contract import Kept
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.example import EXAMPLE_ARRIVALS, example_keys, example_plan, example_times
 from nile.operators.common.figures import JoinFigures
+from nile.operators.common.growing import grown, renumber_store, rows_at
 from nile.operators.common.plan import JoinPlan
-from nile.operators.common.start import UNIT, initial_state
+from nile.operators.common.start import UNIT, initial_state, shared_state
 from nile.operators.join.range_probe import RangeProbe, is_counted
+from nile.operators.join.reading import expanded, figures_of
 from nile.operators.join.runners import runner_of
 from nile.preferences import state as st
 from nile.preferences.clock import grants
@@ -43,29 +46,33 @@ class PromisingJoin:
     """One run of a JoinPlan over one JoinInput: feed, step, collect.
 
     `run` yields Outputs as they are found; `figures` says what it cost.  Same plan and input, same bytes,
-    however the input is cut into batches.
+    however the input is cut into batches.  An input that comes as it goes is empty at first, and pushed (`push`).
+    kept: the streams, where others keep them: it probes them, inserts nothing and is charged for nothing but probes; a
+    stream may be ahead of it, and what comes after the tuple that probes does not show.
     """
-
-    _inserts = True
-    """Whether tuples are put into stores of its own."""
-
-    _counts_ranges = True
-    """Whether exact ranges may come from counts alone, which reads the input where it lies."""
 
     _ranges: RangeProbe | None = None
 
-    def __init__(self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536) -> None:
+    def __init__(
+        self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536, kept: tuple[Kept, Kept] | None = None
+    ) -> None:
         self.plan = plan
         self.data = data
         self.batch_rows = max(1, batch_rows)
         sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
-        self.stores = (TupleStore(plan.spec), TupleStore(plan.spec))
+        self._is_shared = kept is not None
+        self.stores = (TupleStore(plan.spec), TupleStore(plan.spec)) if kept is None else (kept[0].store, kept[1].store)
         self.state = initial_state(plan, data, self.stores[0], sketched)
+        self.turn_cost = float(self.state.real[st.TURN_COST])
+        """The most that one turn of a summary it reads costs, in hundredths; 0 when it reads none."""
+        if kept is not None:
+            admissions = kept[0].admissions, kept[1].admissions
+            self.state = shared_state(self.state, plan, self.stores[0].side, admissions, kept[0].shed_at)
         self._costs = np.rint(UNIT * data.costs)
         self._grant = grants(
             self._costs, plan.fraction, plan.pace, data.times() if plan.pace.is_replay else data.left_ts
         )
-        if self._inserts and self._counts_ranges and is_counted(plan):
+        if kept is None and data.order.shape[0] and is_counted(plan):  # which reads the input where it lies
             self._ranges = RangeProbe(data)
         self._runner = runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
@@ -76,9 +83,8 @@ class PromisingJoin:
             third=np.empty(_ROOM if plan.output == "ranges" else 0, np.int64),
             weight=np.empty(_ROOM, np.float64),
         )
-        self._keep_all = plan.window is None or plan.output == "ranges"
+        self._order = data.order
         self._fed = 0
-        self._seen = [0, 0]
 
     def run(self) -> Iterator[Outputs]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
@@ -87,8 +93,12 @@ class PromisingJoin:
 
     @property
     def arrivals(self) -> int:
-        """Tuples of the input, both streams together."""
-        return int(self.data.order.shape[0])
+        """Tuples of the input, both streams together, as far as it is known."""
+        return max(int(self.data.order.shape[0]), self._pushed)
+
+    @property
+    def _pushed(self) -> int:
+        return 0 if self._is_shared else sum(store.tuples for store in self.stores)
 
     def times(self) -> Array:
         """The time of each arrival: int64 [arrivals] ns."""
@@ -135,7 +145,7 @@ class PromisingJoin:
         if credit is not None:
             self._settle()
             arrivals = end - self._fed
-            self._grant[self._fed : end] = UNIT * credit / max(1, arrivals)
+            self.grant(self._fed, np.full(arrivals, UNIT * credit / max(1, arrivals)))
             if not arrivals:
                 real[st.CREDIT] += UNIT * credit
                 real[st.GRANTED] += UNIT * credit
@@ -156,40 +166,98 @@ class PromisingJoin:
 
     def _feed(self, end: int) -> None:
         """Put arrivals up to `end` into the flat arrays of their streams, which counted ranges do when expanded."""
-        if self._ranges is None:
+        if self._ranges is None and not self._is_shared:
             self._extend(end)
         self._fed = end
 
     def _extend(self, end: int) -> None:
-        order = self.data.order[sum(self._seen) : end]
+        if end <= self._pushed:
+            return
+        order = self.data.order[self._pushed : end]
         right = int(np.count_nonzero(order))
         counts = (order.shape[0] - right, right)
         for side, (store, ts, keys) in enumerate(
             zip(self.stores, (self.data.left_ts, self.data.right_ts), (self.data.left, self.data.right), strict=True)
         ):
-            a = self._seen[side]
+            a = store.tuples
             b = a + counts[side]
             store.extend(ts[a:b], keys.codes[a:b], keys.hashes[a:b], self.data.keys)
-            self._seen[side] = b
+
+    def push(self, ts: tuple[Array, ...], keys: tuple[Encoded, ...], order: Array, known: int) -> None:
+        """More arrivals of an input that comes as it goes; they grant nothing yet (`grant`).
+
+        ts, keys: of either stream; order: int8 [n], the stream of each; known: key codes in use.  Arrivals dealt with
+        are forgotten here.
+        """
+        for store, times, coded in zip(self.stores, ts, keys, strict=True):
+            store.extend(times, coded.codes, coded.hashes, known)
+        self._make_room(known)
+        waiting = self.waiting()
+        self.state.whole[st.ARRIVALS_GONE] = self._fed - waiting.shape[0]
+        self._order = np.concatenate([waiting, order])
+        self._grant = np.zeros(self._order.shape[0])
+
+    def _make_room(self, known: int) -> None:
+        """Room for every key code in use."""
+        if known > self.state.shed_at.shape[0]:
+            room = max(known, 2 * self.state.shed_at.shape[0])
+            self.state = self.state._replace(shed_at=grown(self.state.shed_at, room, -st.FOREVER))
+        if self.plan.is_exact and known > self._fronts.shape[0]:
+            self._fronts = grown(self._fronts, max(known, 2 * self._fronts.shape[0], 256), 0)
+
+    def waiting(self) -> Array:
+        """The streams of arrivals that have not been dealt with: int8 [n]."""
+        gone = int(self.state.whole[st.ARRIVALS_GONE])
+        return self._order[int(self.state.whole[st.APPLIED]) - gone : self._fed - gone]
+
+    def grant(self, first: int, amounts: Array) -> None:
+        """What arrivals from `first` on grant, in hundredths: float64 [n]."""
+        at = first - int(self.state.whole[st.ARRIVALS_GONE])
+        self._grant[at : at + amounts.shape[0]] = amounts
+
+    def renumber(self, alive: Array, code_of: Array) -> None:
+        """Give the keys of codes `alive` the codes 0, 1, ...; code_of: as `renumber_store` takes it."""
+        for store in self.stores:
+            renumber_store(store, alive, code_of)
+        self.state = self.state._replace(shed_at=rows_at(self.state.shed_at, alive, -st.FOREVER))
+        if self.plan.is_exact:
+            self._fronts = rows_at(self._fronts, alive, 0)
+
+    def put_queue(self, queue: Queue) -> None:
+        """What waits, which is put back."""
+        self._queue = queue
+
+    def go_on_from(self, fed: int, waiting: Array, known: int) -> None:
+        """The tuples that are held have been put back.
+
+        fed: arrivals that had come; waiting: the streams of those that wait; known: key codes in use.
+        """
+        self._make_room(known)
+        self._fed = fed
+        self._order, self._grant = waiting, np.zeros(waiting.shape[0])
+        self.state.whole[st.ARRIVALS_GONE] = fed - waiting.shape[0]
 
     def _fill_lists(self) -> None:
         """Put tuples that were counted into the lists of their keys, in bulk."""
-        before = tuple(self._seen)
+        before = [store.tuples for store in self.stores]
         self._extend(self._fed)
-        for store, begin, end in zip(self.stores, before, self._seen, strict=True):
-            for first in range(begin, end, PIECE):
-                store.append(first, min(end, first + PIECE))
+        for store, begin in zip(self.stores, before, strict=True):
+            for first in range(begin, store.tuples, PIECE):
+                store.append(first, min(store.tuples, first + PIECE))
 
     def _sides(self) -> tuple[Any, Any]:
-        return self.stores[0].side, self.stores[1].side
-
-    def _arrivals(self) -> tuple[Array, Array]:
-        """(stream, grant) of each arrival from `ARRIVALS_GONE` on: int8 [n], float64 [n]."""
-        return self.data.order, self._grant
+        if not self._is_shared:
+            return self.stores[0].side, self.stores[1].side
+        shown = []
+        for number, store in enumerate(self.stores):
+            meta = store.side.meta.copy()
+            meta[ga.VISIBLE] = self.state.whole[st.SEQUENCE + number]
+            shown.append(store.side._replace(meta=meta))
+        return shown[0], shown[1]
 
     def _step(self, end: int) -> int:
         left, right = self._sides()
-        order, grant = self._arrivals()
+        order, grant = self._order, self._grant
         state, out = self.state, self._out
         if self._ranges is not None:
             return self._ranges.step(order, end, state, out)
@@ -234,56 +302,43 @@ class PromisingJoin:
             return outputs
         if self._ranges is not None:
             self._fill_lists()
-        parts_left, parts_right, parts_record = [], [], []
-        for side in (0, 1):
-            mine = np.flatnonzero(outputs.side == side)
-            ordinals = outputs.left[mine]
-            low, high = outputs.low[mine], outputs.high[mine]
-            pairs = int((high - low).sum())
-            which = np.empty(pairs, np.int64)
-            match = np.empty(pairs, np.int64)
-            codes = self._codes(side, ordinals).astype(np.int64)
-            list_kernels.expand_ranges(self.stores[1 - side].side, codes, low, high, 0, which, match)
-            probing = ordinals[which]
-            parts_left.append(probing if side == 0 else match)
-            parts_right.append(match if side == 0 else probing)
-            parts_record.append(mine[which])
-        record = np.concatenate(parts_record)
-        order = np.argsort(record, kind="stable")
-        return Outputs(
-            left=np.concatenate(parts_left)[order],
-            right=np.concatenate(parts_right)[order],
-            weight=outputs.weight[record[order]],
-        )
-
-    def _codes(self, side: int, ordinals: Array) -> Array:
-        """The key codes of tuples of a stream: int32 [n]."""
-        return (self.data.left if side == 0 else self.data.right).codes[ordinals]
+        return expanded(self.stores, outputs)
 
     def _release(self) -> None:
-        for store, first in zip(self.stores, self.needed_from(), strict=True):
+        # Who keeps a stream knows what all its queries need; range records are expanded when they are read.
+        if not self._is_shared and self.plan.output != "ranges":
+            self.let_go()
+
+    def let_go(self, windows: int = 2) -> None:
+        """Free tuples that neither a probe nor a queued entry can reach."""
+        for store, first in zip(self.stores, self.needed_from(windows), strict=True):
             store.release(first)
 
-    def needed_from(self) -> tuple[int, int]:
-        """Of each stream, the first ordinal that a probe or a queued entry can still reach: two windows back."""
-        window = self.plan.window
-        whole = self.state.whole
-        if self._keep_all or window is None or whole[st.APPLIED] == 0:
+    def needed_from(self, windows: int = 2) -> tuple[int, int]:
+        """Of each stream, the first ordinal that a probe or a queued entry can still reach: two windows back.
+
+        windows: 1 will do for the plain probe, which leaves nothing undone.
+        """
+        window, whole = self.plan.window, self.state.whole
+        if window is None or whole[st.APPLIED] == 0:
             return 0, 0
-        nows = []
-        for side in (0, 1):
-            at = int(whole[st.SEQUENCE + side]) - 1
-            ts = self.data.left_ts if side == 0 else self.data.right_ts
+        now = -st.FOREVER
+        for side, store in enumerate(self.stores):
+            at = int(whole[st.SEQUENCE + side]) - 1 - int(store.side.meta[ga.BASE])
             if at >= 0:
-                nows.append(int(ts[at]))
-        horizon = max(nows) - 2 * window
+                now = max(now, int(store.side.ts[at]))
+        horizon = now - windows * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
         if self._queue is not None and self.plan.preference == "weighted":
             horizon = min(horizon, oldest_time(self._queue) - window)
-        left = int(np.searchsorted(self.data.left_ts, horizon, side="left"))
-        right = int(np.searchsorted(self.data.right_ts, horizon, side="left"))
-        return min(left, int(whole[st.SEQUENCE])), min(right, int(whole[st.SEQUENCE + 1]))
+        first = []
+        for side, store in enumerate(self.stores):
+            base = int(store.side.meta[ga.BASE])
+            held = store.side.ts[: store.tuples - base]
+            at = base + int(np.searchsorted(held, max(horizon, -st.FOREVER), side="left"))
+            first.append(min(at, int(whole[st.SEQUENCE + side])))
+        return first[0], first[1]
 
     @property
     def memory(self) -> Memory:
@@ -299,40 +354,16 @@ class PromisingJoin:
     def figures(self) -> JoinFigures:
         """What has been done so far."""
         self._settle()
-        whole, real = self.state.whole, self.state.real
-        return JoinFigures(
-            arrivals=int(whole[st.ARRIVED]),
-            nulls=int(whole[st.NULLS]),
-            admitted=int(whole[st.ADMITTED]),
-            shed=self.shed,
-            outputs=int(whole[st.OUTPUTS]),
-            regions=int(whole[st.REGIONS]),
-            pruned=int(whole[st.PRUNED]),
-            zones=sum(int(store.side.zone[ga.CLOSED]) for store in self.stores),
-            changes=sum(int(store.side.zone[ga.CHANGES]) for store in self.stores),
-            expired=int(whole[st.EXPIRED]),
-            evicted=int(whole[st.EVICTED]),
-            granted=float(real[st.GRANTED]) / UNIT,
-            spent=float(real[st.SPENT]) / UNIT,
-            spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
-            spent_hit=float(real[st.SPENT_HIT]) / UNIT,
-            exact_cost=self._exact_cost() / UNIT,
-            coverage=self.coverage,
-            forgotten=sum(int(store.side.zone[ga.FORGOTTEN]) for store in self.stores),
-            admission=float(real[st.ADMISSION]),
-            sampling_rate=float(real[st.RATE]),
+        return figures_of(
+            self.state, self.stores, shed=self.shed, exact_cost=float(self._costs.sum()), coverage=self.coverage
         )
-
-    def _exact_cost(self) -> float:
-        """What the exact answer spends on all the input, in hundredths."""
-        return float(self._costs.sum())
 
     @property
     def shed(self) -> tuple[int, int]:
         """Tuples turned away, of left and right: at admission, for want of credit, or still waiting at the end."""
         whole = self.state.whole
         gone = int(whole[st.ARRIVALS_GONE])
-        waiting = self._arrivals()[0][int(whole[st.APPLIED]) - gone : int(whole[st.ARRIVED]) - gone]
+        waiting = self._order[int(whole[st.APPLIED]) - gone : int(whole[st.ARRIVED]) - gone]
         right = int(np.count_nonzero(waiting))
         return (
             int(whole[st.SHED_BY_SIDE]) + waiting.shape[0] - right,

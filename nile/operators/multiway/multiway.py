@@ -309,19 +309,19 @@ class MultiwayJoin:
         if self.plan.output != "ranges":  # whose records are expanded when they are read
             self.let_go()
 
-    def let_go(self) -> None:
+    def let_go(self, windows: int = 2) -> None:
         """Free tuples that neither a probe nor a queued entry can reach."""
-        self.store.release(self.needed_from())
+        self.store.release(self.needed_from(windows))
 
-    def needed_from(self) -> int:
+    def needed_from(self, windows: int = 2) -> int:
         """The first arrival that a probe or a queued entry can still reach: two windows back.
 
-        The plain probe, which leaves nothing undone, reaches one window back.
+        windows: 1 will do for the plain probe, which leaves nothing undone.
         """
         window, whole = self.plan.window, self.state.whole
         if window is None or whole[st.APPLIED] == 0:
             return 0
-        horizon = int(whole[st.NOW_TS]) - (1 if self.plan.is_exact else 2) * window
+        horizon = int(whole[st.NOW_TS]) - windows * window
         if whole[st.ACTIVE]:
             horizon = min(horizon, int(whole[st.ENTRY_TIME]) - window)
         if self._queue is not None and self.plan.preference == "weighted":
