@@ -145,19 +145,6 @@ def test_one_side_empty_all_null_or_all_equal_is_no_special_case() -> None:
             assert join.figures.arrivals == len(left) + len(right)
 
 
-@pytest.mark.parametrize("guide", plans.GUIDES)
-def test_weights_add_up_to_the_exact_answer_on_average(guide: str) -> None:
-    """Horvitz-Thompson: over 200 seeds the mean total of weights is the number of pairs, within 4 standard errors."""
-    joined = joinable(51, n=1_500, keys=40, window=WINDOW)
-    totals = np.array([
-        sum(row[2] for row in records(plan_of(joined, 0.5, guide=guide, preference="weighted", seed=seed), joined,
-                                      batch_rows=10_000))
-        for seed in range(200)
-    ])  # fmt: skip
-    error = totals.std(ddof=1) / np.sqrt(totals.size)
-    assert abs(totals.mean() - joined.pairs) <= 4 * error + 0.02 * joined.pairs
-
-
 STANDARD_ERRORS = 3.0
 STILL_WAITING = 0.03
 """Share of the tuples that may wait, on average, when the input ends: their pairs are lost without a weight."""

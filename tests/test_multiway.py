@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from nile.operators.common import plan as plans
 from nile.operators.inputs.joining import Loaded
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway import multiway
-from nile.operators.multiway.multiway import MultiwayInput, MultiwayJoin
 from nile.preferences import state
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
@@ -133,46 +131,8 @@ def test_under_any_budget_regions_are_disjoint_and_with_credit_enough_they_cover
         assert len(found) >= 0.97 * len(truth)  # credit of the last arrivals' gaps is what may lack
 
 
-def half(joined: MultiwayJoinable) -> tuple[MultiwayInput, int]:
-    """The input under a condition that half of the candidates meet, and how many do."""
-
-    def passes(members: Any) -> Any:
-        return members.sum(axis=1) % 2 == 0
-
-    passing = joined.exact.passing(passes)
-    costs = joined.costs(ENGINE, ranges=False) + ENGINE.scan * joined.exact.completed
-    costs += ENGINE.emit * (passing - joined.exact.completed)
-    return replace(joined.input(ENGINE, ranges=False, whole=False), costs=costs, test=passes), int(passing.sum())
-
-
 STILL_WAITING = 0.07
 """Share of the tuples that may wait, on average, when the input ends: the outputs they would complete are lost."""
-
-
-@pytest.mark.parametrize("guide", plans.GUIDES)
-@pytest.mark.parametrize("fraction", [0.5, 0.2, 0.05])
-@pytest.mark.parametrize("conditioned", [False, True])
-def test_weights_add_up_to_the_exact_answer_on_average(guide: str, fraction: float, conditioned: bool) -> None:
-    """Horvitz-Thompson: over 150 seeds the mean total of weights is the number of outputs."""
-    if conditioned:
-        joined = joinable(51, streams=2, n=1_500, keys=40, window=300 * SECOND)
-        data, truth = half(joined)
-    else:
-        joined = joinable(51, streams=3, n=1_000, keys=40, window=60 * SECOND)
-        data, truth = joined.input(ENGINE, ranges=False, whole=False), joined.exact.combinations
-    sums, waiting = [], []
-    for seed in range(150):
-        plan = plan_of(joined.window, fraction, guide=guide, preference="weighted", seed=seed)
-        join = MultiwayJoin(plan, data)
-        sums.append(sum(float(part.weight.sum()) for part in join.run()))
-        whole = join.state.whole
-        waiting.append(int(whole[state.ARRIVED] - whole[state.APPLIED]))
-        assert join.figures.expired == join.figures.evicted == 0
-        assert join.figures.spent <= join.figures.granted * (1 + 1e-9)
-    totals = np.array(sums)
-    error = totals.std(ddof=1) / np.sqrt(totals.size)
-    assert abs(totals.mean() - truth) <= 3 * error + 0.02 * truth
-    assert np.mean(waiting) <= STILL_WAITING * data.ts.shape[0]
 
 
 def twin_of_hash_drop(joined: MultiwayJoinable, fraction: float, costs: Any) -> tuple[list[tuple[int, ...]], float]:

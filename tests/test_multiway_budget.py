@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from workload_join import SECOND
-from workload_multiway import Found, assert_honest, brute_force, joinable, operator, plan_of, rows_of
+from workload_multiway import Found, assert_honest, brute_force, even, joinable, operator, plan_of
 
 import nile
 from nile.operators.common import plan as plans
@@ -24,18 +21,6 @@ from nile.preferences.wall import WallBudget, WallClock
 
 WINDOW = 60 * SECOND
 CLOSE = 0.05  # of the share asked
-
-
-class Conditioned(MultiwayJoinable):
-    """Under the condition that the first two members' ordinals add up to an even number."""
-
-    def input(self, *args: Any, **options: Any) -> Any:
-        data = super().input(*args, **options)
-        return replace(data, test=lambda members: data.ordinal[members[:, :2]].sum(axis=1) % 2 == 0)
-
-
-def even(joined: MultiwayJoinable) -> MultiwayJoinable:
-    return Conditioned(joined.streams, joined.window, None)
 
 
 def small(seed: int, streams: int, *, n: int = 1_500, keys: int = 250) -> MultiwayJoinable:
@@ -140,24 +125,6 @@ def test_loading_kernels_takes_tuples_in_and_ends_zones(method: str, streams: in
     figures = example.figures
     assert figures.arrivals == 4_096 == figures.admitted + sum(figures.shed)
     assert figures.admitted > 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("preference", PREFERENCES)
-@pytest.mark.parametrize("output", plans.OUTPUTS)
-def test_wherever_an_advance_stops_the_outputs_are_the_same(method: str, preference: str, output: str) -> None:
-    """The law of the contract: without credit of their own, ends do not matter."""
-    joined = small(9, 3)
-    plan = plan_of(WINDOW, 0.2, method=method, preference=preference, output=output, outlier_cap=8)
-    whole, cut = operator(plan, joined), operator(plan, joined)
-    expected = [row for part in whole.run() for row in rows_of(part)]
-    rng = np.random.default_rng(2)
-    got: list[Any] = []
-    while cut.fed < cut.arrivals:
-        end = min(cut.arrivals, cut.fed + int(rng.integers(1, 300)))
-        got += [row for part in cut.advance(end) for row in rows_of(part)]
-    assert got == expected
-    assert cut.figures == whole.figures
 
 
 class World:

@@ -135,27 +135,6 @@ def test_under_a_budget_outputs_are_some_of_the_exact_ones_each_once_and_paid_fo
         assert accounts.tuples_in == 700 - excluded == accounts.applied + accounts.shed
 
 
-@pytest.mark.parametrize("method", multiway.METHODS)
-def test_where_the_input_is_cut_into_batches_changes_nothing(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    db, _ = database(2, 900)
-    query = db.join("a", "b", on="k", window=60, where=CONDITION).prefer("desc").using(method=method)
-    told = []
-    for rows, room in ((1, 1 << 16), (97, 1 << 16), (10**6, 1 << 16)):
-        monkeypatch.setattr(multiway, "_ROOM", room)
-        plan = query.plan(0.3)
-        joined = _joined(query)
-        given_input = joined.input(plan.costs, ranges=False, whole=False)
-        join = multiway.MultiwayJoin(plan, given_input, batch_rows=rows)
-        found = [row for part in join.run() for row in part.members.tolist()]  # type: ignore[union-attr]
-        told.append((found, join.figures))
-    assert told[0] == told[1] == told[2]
-    assert len(told[0][0]) > 50
-
-
-def _joined(query: nile.MultiwayQuery) -> Any:
-    return query.run(0.3).joined
-
-
 def test_a_small_trace_is_charged_an_insert_and_look_up_a_tuple_a_scan_a_candidate_and_an_emit_a_pair() -> None:
     """b at 2 s meets a at 0 and 1 s; only the second passes.  engine: 3 inserts, 3 look-ups, 2 scans, 1 emit."""
     db = nile.connect()
@@ -194,17 +173,6 @@ def test_a_condition_without_columns_is_true_or_false_of_everything() -> None:
     assert rows_of(db.join("a", "b", on="k", window=9, where="1 = 2").run()) == []
     both = db.join("a", "b", on="k", window=9, where="1 < 2 and a.x < b.x").run()
     assert sorted(rows_of(both)) == by_duckdb(duck, 2, "a.x < b.x", 9)
-
-
-def test_weights_add_up_to_the_conditioned_answer_on_average() -> None:
-    db = nile.connect()
-    for k, name in enumerate("ab"):
-        db.register(name, table(k, 1_500, keys=60), time="at")
-    query = db.join("a", "b", on="k", window=200, where="a.x < b.x").prefer("weighted").guided_by("directory")
-    truth = query.run().estimate.value
-    totals = np.array([query.using(seed=seed).run(budget=0.5).estimate.value for seed in range(40)])
-    error = totals.std(ddof=1) / np.sqrt(totals.size)
-    assert abs(totals.mean() - truth) <= 4 * error + 0.02 * truth
 
 
 def test_columns_follow_their_tuples_when_disorder_is_repaired(tmp_path: Path) -> None:

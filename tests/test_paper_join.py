@@ -261,21 +261,6 @@ def test_with_credit_enough_every_structure_finds_everything(structure: str, pre
     assert set(found) == brute_force(joined)
 
 
-@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
-def test_batches_do_not_matter(preference: str) -> None:
-    joined = joinable(8, n=1_500, keys=60, window=200 * SECOND)
-    plan = JoinPlan(
-        window=joined.window, budget=Budget(3.0), method="paper", preference=preference,
-        spec=spec_of("T4", joined.window), costs=MEMORY,
-    )  # fmt: skip
-    whole, join = run(plan, joined)
-    assert whole
-    for rows in (1, 7, 300):
-        pieces, other = run(plan, joined, batch_rows=rows)
-        assert pieces == whole
-        assert other.figures == join.figures
-
-
 def test_what_is_forgotten_is_not_found_and_lowers_coverage() -> None:
     joined = joinable(4, n=1_500, keys=20, window=2_000 * SECOND)
     spec = SummarySpec(granularity=100 * SECOND, rate=2, depth=2, max_zones=4, forgetting=True)

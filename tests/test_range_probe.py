@@ -10,7 +10,6 @@ import pytest
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.join import range_probe
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
-from nile.preferences import state as st
 from nile.preferences.budget import Budget
 from nile.summaries.costs import ENGINE
 from nile.summaries.hashing import Encoded, KeyHasher
@@ -140,17 +139,6 @@ def test_what_is_granted_and_spent_is_the_same_however_the_input_is_cut(fraction
         assert figures[0].outputs == figures[0].regions == outputs
         per_tuple = ENGINE.insert + ENGINE.lookup
         assert figures[0].spent == per_tuple * figures[0].admitted + ENGINE.emit * outputs
-
-
-def test_a_full_output_is_handed_over_and_the_run_goes_on() -> None:
-    rng = np.random.default_rng(5)
-    data = random_input(rng, most=119)
-    join = PromisingJoin(plan_of(50), data)
-    small = [np.empty(4, np.int64) for _ in range(3)]
-    join._out = st.Output(small[0], small[1], small[2], np.empty(4))
-    outputs = list(join.run())
-    assert {part.left.shape[0] for part in outputs[:-1]} <= {4}
-    assert records(outputs) == by_definition(data, 50)
 
 
 def test_numbers_too_large_for_32_bits_are_counted_in_64(monkeypatch: pytest.MonkeyPatch) -> None:

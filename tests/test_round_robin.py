@@ -196,36 +196,6 @@ def test_the_kernels_equal_the_twin_on_any_few_queries(
 # --- what each query is promised ---------------------------------------------------------------------------
 
 
-def test_with_credit_enough_every_query_has_its_exact_answer() -> None:
-    joined = joinable(7, n=900, keys=30, window=300 * SECOND)
-    plans = plans_of(
-        [300, 20, 120], ["desc", "asc", "weighted"], [0.8, 1.0, 1.0], budget=Budget(200.0),
-        spec=spec_of("T4", joined.window),
-    )  # fmt: skip
-    join = RoundRobinJoin(plans, input_of(joined, plans))
-    found = found_by(join)
-    for number, plan in enumerate(plans):
-        pairs = {(left, right) for query, left, right in found if query == number}
-        assert pairs == brute_force(Joinable(joined.left, joined.right, plan.window))
-
-
-def test_neither_batches_nor_a_small_output_change_the_turns() -> None:
-    joined = joinable(8, n=900, keys=40, window=200 * SECOND)
-    plans = plans_of(
-        [200, 60, 200], ["desc", "weighted", "asc"], [0.8, 1.0, 1.0], budget=Budget(2.0), costs=MEMORY,
-        spec=spec_of("T4", joined.window),
-    )  # fmt: skip
-    whole = RoundRobinJoin(plans, input_of(joined, plans))
-    expected = found_by(whole)
-    assert {query for query, _, _ in expected} == {0, 1, 2}
-    for rows in (1, 7, 300):
-        join = RoundRobinJoin(plans, input_of(joined, plans), batch_rows=rows)
-        if rows == 7:
-            join._out = join._out._replace(**{name: getattr(join._out, name)[:5] for name in join._out._fields})
-        assert found_by(join) == expected
-        assert (join.figures, join.query_figures) == (whole.figures, whole.query_figures)
-
-
 def test_a_stream_shared_by_many_queries_is_inserted_and_kept_once() -> None:
     joined = joinable(9, n=900, keys=40, window=200 * SECOND)
     plan = plans_of([200], ["desc"], [1.0], budget=Budget(100.0), spec=spec_of("T4", joined.window))[0]

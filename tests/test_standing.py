@@ -14,7 +14,6 @@ from workload_join import SECOND, brute_force, random_stream
 
 import nile
 from nile.operators.drive.keeper import KeptStream
-from nile.operators.drive.standing import DISPATCH
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.errors import BudgetError, ConfigError, KeyTypeError, UnknownStream
@@ -214,29 +213,6 @@ def test_any_few_queries_over_any_small_streams_are_honest(
         for query, one in zip(queries, answer, strict=True):
             if query.bound.preference != "asc":
                 assert set(pairs_of(one)) == exact(streams, query)
-
-
-def advanced(answer: nile.StandingAnswer, rows: int) -> list[Any]:
-    """What each query found, and its figures, when the input comes in batches of `rows`."""
-    run = answer._engine.run
-    found: list[list[Any]] = [[] for _ in answer]
-    for end in [*range(rows, run.arrivals, rows), run.arrivals]:
-        for parts in run.advance(end):
-            for mine, part in zip(found, parts, strict=True):
-                for outputs in part:
-                    mine += zip(outputs.left.tolist(), outputs.right.tolist(), outputs.weight.tolist(), strict=True)
-    return [found, [join.figures for join in run.joins], run.spent]
-
-
-@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
-def test_neither_batches_nor_a_second_run_change_anything(preference: str) -> None:
-    streams = streams_of(4)
-    db = database(streams)
-    standing = db.standing(three(db, preference, "countsketch"), weights=[3, 1, 2])
-    whole = advanced(standing.run(0.4), 10**9)
-    assert any(whole[0])
-    for rows in (1, 100, DISPATCH + 1):
-        assert advanced(standing.run(0.4), rows) == whole
 
 
 # --- the shared budget -------------------------------------------------------------------------------------

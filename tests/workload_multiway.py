@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,18 @@ def joinable(seed: int, *, streams: int, n: int, keys: int, window: int | None, 
     return MultiwayJoinable(tuple(random_stream(f"s{k}", rng, n, keys, gap=gap) for k in range(streams)), window, None)
 
 
+class Conditioned(MultiwayJoinable):
+    """Under the condition that the first two members' ordinals add up to an even number."""
+
+    def input(self, *args: Any, **options: Any) -> Any:
+        data = super().input(*args, **options)
+        return replace(data, test=lambda members: data.ordinal[members[:, :2]].sum(axis=1) % 2 == 0)
+
+
+def even(joined: MultiwayJoinable) -> MultiwayJoinable:
+    return Conditioned(joined.streams, joined.window, None)
+
+
 def brute_force(streams: tuple[Loaded, ...], window: int | None) -> set[tuple[int, ...]]:
     """Every combination with equal keys, every two within the window, by looking: NaN equals NaN, null nothing."""
     by_key: dict[Any, list[list[int]]] = {}
@@ -34,12 +46,20 @@ def brute_force(streams: tuple[Loaded, ...], window: int | None) -> set[tuple[in
             if key is not None:
                 name = "NaN" if key != key else key
                 by_key.setdefault(name, [[] for _ in streams])[k].append(i)
-    found = set()
+    found: set[tuple[int, ...]] = set()
+
+    def extend(picked: tuple[int, ...], times: tuple[int, ...], members: list[list[int]]) -> None:
+        if len(picked) == len(streams):
+            found.add(picked)
+            return
+        one = streams[len(picked)]
+        for i in members[len(picked)]:
+            ts = int(one.ts[i])
+            if window is None or all(abs(ts - other) <= window for other in times):
+                extend((*picked, i), (*times, ts), members)
+
     for members in by_key.values():
-        for picked in itertools.product(*members):
-            times = [int(one.ts[i]) for one, i in zip(streams, picked, strict=True)]
-            if window is None or max(times) - min(times) <= window:
-                found.add(picked)
+        extend((), (), members)
     return found
 
 
