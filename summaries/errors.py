@@ -139,6 +139,10 @@ class Overloaded(NileError, BlockingIOError):
     """Outputs of a standing query wait unread up to their limit: nothing was taken, push the same again later."""
 
 
+class DatabaseClosed(NileError, RuntimeError):
+    """Something was asked of a database, or of what depends on it, after `close()`."""
+
+
 class DatabaseTorn(NileError, RuntimeError):
     """A change of a database was cut off half way; nothing of it is read or written any more."""
 

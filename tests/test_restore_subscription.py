@@ -204,6 +204,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
              "_streams", "_reading"}  # fmt: skip
     known |= {
         "_unread_limit",
+        "_left_to_store",
         "_when_full",
         "_tick",
         "_may_drop",

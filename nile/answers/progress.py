@@ -127,6 +127,10 @@ class Progress:
             raise ConfigError(
                 "progress: needed to be read once; got a second loop over it; call progress() again for a new run"
             )
+        if self._closed:
+            raise ConfigError(
+                "progress: needed an open one; got one after close(), which read nothing; call progress() again"
+            )
         self._partials = self._run()
         return self._partials
 

@@ -64,6 +64,7 @@ class Database:
         self._live = Live(self._names, keeper)
 
     def __enter__(self) -> Database:
+        self._names.check_open()
         return self
 
     def __exit__(
@@ -72,10 +73,13 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
+        if self._names.closed:
+            return "<nile.Database: closed>"
         return f"<nile.Database: {', '.join(self._names.entries) or 'no streams'}>"
 
     def close(self) -> None:
-        """Forget all streams and end standing queries.  Answers already given keep what they need.
+        """Forget all streams and end standing queries.  Answers already given keep what they need, all else that is
+        asked of the database, or of queries made by it, raises DatabaseClosed.  Closing again does nothing.
 
         A database with a store writes a last checkpoint and lets the store go: nothing in it ends.  Raises what a
         callback raises, and StoreWriteError when the checkpoint could not be written.
@@ -83,7 +87,7 @@ class Database:
         try:
             self._live.close()
         finally:
-            self._names.clear()
+            self._names.close()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -144,6 +148,7 @@ class Database:
 
         See `nile.execution.statement.builder.QueryBuilder`.
         """
+        self._names.check_open()
         return QueryBuilder.over(self._names, source, alias)
 
     def stream(

@@ -26,7 +26,7 @@ from nile.sql.statements import CreateSummary
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import Source, open_source
-from nile.summaries.errors import ConfigError, SourceError, UnknownStream
+from nile.summaries.errors import ConfigError, DatabaseClosed, SourceError, UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 
@@ -82,19 +82,23 @@ class Registry:
         self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
         self.check: Callable[[], None] = lambda: None
         """Raises where nothing may be read any more."""
+        self._closed = False
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """All streams and stored relations by name."""
+        """All streams and stored relations by name.  Raises DatabaseClosed, as all that looks names up does."""
+        self.check_open()
         return self._entries
 
     @property
     def summaries(self) -> Mapping[str, CreateSummary]:
         """All summaries by name."""
+        self.check_open()
         return self._summaries
 
     def snapshot(self) -> Registry:
         """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
+        self.check_open()
         self.check()
         made = Registry(self.hasher, self._scan)
         made._held.update(self._held)
@@ -113,8 +117,22 @@ class Registry:
             raise ConfigError("engine 'spark': needed a database that nile.connect() opened; got bare names; open one")
         return self._scan(self, query, options)
 
-    def clear(self) -> None:
-        """Forget everything."""
+    @property
+    def closed(self) -> bool:
+        """Whether it has forgotten everything."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raises DatabaseClosed."""
+        if self._closed:
+            raise DatabaseClosed(
+                "database: needed an open one; got one after close(), which has forgotten its streams; call "
+                "nile.connect() again (answers that were asked for before can still be read)"
+            )
+
+    def close(self) -> None:
+        """Forget everything, for good.  Snapshots stay as they are."""
+        self._closed = True
         self._held.clear()
         self._entries.clear()
         self._summaries.clear()
@@ -122,6 +140,7 @@ class Registry:
 
     def register(self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any) -> None:
         """See `nile.engine.database.Database.register`."""
+        self.check_open()
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
         opened = open_source(source, name=name)
@@ -218,7 +237,8 @@ class Registry:
         return found
 
     def stream(self, name: str) -> Registered:
-        """A registered stream.  Raises UnknownStream."""
+        """A registered stream.  Raises UnknownStream, DatabaseClosed."""
+        self.check_open()
         held = self._held.get(name)
         if held is not None and held.time is not None:
             return held
@@ -252,6 +272,7 @@ class Registry:
 
     def relation(self, name: str) -> tuple[Source, Condition | None]:
         """The source of a stored relation, and which of its rows belong to it.  Raises UnknownStream."""
+        self.check_open()
         held = self._held.get(name)
         if held is None:
             raise UnknownStream(f"relation {name!r} is not registered any more; register it again")

@@ -252,6 +252,7 @@ class Live:
     def checkpoint(self) -> int:
         """Write a checkpoint; its epoch."""
         with self._lock:
+            self._names.check_open()
             if self._keeper is None:
                 raise ConfigError(
                     "checkpoint: needed a database with a store; got one in memory; open one with nile.connect('path')"
@@ -310,6 +311,7 @@ class Live:
         with self._lock:
             if self._keeper is not None:
                 self._keeper.directory.check_writable()
+            self._names.check_open()
             known = self.streams()
             streams = [self._free(each, "advance") for each in (known if name is None else [name])]
             with self._commits:
@@ -376,11 +378,13 @@ class Live:
     def subscription(self, name: str) -> Subscription:
         """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
+            self._names.check_open()
             return self.standing.get(name)
 
     def subscriptions(self) -> tuple[str, ...]:
         """The names of standing queries."""
         with self._lock:
+            self._names.check_open()
             return tuple(self.standing.named())
 
     def close(self) -> None:
@@ -389,6 +393,8 @@ class Live:
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
         with self._lock:
+            if self._names.closed:
+                return
             with INTERRUPTS:
                 keeper, self._keeper = self._keeper, None
                 try:
@@ -404,7 +410,7 @@ class Live:
                 finally:
                     for stream in self._streams.values():
                         stream.closed = True
-                    self.standing.detach()
+                    self.standing.detach(stored=keeper is not None)
                     self._streams.clear()
                     if keeper is not None:
                         keeper.close()

@@ -19,7 +19,7 @@ from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from nile.summaries.errors import ConfigError, NileError, Overloaded
+from nile.summaries.errors import ConfigError, DatabaseClosed, NileError, Overloaded
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
@@ -43,6 +43,7 @@ class Subscription(ABC):
         self._changed = threading.Condition(commits.lock)
         self._found: deque[pa.RecordBatch] = deque()
         self._closed = False
+        self._left_to_store = False
         self._handed = 0
         self._streams: dict[str, LiveStream] = {}
         self._unread_limit: int | None = None
@@ -154,6 +155,7 @@ class Subscription(ABC):
         found: list[tuple[int, pa.RecordBatch]] = []
         try:
             with self._lock:
+                self._check_here()
                 self._commits.check()
                 self._tick()
                 self._unread(found)
@@ -162,6 +164,14 @@ class Subscription(ABC):
             with self._lock, INTERRUPTS:
                 self._put_back(found)
             raise
+
+    def _check_here(self) -> None:
+        """Raises DatabaseClosed."""
+        if self._left_to_store:
+            raise DatabaseClosed(
+                f"standing query over {', '.join(self._streams)}: needed an open database; got one after close(), "
+                f"whose store keeps what nobody has read ({self.unread:,} rows); open the store and ask for it by its name"
+            )
 
     @property
     def ordinal(self) -> int:
@@ -174,12 +184,16 @@ class Subscription(ABC):
 
     def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
         """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
+        self._check_here()
         while True:
             with self._changed:
                 self._tick()
                 if not self._found and not self._closed:
                     self._changed.wait(timeout)
-            found = Subscription.poll(self)
+            try:
+                found = Subscription.poll(self)
+            except DatabaseClosed:  # while it was followed: the store keeps the rest
+                return
             if not found:
                 return
             yield from found
@@ -209,14 +223,16 @@ class Subscription(ABC):
 
     def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
         """From now on call this with every batch; first with those that wait.  The next push raises what it raises."""
+        self._check_here()
         with self._lock, INTERRUPTS:
             self._callback = callback
             self._commits.wake(self)
             self._commits.tell()
 
-    def detach(self) -> None:
-        """Take leave of the streams without an end: nothing more is emitted, the store goes on with it."""
+    def detach(self, *, left_to_store: bool = False) -> None:
+        """Take leave of the streams without an end: nothing more comes.  left_to_store: one goes on with it."""
         with self._lock, INTERRUPTS:
+            self._left_to_store = left_to_store
             self._end()
 
     def tell(self) -> None:

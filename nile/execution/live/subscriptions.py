@@ -89,10 +89,11 @@ class Subscriptions:
             standing.finish()
         self._forget()
 
-    def detach(self) -> None:
-        """Let each go without an end: a store goes on with those that have a name."""
+    def detach(self, *, stored: bool) -> None:
+        """Let each go without an end: a store goes on with those that have a name, and with what they hold unread."""
+        named = [held for _, held in self.named().values()] if stored else []
         for standing in self._running:
-            standing.detach()
+            standing.detach(left_to_store=standing in named)
         self._forget()
 
     def _forget(self) -> None:
