@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.base.plain import plain_array, plain_schema
+from nile.base.plain import plain_array, plain_schema, plain_type
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.files import existing_file, existing_path
 from nile.summaries.errors import SourceError
@@ -55,7 +55,9 @@ class ParquetSource:
         self._encoded = [column.name for column in schemas[0] if self._is_encoded(column)]
         self.prepared = prepared
         with _reading(self._files[0]), _open(self._files[0], self._encoded) as reader:
-            schema = plain_schema(reader.schema_arrow.remove_metadata())
+            stored = reader.schema_arrow.remove_metadata()
+        schema = plain_schema(stored)
+        self.rewritten = tuple(field.name for field in stored if _is_rewritten(field.type))
         if prepared:
             schema = schema.set(schema.get_field_index("ts"), pa.field("ts", pa.timestamp("ns")))
         self.schema = schema
@@ -96,6 +98,13 @@ class ParquetSource:
                     numbers = np.arange(start, start + len(batch), dtype=np.int64)
                     start += len(batch)
                     yield RawBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), numbers)
+
+
+def _is_rewritten(kind: pa.DataType) -> bool:
+    """Whether values of this type have another form in the file than in `plain_type`; others who read it are told."""
+    if pa.types.is_nested(kind):
+        return bool(plain_type(kind) != kind)
+    return bool(isinstance(kind, pa.UuidType | pa.Bool8Type) or pa.types.is_float16(kind))
 
 
 def _parts(directory: Path) -> list[Path]:

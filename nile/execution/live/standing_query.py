@@ -170,7 +170,7 @@ class Subscription(ABC):
         if self._left_to_store:
             raise DatabaseClosed(
                 f"standing query over {', '.join(self._streams)}: needed an open database; got one after close(), "
-                f"whose store keeps what nobody has read ({self.unread:,} rows); open the store and ask for it by its name"
+                f"whose store keeps what nobody has read ({self.unread:,} rows); open the store and ask by its name"
             )
 
     @property

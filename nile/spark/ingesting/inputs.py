@@ -119,6 +119,12 @@ def _parquet_input(spark: SparkSession, text: str, sources: Sequence[ParquetSour
 
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
+        for column in columns:
+            if column in sources[0].rewritten:
+                raise SourceError(
+                    f"{text}: needed columns of types that Spark reads; got '{column}', which only Arrow does (half "
+                    "floats, uuid, and what holds them); cast it, and write the file again"
+                )
         with plain_links(files) as links:
             yield parquet_rows(spark, sources[0], files, links, columns)
 
