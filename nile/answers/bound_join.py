@@ -185,7 +185,7 @@ class BoundJoin:
         window = "the whole stream" if self.window is None else format_duration(self.window)
         keys = " = ".join(f"{place.name}.{place.key}" for place in self.places)
         how = (
-            f"exactly: {TOLD['chain'] if self.is_pair and is_chain_join(plan) else 'every tuple probes'}"
+            f"exactly: {TOLD['chain'] if is_chain_join(plan) else 'every tuple probes'}"
             if plan.is_exact
             else f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
         )

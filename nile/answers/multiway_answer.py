@@ -13,6 +13,8 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import combination_sample
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.join.chain_join import is_chain_join
+from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
@@ -50,8 +52,12 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         """standing: the operator and its outputs, where several standing queries run together."""
         self.joined = joined
         running: Iterator[Combinations] | MeteredRun[Combinations]
+        self._join: MultiwayJoin | ExactCombinations
         if standing is not None:
             self._join, running = standing
+        elif is_chain_join(plan):
+            self._join = ExactCombinations(plan, joined)
+            running = self._join.run()
         else:
             given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=buys_everything(plan))
             self._join = MultiwayJoin(plan, given, batch_rows=batch_rows)
@@ -63,18 +69,18 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
         parts = self._together()
         rows = [part.members for part in parts if part.members is not None]
-        data = self._join.data
-        found = np.concatenate(rows) if rows else np.zeros((0, data.streams), np.int64)
+        exact, n = self.joined.exact, len(self.streams)
+        found = np.concatenate(rows) if rows else np.zeros((0, n), np.int64)
         weight = np.concatenate([part.weight for part in parts]) if parts else np.zeros(0)
-        ordinal = tuple(data.ordinal[found[:, k]] for k in range(data.streams))
-        return Members(self.joined.streams, ordinal, data.key[found[:, 0]].astype(np.int64), weight)
+        ordinal = tuple(exact.ordinal[found[:, k]] for k in range(n))
+        return Members(self.streams, ordinal, exact.codes[0][ordinal[0]], weight)
 
     def found_members(self) -> Iterator[tuple[tuple[Array, ...], Array]]:
         """(ordinals of each stream's members, weights) of the combinations as they are found, records expanded."""
-        data = self._join.data
+        ordinal = self.joined.ordinal
         for whole in self._expanded():
             assert whole.members is not None
-            yield tuple(data.ordinal[whole.members[:, k]] for k in range(data.streams)), whole.weight
+            yield tuple(ordinal[whole.members[:, k]] for k in range(len(self.streams))), whole.weight
 
     def completions(self) -> tuple[Array, Array]:
         """(the arrival that completes each combination, int64 [o]; weights), records expanded.  Runs to the end."""
@@ -88,7 +94,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     @property
     def arrival_keys(self) -> Array:
         """The code of each arrival's key, -1 for null."""
-        return self._join.data.key.astype(np.int64)
+        codes: Array = self.joined.key.astype(np.int64)
+        return codes
 
     def _under(self, plan: JoinPlan) -> MultiwayAnswer:
         return MultiwayAnswer(self.joined, plan, names=self.aliases, key=self.key, speed=self._speed)
@@ -97,11 +104,14 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         return combinations.combination_accuracy(self, wanted, query)
 
     def _sizes(self, part: Combinations) -> Array:
-        own = np.zeros(0, np.int64) if part.probing is None else self._join.data.stream[part.probing]
+        own = np.zeros(0, np.int64) if part.probing is None else self.joined.exact.stream[part.probing]
         return part.sizes(own)
 
     def _sample(self, parts: list[Combinations]) -> KeySample:
-        return combination_sample(self._join, parts)
+        if isinstance(self._join, MultiwayJoin):
+            return combination_sample(self._join, parts)
+        every = self.members()
+        return KeySample(every.weight, np.ones(every.key.shape[0]), every.key)
 
     @property
     def _range_schema(self) -> pa.Schema:
@@ -114,29 +124,30 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
 
     def _rows(self, part: Combinations) -> pa.RecordBatch:
         assert part.members is not None
-        data, time = self._join.data, pa.timestamp("ns")
+        exact, time = self.joined.exact, pa.timestamp("ns")
         members = part.members
-        ordinals = [pa.array(one.places(data.ordinal[members[:, k]])) for k, one in enumerate(self.streams)]
-        times = [pa.array(data.ts[members[:, k]]).view(time) for k in range(len(self.names))]
-        keys = self.joined.keys.decode(data.key[members[:, 0]].astype(np.int64))
+        at = [exact.ordinal[members[:, k]] for k in range(len(self.streams))]
+        ordinals = [pa.array(one.places(own)) for one, own in zip(self.streams, at, strict=True)]
+        times = [pa.array(one.ts[own]).view(time) for one, own in zip(self.streams, at, strict=True)]
+        keys = self.joined.left_keys.take(pa.array(at[0]))
         return pa.RecordBatch.from_arrays([*ordinals, keys, *times, pa.array(part.weight)], schema=self._row_schema)
 
     def _ranges(self, part: Combinations) -> pa.RecordBatch:
         assert part.probing is not None
         assert part.low is not None
         assert part.high is not None
-        data = self._join.data
-        own = data.stream[part.probing]
+        exact = self.joined.exact
+        own = exact.stream[part.probing]
         ranks = []
-        ordinal = data.ordinal[part.probing]
+        ordinal = exact.ordinal[part.probing]
         for k, one in enumerate(self.streams):
             mask = own == k
             ordinal[mask] = one.places(ordinal[mask])
             ranks += [pa.array(part.low[:, k], mask=mask), pa.array(part.high[:, k] - 1, mask=mask)]
         return pa.RecordBatch.from_arrays(
             [pa.array(np.array(self.names)[own]), pa.array(ordinal),
-             self.joined.keys.decode(data.key[part.probing].astype(np.int64)),
-             pa.array(data.ts[part.probing]).view(pa.timestamp("ns")), *ranks, pa.array(self._sizes(part)),
+             self.joined.keys.decode(self.joined.key[part.probing].astype(np.int64)),
+             pa.array(exact.times[part.probing]).view(pa.timestamp("ns")), *ranks, pa.array(self._sizes(part)),
              pa.array(part.weight)],
             schema=self._range_schema,
         )  # fmt: skip

@@ -51,6 +51,16 @@ class WindowGraph:
         )
 
     @classmethod
+    def whole(cls, ts: Sequence[Array]) -> WindowGraph | None:
+        """One window that holds all tuples of the streams; None where they lie 2**62 ns (146 years) apart and more.
+
+        ts: int64 [n] ns per stream, not decreasing.
+        """
+        ends = [int(end) for each in ts if each.shape[0] for end in (each[0], each[-1])]
+        span = max(ends) - min(ends) if ends else 0
+        return cls.uniform(len(ts), max(1, span)) if span < 1 << 62 else None
+
+    @classmethod
     def of(cls, streams: int, windows: Mapping[tuple[int, int], int], names: Sequence[str] = ()) -> WindowGraph:
         """Named pairs within their own windows: clique, path or graph; (i, j) and (j, i) are the same pair."""
         return cls(streams, dict(windows), False, tuple(names))

@@ -8,12 +8,10 @@ from typing import Any
 
 from nile.answers.aggregate_answer import AggregateAnswer
 from nile.answers.bound_aggregate import BoundAggregate
-from nile.execution.approximate.join import aggregate_of, group_rows
+from nile.execution.approximate.join import aggregate_of, group_rows, value_of
 from nile.execution.approximate.shape import Shape
 from nile.execution.options import Options
 from nile.execution.values import all_of
-from nile.expressions.conditions import Value
-from nile.expressions.tree import columns_of
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import own_condition, own_tree
 from nile.preferences.budget import Budget
@@ -50,7 +48,7 @@ def bound_aggregate(query: Query, shape: Shape, options: Options) -> BoundAggreg
             for each in shape.group.aggregates
         ),
         (("", () if condition is None else (own_condition(condition, alias),)),),
-        tuple(Value(name, columns_of(tree), tree) for name, tree in by),
+        tuple(value_of(name, tree) for name, tree in by),
         window=stream.window,
     )
     return bound.using(**options.given("method", "costs", "seed"), **dict(options.using))

@@ -17,10 +17,11 @@ from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.conditions import Value
-from nile.expressions.tree import columns_of, rename
+from nile.expressions.tree import Node, columns_of, rename
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import taken_apart
 from nile.preferences.budget import Budget
+from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Query, Stream
 from nile.sql.statements import CreateSummary
 from nile.summaries.errors import ConfigError, NotYet
@@ -35,6 +36,7 @@ __all__ = [
     "check_terms",
     "stream_of",
     "summary_options",
+    "value_of",
     "window_of",
 ]
 
@@ -159,7 +161,7 @@ class JoinAggregate(PreferredJoin):
             )
         self._group = shape.group
         self._confidence = 0.95 if options.confidence is None else options.confidence
-        by = tuple(Value(item.name, columns_of(item.node), item.node) for item in shape.group.by)
+        by = tuple(value_of(item.name, item.node) for item in shape.group.by)
         self._aggregates = BoundJoinAggregate(self.bound, tuple(map(aggregate_of, shape.group.aggregates)), by)
 
     def run(self) -> Answer:
@@ -191,6 +193,11 @@ def _fitted(column: Any, wanted: Any) -> Any:
     return column.cast(wanted, safe=False)
 
 
+def value_of(name: str | None, node: Node) -> Value:
+    """A tree as a Value, called `name` or as SQL writes it."""
+    return Value(name or expression_text(node, str), columns_of(node), node)
+
+
 def aggregate_of(item: AggregateItem) -> Aggregate:
     """An aggregate of a plan as the operators take it.  Raises NotYet for DISTINCT of anything but a count."""
     function, argument = item.function, item.fraction
@@ -203,10 +210,9 @@ def aggregate_of(item: AggregateItem) -> Aggregate:
         function = "count_distinct"
     function, share = general(function)
     argument = argument if share is None else share
-    value = None
-    if item.argument is not None:
-        value = Value(repr(item.argument), columns_of(item.argument), item.argument)
-    return Aggregate(item.name, item.name, function, value, argument)
+    text = aggregate_text(item.function, item.argument, item.distinct, item.fraction, str)
+    value = None if item.argument is None else value_of(None, item.argument)
+    return Aggregate(item.name, text, function, value, argument)
 
 
 def summary_options(query: Query, summaries: Mapping[str, CreateSummary]) -> dict[str, Any]:

@@ -16,17 +16,18 @@ import numpy as np
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
 from nile.exact.join.chain import ExactJoin, encode_all
 from nile.exact.join.window_graph import WindowGraph
-from nile.exact.join.wjoin import Condition, WindowJoinPlan
+from nile.exact.join.wjoin import TOLD, Condition, WindowJoinPlan
+from nile.execution.choice import is_chain
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.values import all_of, filtered
 from nile.expressions.tree import Node, columns_of
 from nile.operators.common.partners import partners
 from nile.operators.common.rows import join_codes
-from nile.sql.plan import Constraint, Join
+from nile.sql.plan import Constraint, Join, Stream, leaves_of
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["Side", "combinations_of_rows", "joined", "refuse_beyond"]
+__all__ = ["Side", "combinations_of_rows", "joined", "joins_by", "refuse_beyond"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -58,8 +59,10 @@ def joined(
     Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
     without a window, whose pairs are found chunk by chunk.  Raises KeyTypeError, MemoryRefused, ConfigError.
     """
-    graph = _graph(node, sides)
     on, rest = one_key(node) if node.equal else (None, [])
+    graph = _graph(node, sides)
+    if graph is None and on is not None and _is_whole(node, sides) and not (algorithm or strategy):
+        graph = WindowGraph.whole([side.ts for side in sides if side.ts is not None])
     if graph is not None and (on is not None or not node.equal):
         yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted)
         return
@@ -158,6 +161,25 @@ def _window_joined(
             yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition, wanted)
     if spent is not None:
         spent.update({**join.costs, "memory": max(held, join.memory)})
+
+
+def joins_by(node: Join) -> str:
+    """The operator that `joined` runs where none is named, in words; inputs with a time are streams, as they come."""
+    leaves = [leaf for each in node.inputs for leaf in leaves_of(each)]
+    timed = all(is_chain(each) for each in node.inputs) and all(isinstance(leaf, Stream) for leaf in leaves)
+    windows = {leaf.window if isinstance(leaf, Stream) and isinstance(leaf.window, int) else None for leaf in leaves}
+    keyed = bool(node.equal) and one_key(node)[0] is not None
+    if timed and (node.constraints or windows != {None}) and (node.constraints or len(windows) == 1):
+        if keyed or not node.equal:
+            return TOLD["chain" if keyed else "few-nested"]
+    elif timed and windows == {None} and (keyed or (node.equal and len(node.inputs) == 2)):
+        return TOLD["chain"]
+    return "joined input by input, by sorting"
+
+
+def _is_whole(node: Join, sides: Sequence[Side]) -> bool:
+    """Whether more than two streams join without a window."""
+    return len(sides) > 2 and not node.constraints and all(s.ts is not None and s.window is None for s in sides)
 
 
 def _is_chain(node: Join, sides: Sequence[Side]) -> bool:

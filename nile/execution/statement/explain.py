@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nile.base.durations import format_duration
-from nile.execution.choice import Choice
+from nile.execution.choice import Choice, body_of
+from nile.execution.exact.joining import joins_by
 from nile.execution.exact.relational import Path
 from nile.execution.statement.expected import expected
 from nile.expressions.tree import Node
@@ -49,6 +50,11 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str
     scheduled = f", scheduling {choice.scheduling}" if choice.way == "pipeline" else ""
     lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
     lines += [f"  {reason}" for reason in choice.reasons]
+    body = body_of(query.plan)
+    while isinstance(body, Filter | Project):
+        body = body.input
+    if choice.way == "whole" and isinstance(body, Join):
+        lines.append(f"  {joins_by(body)}")
     if run is not None:
         lines.append(f"memory: {run.memory:,} bytes of state, {run.held:,} of input held")
         if run.costs:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.join.chain import ExactJoin, encode
+from nile.exact.join.chain import ExactJoin, encode, encode_all
 from nile.expressions.conditions import Condition
 from nile.operators.common.partners import partners
 from nile.operators.join.join import JoinInput
@@ -20,7 +20,7 @@ from nile.summaries.costs import CostTable
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Joinable", "Loaded", "load_stream", "load_together", "retimed"]
+__all__ = ["Joinable", "KeyedStreams", "Loaded", "load_stream", "load_together", "retimed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -142,12 +142,54 @@ def load_together(
     return tuple(made[place] for place in asked)
 
 
-class Joinable:
-    """Two loaded streams with everything a join of them needs, worked out once for all its runs, when it is asked for.
+class KeyedStreams:
+    """The loaded streams of a join and their keys, worked out once for all its runs, when they are asked for.
 
-    window: ns or None.  `exact` is the chain join of `nile.exact`, which encodes keys for itself; `keys` and `input`
-    are for operators that summarise.  encoded: both sides' keys and their table, where several joins share a stream
-    and it is encoded once.  Raises KeyTypeError when the keys cannot be compared.
+    streams: in the order of the statement, sharing columns where a stream joins itself; window: ns or None; key_type:
+    of the keys, common to all.  encoded: the keys and their table, where several joins share a stream and it is encoded
+    once.  Raises KeyTypeError when the keys cannot be compared.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Loaded],
+        window: int | None,
+        *,
+        encoded: tuple[KeyTable, Sequence[Encoded]] | None = None,
+    ) -> None:
+        self.streams = tuple(streams)
+        self.window = window
+        if encoded is not None:
+            self._encoded = encoded
+        self.key_type = _comparable(self.streams)
+
+    @cached_property
+    def _encoded(self) -> tuple[KeyTable, Sequence[Encoded]]:
+        keys = KeyTable(self.streams[0].hasher)
+        encoded: dict[int, Encoded] = {}
+        for one in self.streams:
+            if id(one.key) not in encoded:
+                encoded[id(one.key)] = keys.encode(one.key, where=f"stream '{one.name}'")
+        return keys, [encoded[id(one.key)] for one in self.streams]
+
+    @property
+    def keys(self) -> KeyTable:
+        """The distinct keys of all streams, hashed."""
+        return self._encoded[0]
+
+    @cached_property
+    def left_keys(self) -> pa.Array:
+        """The keys of the first stream, of the type that all have in common: [n]."""
+        key = self.streams[0].key
+        whole = pa.concat_arrays(key.chunks) if key.num_chunks else pa.nulls(0, key.type)
+        return whole if whole.type == self.key_type else whole.cast(self.key_type)
+
+
+class Joinable(KeyedStreams):
+    """Two loaded streams with everything a join of them needs.
+
+    `exact` is the chain join of `nile.exact`, which encodes keys for itself; `keys` and `input` are for operators that
+    summarise.
     """
 
     def __init__(
@@ -158,23 +200,9 @@ class Joinable:
         *,
         encoded: tuple[KeyTable, Encoded, Encoded] | None = None,
     ) -> None:
+        super().__init__((left, right), window, encoded=None if encoded is None else (encoded[0], encoded[1:]))
         self.left = left
         self.right = right
-        self.window = window
-        if encoded is not None:
-            self._encoded = encoded
-        self.key_type = _comparable(left, right)
-
-    @cached_property
-    def _encoded(self) -> tuple[KeyTable, Encoded, Encoded]:
-        keys = KeyTable(self.left.hasher)
-        sides = [keys.encode(one.key, where=f"stream '{one.name}'") for one in (self.left, self.right)]
-        return keys, sides[0], sides[1]
-
-    @property
-    def keys(self) -> KeyTable:
-        """The distinct keys of both streams, hashed."""
-        return self._encoded[0]
 
     @cached_property
     def exact(self) -> ExactJoin:
@@ -200,18 +228,6 @@ class Joinable:
     def standing(self) -> Array:
         """Tuples of each arrival's key in both windows, itself included: int64 [n]."""
         return self._passed[1]
-
-    @cached_property
-    def left_keys(self) -> pa.Array:
-        """The keys of the left stream, of the type that both have in common: [n]."""
-        key = self.left.key
-        whole = pa.concat_arrays(key.chunks) if key.num_chunks else pa.nulls(0, key.type)
-        return whole if whole.type == self.key_type else whole.cast(self.key_type)
-
-    @property
-    def streams(self) -> tuple[Loaded, ...]:
-        """Left and right."""
-        return self.left, self.right
 
     @property
     def pairs(self) -> int:
@@ -239,21 +255,21 @@ class Joinable:
         return JoinInput(
             left_ts=self.left.ts,
             right_ts=self.right.ts,
-            left=self._encoded[1],
-            right=self._encoded[2],
+            left=self._encoded[1][0],
+            right=self._encoded[1][1],
             order=self.order,
             costs=self.costs(costs, ranges=ranges),
             keys=self.keys.known,
         )
 
 
-def _comparable(left: Loaded, right: Loaded) -> pa.DataType:
-    """The type of both streams' keys.  Raises KeyTypeError."""
-    none = KeyTable(left.hasher)
-    for one in (left, right):
+def _comparable(streams: Sequence[Loaded]) -> pa.DataType:
+    """The type of all streams' keys.  Raises KeyTypeError."""
+    none = KeyTable(streams[0].hasher)
+    for one in streams:
         none.encode(one.key.slice(0, 0), where=f"stream '{one.name}'")
-    encode(left.key.slice(0, 0), right.key.slice(0, 0))
-    return left.key.type if none.kind is None else none.kind
+    encode_all([one.key.slice(0, 0) for one in streams])
+    return streams[0].key.type if none.kind is None else none.kind
 
 
 def retimed(streams: Sequence[Loaded], pace: Pace, seed: int) -> tuple[Loaded, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -9,11 +10,10 @@ import numpy as np
 
 from nile.exact.join.chain import encode_all
 from nile.exact.join.clique import ExactClique
-from nile.operators.inputs.joining import Loaded
+from nile.operators.inputs.joining import KeyedStreams, Loaded
 from nile.operators.inputs.pair_conditions import PairCondition
 from nile.operators.multiway.multiway import MultiwayInput
 from nile.summaries.costs import CostTable
-from nile.summaries.hashing import Encoded, KeyTable
 from nile.summaries.heavy import pa
 
 __all__ = ["MultiwayJoinable"]
@@ -21,24 +21,16 @@ __all__ = ["MultiwayJoinable"]
 Array = np.ndarray[Any, Any]
 
 
-class MultiwayJoinable:
-    """n loaded streams with everything a join of them needs, worked out once for all its runs.
+class MultiwayJoinable(KeyedStreams):
+    """n loaded streams with everything a join of them needs.
 
-    streams: one for each place in the statement, sharing columns where a stream joins itself; window: ns or None;
     condition: over the columns of several, or None.  The exact pass is `nile.exact.join.clique`, which encodes keys
-    for itself.  Raises KeyTypeError when the keys cannot be compared.
+    for itself.
     """
 
     def __init__(self, streams: tuple[Loaded, ...], window: int | None, condition: PairCondition | None) -> None:
-        self.streams = streams
-        self.window = window
+        super().__init__(streams, window)
         self.condition = condition
-        self.keys = KeyTable(streams[0].hasher)
-        encoded: dict[int, Encoded] = {}
-        for one in streams:
-            if id(one.key) not in encoded:
-                encoded[id(one.key)] = self.keys.encode(one.key, where=f"stream '{one.name}'")
-        self._encoded = [encoded[id(one.key)] for one in streams]
 
     @cached_property
     def exact(self) -> ExactClique:
@@ -61,10 +53,16 @@ class MultiwayJoinable:
         """Whether outputs make whole ranges: there is no condition."""
         return self.condition is None
 
+    @cached_property
+    def key(self) -> Array:
+        """The code in `keys` of each arrival's key, -1 for null: int32 [N]."""
+        codes: Array = np.concatenate([own.codes for own in self._encoded[1]])[self.exact.order]
+        return codes
+
     @property
-    def key_type(self) -> pa.DataType:
-        """The type of all streams' keys."""
-        return self.keys.values().type if self.keys.known else self.streams[0].key.type
+    def passes(self) -> Callable[[Array], Array] | None:
+        """`test`, where there is a condition."""
+        return None if self.condition is None else self.test
 
     @cached_property
     def passing(self) -> Array:
@@ -102,14 +100,13 @@ class MultiwayJoinable:
         """The operator's input under a cost table.  whole: the budget buys everything, so a condition is not priced."""
         exact = self.exact
         _ = exact.completed  # refuses what cannot be counted
-        codes = np.concatenate([own.codes for own in self._encoded])
         return MultiwayInput(
             streams=len(self.streams),
             stream=exact.stream,
             ordinal=exact.ordinal,
             ts=exact.times,
-            key=codes[exact.order],
+            key=self.key,
             hashes=self.keys.hashes().copy(),
             costs=None if whole and self.condition is not None else self.costs(table, ranges=ranges),
-            test=None if self.condition is None else self.test,
+            test=self.passes,
         )
