@@ -34,6 +34,8 @@ def check(plan: Plan) -> None:
     """Raise what the plan would fail with later: ConfigError, KeyTypeError, UnknownColumn."""
     positions: dict[int, str] = {}
     for node in walk(plan):
+        if isinstance(node, Group):
+            _group(node)  # before its schema is asked for, which a function that is none has not
         _columns(node)
         match node:
             case Scan():
@@ -49,8 +51,6 @@ def check(plan: Plan) -> None:
                 _graph(node)
             case Union() | Intersect() | Minus():
                 _set_operation(node)
-            case Group():
-                _group(node)
             case _:
                 pass
         if not isinstance(node, Scan | Stored | Select | Project | Group):
