@@ -7,21 +7,8 @@ from typing import Literal
 
 from nile.exact.join.wjoin import TOLD
 from nile.execution.options import Options
-from nile.sql.plan import (
-    Filter,
-    Join,
-    Limit,
-    Plan,
-    Project,
-    Query,
-    Relation,
-    Rows,
-    Sort,
-    Stream,
-    StreamWindow,
-    leaves_of,
-    walk,
-)
+from nile.sql import plan as ops
+from nile.sql.plan import Plan, Query, Stream, leaves_of, walk
 from nile.summaries.errors import ConfigError
 
 __all__ = ["Choice", "body_of", "choose", "is_chain", "is_flat_join"]
@@ -59,12 +46,14 @@ def choose(query: Query, options: Options) -> Choice:
             "another; say emit='snapshot', or leave them out"
         )
     windows = {leaf.window for leaf in nodes if isinstance(leaf, Stream)}
-    bounded = any(window is not None for window in windows) or any(isinstance(n, Join) and n.constraints for n in nodes)
+    bounded = any(window is not None for window in windows) or any(
+        isinstance(n, ops.Join) and n.constraints for n in nodes
+    )
     algorithm, how = _algorithm(nodes, options)
     scheduling, when = _scheduling(windows, options)
     named = options.scheduling is not None
     joins = options.algorithm is not None or options.windows is not None
-    if joins and not any(isinstance(node, Join) for node in nodes):
+    if joins and not any(isinstance(node, ops.Join) for node in nodes):
         raise ConfigError(
             f"algorithm, windows: needed a window join; got a query without a join; leave "
             f"{'algorithm' if options.algorithm else 'windows'}= out"
@@ -72,14 +61,14 @@ def choose(query: Query, options: Options) -> Choice:
     if (
         joins
         and (emit != "append" or named or not is_flat_join(body))
-        and not any(isinstance(node, Join) and node.constraints for node in nodes)
+        and not any(isinstance(node, ops.Join) and node.constraints for node in nodes)
     ):
         raise ConfigError(
             "algorithm, windows: needed a window join that appends its combinations, with nothing but selections and "
             f"projections around it; got emit {emit!r}{' with scheduling' if named else ''}; leave them out, or say "
             "emit='append'"
         )
-    passes = is_chain(body) and (query.plan is body or (isinstance(query.plan, Limit) and query.plan.input is body))
+    passes = is_chain(body) and (query.plan is body or (isinstance(query.plan, ops.Limit) and query.plan.input is body))
     if passes and not named and (emit == "append" or (emit == "snapshot" and not bounded)):
         way: Way = "pass"
         reasons.append("one input, nothing to keep: its batches pass through")
@@ -92,32 +81,32 @@ def choose(query: Query, options: Options) -> Choice:
     else:
         way = "pipeline"
         reasons.append(when)
-        if any(isinstance(node, Join) for node in nodes):
+        if any(isinstance(node, ops.Join) for node in nodes):
             reasons.append(how)
     return Choice(way, emit, algorithm, options.windows or "", scheduling, tuple(reasons))
 
 
 def body_of(plan: Plan) -> Plan:
     """A plan without the ORDER BY and LIMIT at its top."""
-    while isinstance(plan, Sort | Limit):
+    while isinstance(plan, ops.Sort | ops.Limit):
         plan = plan.input
     return plan
 
 
 def is_chain(plan: Plan) -> bool:
     """Selections and projections over one leaf."""
-    while isinstance(plan, Filter | Project):
+    while isinstance(plan, ops.Filter | ops.Project):
         plan = plan.input
-    return isinstance(plan, Stream | Relation)
+    return isinstance(plan, Stream | ops.Relation)
 
 
 def is_flat_join(plan: Plan) -> bool:
     """Selections and projections over one join of chains, none of them in a window of rows."""
-    while isinstance(plan, Filter | Project):
+    while isinstance(plan, ops.Filter | ops.Project):
         plan = plan.input
-    if not isinstance(plan, Join) or not all(is_chain(each) for each in plan.inputs):
+    if not isinstance(plan, ops.Join) or not all(is_chain(each) for each in plan.inputs):
         return False
-    return not any(isinstance(leaf, Stream) and isinstance(leaf.window, Rows) for leaf in leaves_of(plan))
+    return not any(isinstance(leaf, Stream) and isinstance(leaf.window, ops.Rows) for leaf in leaves_of(plan))
 
 
 def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
@@ -125,7 +114,7 @@ def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
         return options.emit, "as asked"
     if not query.windowed:
         return "snapshot", "a query without WINDOW, over all that is kept"
-    if all(isinstance(node, Stream | Relation | Filter | Project | Join) for node in nodes):
+    if all(isinstance(node, Stream | ops.Relation | ops.Filter | ops.Project | ops.Join) for node in nodes):
         return "append", "selections, projections and joins only add"
     return "changes", "a windowed query whose rows may be taken back"
 
@@ -133,11 +122,11 @@ def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
 def _algorithm(nodes: list[Plan], options: Options) -> tuple[str, str]:
     if options.algorithm is not None:
         return options.algorithm, f"window join {options.algorithm}: as asked"
-    joins = [node for node in nodes if isinstance(node, Join)]
+    joins = [node for node in nodes if isinstance(node, ops.Join)]
     return "", TOLD["chain" if all(node.equal for node in joins) else "few-nested"]
 
 
-def _scheduling(windows: set[StreamWindow], options: Options) -> tuple[str, str]:
+def _scheduling(windows: set[ops.StreamWindow], options: Options) -> tuple[str, str]:
     if options.scheduling is not None:
         return options.scheduling, f"scheduling {options.scheduling}: as asked"
     sizes = len(windows - {None})

@@ -5,73 +5,61 @@ from __future__ import annotations
 import math
 from datetime import date, datetime
 
+from nile.expressions import tree as nodes
 from nile.expressions.evaluate import evaluate_value
-from nile.expressions.tree import (
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Column,
-    Compare,
-    Constant,
-    In,
-    Kind,
-    Logic,
-    Node,
-    Not,
-    children_of,
-    rebuild,
-)
+from nile.expressions.tree import Column, Node, children_of, rebuild
 from nile.summaries.heavy import pa
 
 __all__ = ["fold"]
 
 _ALIKE = ("coalesce", "greatest", "least", "nullif")
 _EPOCH = datetime(1970, 1, 1)
-_KINDS: tuple[Kind, ...] = ("boolean", "integer", "number", "text", "timestamp", "date")
+_KINDS: tuple[nodes.Kind, ...] = ("boolean", "integer", "number", "text", "timestamp", "date")
 
 
 def fold(node: Node) -> Node:
     """A bound tree with constant parts computed, and without TRUE in ANDs and FALSE in ORs.  O(nodes)."""
-    if isinstance(node, Column | Constant):
+    if isinstance(node, Column | nodes.Constant):
         return node
     folded = _widened(rebuild(node, fold))
-    if isinstance(folded, Logic):
+    if isinstance(folded, nodes.Logic):
         folded = _logic(folded)
-    if isinstance(folded, Not) and isinstance(folded.item, Not):
+    if isinstance(folded, nodes.Not) and isinstance(folded.item, nodes.Not):
         return folded.item.item
-    if isinstance(folded, Column | Constant) or folded.kind not in _KINDS:
+    if isinstance(folded, Column | nodes.Constant) or folded.kind not in _KINDS:
         return folded
-    if all(isinstance(child, Constant) for child in children_of(folded)):
+    if all(isinstance(child, nodes.Constant) for child in children_of(folded)):
         return _computed(folded)
     return folded
 
 
 def _widened(node: Node) -> Node:
     """A whole number that was computed beside numbers is one of them, as one that was written there."""
-    alike = isinstance(node, Compare | Between | In) and any(child.kind == "number" for child in children_of(node))
-    if not alike and not (isinstance(node, Arithmetic | Call | Case) and node.kind == "number"):
+    alike = isinstance(node, nodes.Compare | nodes.Between | nodes.In) and any(
+        child.kind == "number" for child in children_of(node)
+    )
+    if not alike and not (isinstance(node, nodes.Arithmetic | nodes.Call | nodes.Case) and node.kind == "number"):
         return node
-    if isinstance(node, Call) and node.function not in _ALIKE:
+    if isinstance(node, nodes.Call) and node.function not in _ALIKE:
         return node
 
     def wide(child: Node) -> Node:
-        if isinstance(child, Constant) and child.kind == "integer":
-            return Constant(None if child.value is None else float(child.value), "number")
+        if isinstance(child, nodes.Constant) and child.kind == "integer":
+            return nodes.Constant(None if child.value is None else float(child.value), "number")
         return child
 
     return rebuild(node, wide)
 
 
-def _logic(node: Logic) -> Node:
+def _logic(node: nodes.Logic) -> Node:
     """AND without what is TRUE, FALSE if any is; OR the other way round."""
     decides = node.operator == "OR"
-    if any(isinstance(item, Constant) and item.value is decides for item in node.items):
-        return Constant(decides, "boolean")
-    items = tuple(item for item in node.items if not (isinstance(item, Constant) and item.value is (not decides)))
+    if any(isinstance(item, nodes.Constant) and item.value is decides for item in node.items):
+        return nodes.Constant(decides, "boolean")
+    items = tuple(item for item in node.items if not (isinstance(item, nodes.Constant) and item.value is (not decides)))
     if not items:
-        return Constant(not decides, "boolean")
-    return items[0] if len(items) == 1 else Logic(node.operator, items)
+        return nodes.Constant(not decides, "boolean")
+    return items[0] if len(items) == 1 else nodes.Logic(node.operator, items)
 
 
 def _computed(node: Node) -> Node:
@@ -85,4 +73,4 @@ def _computed(node: Node) -> Node:
         value = (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
     elif isinstance(value, date):
         value = (value - _EPOCH.date()).days * 86_400_000_000
-    return Constant(value, node.kind)
+    return nodes.Constant(value, node.kind)

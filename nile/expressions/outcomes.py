@@ -13,21 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from nile.expressions import tree as nodes
 from nile.expressions.evaluate import evaluate_mask
-from nile.expressions.tree import (
-    Between,
-    Column,
-    Compare,
-    Constant,
-    In,
-    IsNull,
-    Like,
-    Logic,
-    Node,
-    Not,
-    columns_of,
-    parts_of,
-)
+from nile.expressions.tree import Column, Node, columns_of, parts_of
 from nile.summaries.heavy import pa, pc
 
 __all__ = ["Outcomes", "is_contradictory", "is_ordered", "outcomes"]
@@ -63,15 +51,15 @@ def outcomes(tree: Node, batch: pa.RecordBatch) -> Outcomes:
         true = pc.fill_null(value, False).to_numpy(zero_copy_only=False).astype(bool)
         return Outcomes(true, ~true & ~null, null)
     match tree:
-        case Not():
+        case nodes.Not():
             item = outcomes(tree.item, batch)
             return Outcomes(item.false, item.true, item.null)
-        case Logic():
+        case nodes.Logic():
             combine = _both if tree.operator == "AND" else _either
             return reduce(combine, [outcomes(item, batch) for item in tree.items])
     anything = np.ones(batch.num_rows, bool)
     never = np.zeros(batch.num_rows, bool)
-    return Outcomes(anything, anything, never if isinstance(tree, IsNull) else anything)
+    return Outcomes(anything, anything, never if isinstance(tree, nodes.IsNull) else anything)
 
 
 def _both(a: Outcomes, b: Outcomes) -> Outcomes:
@@ -91,24 +79,24 @@ def is_ordered(tree: Node, column: str) -> bool:
     constants cut the values into intervals before any value is seen.  Anything else has to be put to each value.
     """
     match tree:
-        case Not():
+        case nodes.Not():
             return is_ordered(tree.item, column)
-        case Logic():
+        case nodes.Logic():
             return all(is_ordered(item, column) for item in tree.items)
     if columns_of(tree) != (column,):
         return True  # with other columns it is open for every value: nothing is asked of this one
     match tree:
         case Column():
             return True
-        case IsNull():
+        case nodes.IsNull():
             return isinstance(tree.item, Column)
-        case Compare():
-            return {type(tree.left), type(tree.right)} == {Column, Constant}
-        case Between():
-            return isinstance(tree.item, Column) and all(isinstance(n, Constant) for n in (tree.low, tree.high))
-        case In():
-            return isinstance(tree.item, Column) and all(isinstance(n, Constant) for n in tree.choices)
-        case Like():
+        case nodes.Compare():
+            return {type(tree.left), type(tree.right)} == {Column, nodes.Constant}
+        case nodes.Between():
+            return isinstance(tree.item, Column) and all(isinstance(n, nodes.Constant) for n in (tree.low, tree.high))
+        case nodes.In():
+            return isinstance(tree.item, Column) and all(isinstance(n, nodes.Constant) for n in tree.choices)
+        case nodes.Like():
             *first, last = tree.pattern or (None,)
             return (
                 isinstance(tree.item, Column)
@@ -135,14 +123,16 @@ def is_contradictory(tree: Node, column: pa.Field) -> bool:
 
 def _beside(tree: Node, column: pa.Field) -> pa.Array | None:
     """Values of a column's type at and next to the constants of a tree, and null; None for types without order."""
-    said = [part.value for part in parts_of(tree) if isinstance(part, Constant) and part.value is not None]
+    said = [part.value for part in parts_of(tree) if isinstance(part, nodes.Constant) and part.value is not None]
     kind = pa.types
     found: list[Any] = [None]
     if kind.is_boolean(column.type):
         found += [False, True]
     elif kind.is_string(column.type) or kind.is_large_string(column.type):
         texts = [value for value in said if isinstance(value, str)]
-        texts += [part.pattern[0].text or "" for part in parts_of(tree) if isinstance(part, Like) and part.pattern]
+        texts += [
+            part.pattern[0].text or "" for part in parts_of(tree) if isinstance(part, nodes.Like) and part.pattern
+        ]
         found += ["", *texts, *(text + "\0" for text in texts)]
     elif kind.is_floating(column.type):
         numbers = [float(value) for value in said if isinstance(value, int | float)]

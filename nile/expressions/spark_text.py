@@ -11,30 +11,12 @@ import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from nile.expressions import tree as nodes
 from nile.expressions.convert import CAST_PATTERNS
 from nile.expressions.evaluate import lower_text
-from nile.expressions.tree import (
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Compare,
-    Constant,
-    In,
-    IsNull,
-    Kind,
-    Like,
-    Logic,
-    Node,
-    Not,
-    Piece,
-    parts_of,
-    whole_numbers,
-)
+from nile.expressions.tree import Column, Node, parts_of, whole_numbers
 
-_TYPES: dict[Kind, str] = {
+_TYPES: dict[nodes.Kind, str] = {
     "boolean": "BOOLEAN",
     "integer": "BIGINT",
     "number": "DOUBLE",
@@ -52,7 +34,8 @@ _WHITE = " \t\n\x0b\f\r"
 def needs_types(node: Node) -> bool:
     """Whether the Spark text depends on the types of columns, so that the tree must be bound first."""
     return any(
-        isinstance(part, (Arithmetic, Cast, Case)) or (isinstance(part, Call) and part.function not in _UNTYPED)
+        isinstance(part, (nodes.Arithmetic, nodes.Cast, nodes.Case))
+        or (isinstance(part, nodes.Call) and part.function not in _UNTYPED)
         for part in parts_of(node)
     )
 
@@ -62,30 +45,30 @@ def spark_text(node: Node) -> str:
     match node:
         case Column():
             return _column(node)
-        case Constant():
+        case nodes.Constant():
             return _constant(node)
-        case Compare():
+        case nodes.Compare():
             return f"({spark_text(node.left)} {node.operator} {spark_text(node.right)})"
-        case Between():
+        case nodes.Between():
             return f"({spark_text(node.item)} BETWEEN {spark_text(node.low)} AND {spark_text(node.high)})"
-        case Logic():
+        case nodes.Logic():
             return "(" + f" {node.operator} ".join(map(spark_text, node.items)) + ")"
-        case Not():
+        case nodes.Not():
             return f"(NOT {spark_text(node.item)})"
-        case IsNull():
+        case nodes.IsNull():
             return f"({spark_text(node.item)} IS NULL)"
-        case In():
+        case nodes.In():
             return f"({spark_text(node.item)} IN ({', '.join(map(spark_text, node.choices))}))"
-        case Like():
+        case nodes.Like():
             item = spark_text(node.item)
             return f"({f'lower({item})' if node.ignore_case else item} LIKE {_pattern(node)})"
-        case Arithmetic():
+        case nodes.Arithmetic():
             return _arithmetic(node)
-        case Call():
+        case nodes.Call():
             return _call(node)
-        case Cast():
+        case nodes.Cast():
             return _cast(node)
-        case Case():
+        case nodes.Case():
             branches = [f"WHEN {spark_text(when)} THEN {spark_text(then)}" for when, then in node.branches]
             return f"(CASE {' '.join(branches)} ELSE {spark_text(node.default)} END)"
 
@@ -97,7 +80,7 @@ def _column(node: Column) -> str:
     return f"CAST({name} AS {_TYPES[node.kind]})"
 
 
-def _constant(node: Constant) -> str:
+def _constant(node: nodes.Constant) -> str:
     value = node.value
     if value is None:
         return f"CAST(NULL AS {_TYPES[node.kind]})" if node.kind in _TYPES else "NULL"
@@ -125,19 +108,19 @@ def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _pattern(node: Like) -> str:
+def _pattern(node: nodes.Like) -> str:
     """The pattern with Spark's default escape character, the backslash."""
     return quoted("".join(_piece(piece, node.ignore_case) for piece in node.pattern))
 
 
-def _piece(piece: Piece, lower: bool) -> str:
+def _piece(piece: nodes.Piece, lower: bool) -> str:
     if piece.text is None:
         return "%" if piece.any_length else "_"
     text = (lower_text(piece.text) if lower else piece.text) or ""
     return "".join("\\" + character if character in "\\%_" else character for character in text)
 
 
-def _arithmetic(node: Arithmetic) -> str:
+def _arithmetic(node: nodes.Arithmetic) -> str:
     left, right = spark_text(node.left), spark_text(node.right)
     if node.operator == "/":
         return f"try_divide(CAST({left} AS DOUBLE), CAST({right} AS DOUBLE))"
@@ -146,7 +129,7 @@ def _arithmetic(node: Arithmetic) -> str:
     return f"{_TRY[node.operator]}({left}, {right})"
 
 
-def _call(node: Call) -> str:
+def _call(node: nodes.Call) -> str:
     arguments = ", ".join(map(spark_text, node.arguments))
     if node.function == "length":
         return f"CAST(length({arguments}) AS BIGINT)"
@@ -173,7 +156,7 @@ def _once(item: str, body: str) -> str:
     return f"transform(array({item}), v -> {body})[0]"
 
 
-def _round(node: Call) -> str:
+def _round(node: nodes.Call) -> str:
     digits = sum(whole_numbers(node.arguments[1:]))
     if not digits:
         return "if(abs(v) < 4503599627370496D, round(v), v)"
@@ -185,7 +168,7 @@ def _round(node: Call) -> str:
     return f"if(abs({scaled}) <= {_FINITE} AND abs({result}) <= {_FINITE}, {result}, v)"
 
 
-_ROUNDED: dict[str, Callable[[Call], str]] = {
+_ROUNDED: dict[str, Callable[[nodes.Call], str]] = {
     "round": _round,
     "floor": lambda _: "if(abs(v) < 4503599627370496D, CAST(floor(v) AS DOUBLE), v)",
     "ceil": lambda _: "if(abs(v) < 4503599627370496D, CAST(ceil(v) AS DOUBLE), v)",
@@ -193,7 +176,7 @@ _ROUNDED: dict[str, Callable[[Call], str]] = {
 }
 
 
-def _cast(node: Cast) -> str:
+def _cast(node: nodes.Cast) -> str:
     item = spark_text(node.item)
     if node.item.kind == "text" and node.kind != "text":
         # In Java "$" also matches before a last line end; "\\z" does not.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
 
+from nile.expressions import tree as nodes
 from nile.expressions.allowed import (
     ALLOWED,
     ARGUMENTS,
@@ -24,25 +25,7 @@ from nile.expressions.allowed import (
 from nile.expressions.literals import read_interval, read_number, read_parameter, read_pattern, read_time
 from nile.expressions.places import Fault, Parameter
 from nile.expressions.tokens import DIALECT, MAX_DEPTH
-from nile.expressions.tree import (
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Compare,
-    Constant,
-    Function,
-    In,
-    IsNull,
-    Like,
-    Logic,
-    Node,
-    Not,
-    children_of,
-    parts_of,
-)
+from nile.expressions.tree import Column, Node, children_of, parts_of
 
 __all__ = ["Taker", "start_of"]
 
@@ -75,10 +58,10 @@ class Taker:
         self._readers: dict[str, Callable[[Any, int], Node]] = {
             "Column": self._column,
             "Literal": self._literal,
-            "Boolean": lambda node, _: Constant(bool(node.this), "boolean"),
-            "Null": lambda _, __: Constant(None, "null"),
+            "Boolean": lambda node, _: nodes.Constant(bool(node.this), "boolean"),
+            "Null": lambda _, __: nodes.Constant(None, "null"),
             "Paren": lambda node, depth: self.take(self.only(node, "this"), depth - 1),
-            "Not": lambda node, depth: Not(self.take(self.only(node, "this"), depth)),
+            "Not": lambda node, depth: nodes.Not(self.take(self.only(node, "this"), depth)),
             "And": self._logic,
             "Or": self._logic,
             "Between": self._between,
@@ -148,7 +131,7 @@ class Taker:
         got = _sql(node) if given is None else f"{given.value!r:.40} as {given}"
         raise Fault(f"{of} needs a text literal such as '%a%', got {got}", start_of(node))
 
-    def _parameter(self, node: Any) -> Constant | None:
+    def _parameter(self, node: Any) -> nodes.Constant | None:
         start = _own_start(node)
         if start is None or start not in self._parameters:
             return None
@@ -165,19 +148,19 @@ class Taker:
     def _literal(self, node: Any, _: int) -> Node:
         given = self._parameter(node)
         if given is not None:
-            return Constant(given.value, given.kind)
-        return Constant(node.this, "text") if node.is_string else read_number(node.this)
+            return nodes.Constant(given.value, given.kind)
+        return nodes.Constant(node.this, "text") if node.is_string else read_number(node.this)
 
     def _negative(self, node: Any, depth: int) -> Node:
         operand = self.only(node, "this")
         if type(operand).__name__ == "Literal" and operand.this == str(2**63):
-            return Constant(-(2**63), "integer")
+            return nodes.Constant(-(2**63), "integer")
         item = self.take(operand, depth)
-        if isinstance(item, Constant) and item.kind in ("integer", "number", "interval"):
+        if isinstance(item, nodes.Constant) and item.kind in ("integer", "number", "interval"):
             assert isinstance(item.value, (int, float))
             if item.value != -(2**63):
-                return Constant(-item.value, item.kind)
-        return Arithmetic("-", Constant(0, "integer"), item)
+                return nodes.Constant(-item.value, item.kind)
+        return nodes.Arithmetic("-", nodes.Constant(0, "integer"), item)
 
     def _logic(self, node: Any, depth: int) -> Node:
         """A chain of ANDs is one node, however long: sqlglot nests it to the left."""
@@ -187,32 +170,32 @@ class Taker:
             items.append(self.take(node.expression, depth))
             node = node.this
         items.append(self.take(node, depth))
-        return Logic("AND" if name == "And" else "OR", tuple(reversed(items)))
+        return nodes.Logic("AND" if name == "And" else "OR", tuple(reversed(items)))
 
     def _comparison(self, node: Any, depth: int) -> Node:
         left = self.take(self.only(node, "this", "expression"), depth)
-        return Compare(COMPARISONS[type(node).__name__], left, self.take(node.expression, depth))
+        return nodes.Compare(COMPARISONS[type(node).__name__], left, self.take(node.expression, depth))
 
     def _arithmetic(self, node: Any, depth: int) -> Node:
         left = self.take(self.only(node, "this", "expression"), depth)
-        return Arithmetic(OPERATORS[type(node).__name__], left, self.take(node.expression, depth))
+        return nodes.Arithmetic(OPERATORS[type(node).__name__], left, self.take(node.expression, depth))
 
     def _between(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "low", "high"), depth)
-        return Between(item, self.take(node.args["low"], depth), self.take(node.args["high"], depth))
+        return nodes.Between(item, self.take(node.args["low"], depth), self.take(node.args["high"], depth))
 
     def _in(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "expressions"), depth)
         choices = tuple(self.take(choice, depth) for choice in node.expressions)
         if not choices:
             raise Fault("IN needs a list such as (1, 2)", start_of(node))
-        return In(item, choices)
+        return nodes.In(item, choices)
 
     def _is(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "expression"), depth)
         if type(node.expression).__name__ != "Null":
             raise self.refused(f"IS {_sql(node.expression)}", node)
-        return IsNull(item)
+        return nodes.IsNull(item)
 
     def _call(self, node: Any, depth: int) -> Node:
         function = FUNCTIONS[type(node).__name__]
@@ -221,7 +204,7 @@ class Taker:
         for name in allowed[1:]:
             value = node.args.get(name)
             arguments += value if isinstance(value, list) else [value]
-        return Call(function, tuple(self.take(argument, depth) for argument in arguments))
+        return nodes.Call(function, tuple(self.take(argument, depth) for argument in arguments))
 
     def _concat(self, node: Any, depth: int) -> Node:
         """A chain of || is one node, as a chain of ANDs."""
@@ -231,7 +214,7 @@ class Taker:
             items.append(self.take(node.expression, depth))
             node = node.this
         items.append(self.take(node, depth))
-        return Call("concat", tuple(reversed(items)))
+        return nodes.Call("concat", tuple(reversed(items)))
 
     def _case(self, node: Any, depth: int) -> Node:
         self.only(node, "ifs", "this", "default")
@@ -244,36 +227,36 @@ class Taker:
             self.only(branch, "this", "true")
             condition = self.take(branch.this, depth)
             if item is not None:
-                condition = Compare("=", item, condition)
+                condition = nodes.Compare("=", item, condition)
             branches.append((condition, self.take(branch.args["true"], depth)))
-        return Case(tuple(branches), self._default(node.args.get("default"), depth))
+        return nodes.Case(tuple(branches), self._default(node.args.get("default"), depth))
 
     def _if(self, node: Any, depth: int) -> Node:
         condition = self.take(self.only(node, "this", "true", "false"), depth)
         value = self.take(node.args["true"], depth)
-        return Case(((condition, value),), self._default(node.args.get("false"), depth))
+        return nodes.Case(((condition, value),), self._default(node.args.get("false"), depth))
 
     def _default(self, node: Any, depth: int) -> Node:
-        return Constant(None, "null") if node is None else self.take(node, depth)
+        return nodes.Constant(None, "null") if node is None else self.take(node, depth)
 
     def _round(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "decimals"), depth)
         digits = node.args.get("decimals")
         if digits is None:
-            return Call("round", (item,))
-        return Call("round", (item, self._whole(digits, depth, "round() digits", -_MOST_DIGITS, _MOST_DIGITS)))
+            return nodes.Call("round", (item,))
+        return nodes.Call("round", (item, self._whole(digits, depth, "round() digits", -_MOST_DIGITS, _MOST_DIGITS)))
 
     def _substring(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "start", "length"), depth)
         begin = self._whole(node.args["start"], depth, "substring() a start", 1, 2**31)
         length = node.args.get("length")
         if length is None:
-            return Call("substring", (item, begin))
-        return Call("substring", (item, begin, self._whole(length, depth, "substring() a length", 0, 2**31)))
+            return nodes.Call("substring", (item, begin))
+        return nodes.Call("substring", (item, begin, self._whole(length, depth, "substring() a length", 0, 2**31)))
 
-    def _whole(self, node: Any, depth: int, what: str, least: int, most: int) -> Constant:
+    def _whole(self, node: Any, depth: int, what: str, least: int, most: int) -> nodes.Constant:
         value = self.take(node, depth)
-        if isinstance(value, Constant) and value.kind == "integer" and value.value is not None:
+        if isinstance(value, nodes.Constant) and value.kind == "integer" and value.value is not None:
             assert isinstance(value.value, int)
             if least <= value.value <= most:
                 return value
@@ -284,14 +267,14 @@ class Taker:
         part = next((part for part in PARTS if part == unit), None)
         if part is None:
             raise Fault(f"extract needs one of {', '.join(PARTS)}, got {unit!r:.40}", start_of(node))
-        return Call(part, (self.take(node.expression, depth),))
+        return nodes.Call(part, (self.take(node.expression, depth),))
 
     def _truncated(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "unit"), depth)
         unit = _unit(node.args.get("unit"))
         if unit not in UNITS:
             raise Fault(f"date_trunc needs one of {', '.join(UNITS)}, got {unit!r:.40}", start_of(node))
-        return Call("date_trunc", (Constant(unit, "text"), item))
+        return nodes.Call("date_trunc", (nodes.Constant(unit, "text"), item))
 
     def _like(self, node: Any, depth: int) -> Node:
         escape = None
@@ -305,8 +288,8 @@ class Taker:
             raise self.refused("ESCAPE without LIKE", node)
         item = self.take(self.only(node, "this", "expression", "negate"), depth)
         pattern = read_pattern(self.text_literal(node.expression, "LIKE"), escape)
-        like = Like(item, pattern, ignore_case=type(node).__name__ == "ILike")
-        return Not(like) if node.args.get("negate") else like
+        like = nodes.Like(item, pattern, ignore_case=type(node).__name__ == "ILike")
+        return nodes.Not(like) if node.args.get("negate") else like
 
     def _cast(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "to"), depth)
@@ -318,11 +301,11 @@ class Taker:
                 "TIMESTAMP, DATE",
                 start_of(node),
             )
-        if isinstance(item, Constant) and isinstance(item.value, str) and kind in ("timestamp", "date"):
+        if isinstance(item, nodes.Constant) and isinstance(item.value, str) and kind in ("timestamp", "date"):
             return read_time(item.value, kind)
-        if isinstance(item, Constant) and item.kind == "interval":
+        if isinstance(item, nodes.Constant) and item.kind == "interval":
             raise Fault(f"an interval cannot be cast to {_sql(wanted).upper()}", start_of(node))
-        return Cast(item, kind, bits)
+        return nodes.Cast(item, kind, bits)
 
     def _interval(self, node: Any, _: int) -> Node:
         amount, unit = self.only(node, "this", "unit"), node.args.get("unit")
@@ -334,7 +317,7 @@ class Taker:
     def _spelling(self, node: Any, name: str) -> str:
         if name == "Anonymous":
             function = str(node.this)
-            near = get_close_matches(function.lower(), get_args(Function), n=1)
+            near = get_close_matches(function.lower(), get_args(nodes.Function), n=1)
             return f"the function {function[:40]}()" + (f" (did you mean {near[0]}()?)" if near else "")
         return name.upper()
 

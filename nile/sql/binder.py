@@ -14,6 +14,7 @@ from nile.expressions.binding import is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault, NotYetFault, listed, nearest
 from nile.expressions.tree import Cast, Column, Node, conjunction, conjuncts
+from nile.sql import plan as ops
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
 from nile.sql.outputs import Output, alias, aliases, expanded, few, named, position
@@ -28,23 +29,7 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.plan import (
-    Distinct,
-    Field,
-    Filter,
-    Group,
-    Item,
-    Join,
-    Limit,
-    Plan,
-    Project,
-    Relation,
-    SetOperation,
-    Sort,
-    SortKey,
-    Stream,
-    StreamWindow,
-)
+from nile.sql.plan import Field, Plan, Stream
 from nile.sql.pushing import recognised
 from nile.sql.scope import Scope, ScopeSource, find, unique
 
@@ -66,7 +51,7 @@ class QueryBinder:
     window: that of every stream without one of its own.  Raises Fault.
     """
 
-    def __init__(self, catalog: Catalog, window: StreamWindow) -> None:
+    def __init__(self, catalog: Catalog, window: ops.StreamWindow) -> None:
         self._catalog = catalog
         self._window = window
         self.streams = 0
@@ -102,12 +87,12 @@ class QueryBinder:
         if not (query.all and query.kind == "union"):
             for field in left.fields:
                 told_apart(_column(field), field.type, query.kind.upper(), query.start)
-        plan: Plan = SetOperation(query.kind, query.all, left, right)
+        plan: Plan = ops.SetOperation(query.kind, query.all, left, right)
         scope = _output_scope(plan)
         keys = [self._output_key(each, plan, scope) for each in few(query.order, "ORDER BY", query.start)]
         return BoundBlock(_limited(_sorted(plan, keys), query), None)
 
-    def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> SortKey:
+    def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> ops.SortKey:
         at = position(ordered.key, len(plan.fields), "ORDER BY")
         node = ExpressionBinder(scope, ordered.key, None).value("ORDER BY") if at is None else _column(plan.fields[at])
         return _sort_key(node, ordered, plan)
@@ -121,11 +106,11 @@ class QueryBinder:
         keys = self._order_nodes(block, items, bound, scope, grouping)
         if grouping is not None:
             grouping.complete()
-            plan = Group(plan, grouping.keys, tuple(grouping.aggregates))
+            plan = ops.Group(plan, grouping.keys, tuple(grouping.aggregates))
             if having is not None:
-                plan = Filter(plan, having)
+                plan = ops.Filter(plan, having)
         visible = named([item.name for item in items])
-        outputs = [Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
+        outputs = [ops.Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
         aggregates = grouping is not None and bool(grouping.aggregates)
         return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates)
 
@@ -174,9 +159,9 @@ class QueryBinder:
                 elif pair not in equal and pair[::-1] not in equal:
                     equal.append(pair)
             conditions = rest
-            plan = Join(tuple(source.plan for source in sources), tuple(equal))
+            plan = ops.Join(tuple(source.plan for source in sources), tuple(equal))
         remaining = conjunction(conditions)
-        return scope, plan if remaining is None else Filter(plan, remaining)
+        return scope, plan if remaining is None else ops.Filter(plan, remaining)
 
     def _source(self, source: Source) -> ScopeSource:
         if isinstance(source, Derived):
@@ -197,17 +182,17 @@ class QueryBinder:
                     f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
                     source.own.start,
                 )
-            return ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name, twice)
+            return ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name, twice)
         assert entry.time is not None
         position, self.streams = self.streams, self.streams + 1
-        window: StreamWindow = self._window
+        window: ops.StreamWindow = self._window
         where = None
         if source.own is not None:
             window = source.own.window
             self.own_windows += 1
             self.windowed = self.windowed or window is not None
             if source.where is not None:
-                scope = Scope((ScopeSource(called, Relation(entry.name, alias, fields), columns, entry.name),))
+                scope = Scope((ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name),))
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
         return ScopeSource(
             called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name, twice
@@ -243,9 +228,9 @@ class QueryBinder:
         own = self._own_name(source.alias)
         columns = {field.name: Field(f"{own}.{field.name}", field.type) for field in inner.fields}
         items = tuple(
-            Item(column, _column(field)) for field, column in zip(inner.fields, columns.values(), strict=True)
+            ops.Item(column, _column(field)) for field, column in zip(inner.fields, columns.values(), strict=True)
         )
-        return ScopeSource(source.alias, Project(inner, items), columns)
+        return ScopeSource(source.alias, ops.Project(inner, items), columns)
 
     # Groups.
 
@@ -357,47 +342,49 @@ def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
     """The plan with some whole numbers as numbers."""
     if not any(which):
         return plan
-    nodes = [item.node for item in plan.items] if isinstance(plan, Project) else list(map(_column, plan.fields))
-    below = plan.input if isinstance(plan, Project) else plan
+    nodes = [item.node for item in plan.items] if isinstance(plan, ops.Project) else list(map(_column, plan.fields))
+    below = plan.input if isinstance(plan, ops.Project) else plan
     items = []
     for field, node, widen in zip(plan.fields, nodes, which, strict=True):
         value = fold(Cast(node, "number")) if widen else node
-        items.append(Item(typed(field.name, value, below) if widen else field, value))
-    return Project(below, tuple(items))
+        items.append(ops.Item(typed(field.name, value, below) if widen else field, value))
+    return ops.Project(below, tuple(items))
 
 
-def _sort_key(node: Node, ordered: Ordered, below: Plan) -> SortKey:
+def _sort_key(node: Node, ordered: Ordered, below: Plan) -> ops.SortKey:
     in_order(node, typed("", node, below).type, ordered.key.start)
-    return SortKey(node, ordered.descending, ordered.nulls_last)
+    return ops.SortKey(node, ordered.descending, ordered.nulls_last)
 
 
-def _sorted(plan: Plan, keys: Sequence[SortKey]) -> Plan:
-    return Sort(plan, tuple(keys)) if keys else plan
+def _sorted(plan: Plan, keys: Sequence[ops.SortKey]) -> Plan:
+    return ops.Sort(plan, tuple(keys)) if keys else plan
 
 
 def _limited(plan: Plan, query: Written) -> Plan:
-    return plan if query.limit is None and not query.offset else Limit(plan, query.limit, query.offset)
+    return plan if query.limit is None and not query.offset else ops.Limit(plan, query.limit, query.offset)
 
 
-def _finished(block: Block, below: Plan, outputs: Sequence[Item], keys: Sequence[tuple[Node | int, Ordered]]) -> Plan:
+def _finished(
+    block: Block, below: Plan, outputs: Sequence[ops.Item], keys: Sequence[tuple[Node | int, Ordered]]
+) -> Plan:
     """The outputs, distinct, in order and cut."""
     items = list(outputs)
-    sort: list[SortKey] = []
+    sort: list[ops.SortKey] = []
     for node, ordered in keys:
         if isinstance(node, int):
             in_order(outputs[node].node, outputs[node].field.type, ordered.key.start)
-            sort.append(SortKey(_column(outputs[node].field), ordered.descending, ordered.nulls_last))
+            sort.append(ops.SortKey(_column(outputs[node].field), ordered.descending, ordered.nulls_last))
             continue
-        hidden = Item(typed(unique("_order", {item.name for item in items}), node, below), node)
+        hidden = ops.Item(typed(unique("_order", {item.name for item in items}), node, below), node)
         in_order(node, hidden.field.type, ordered.key.start)
         items.append(hidden)
-        sort.append(SortKey(_column(hidden.field), ordered.descending, ordered.nulls_last))
-    plan: Plan = Project(below, tuple(items))
+        sort.append(ops.SortKey(_column(hidden.field), ordered.descending, ordered.nulls_last))
+    plan: Plan = ops.Project(below, tuple(items))
     if block.distinct:
         for item in outputs:
             told_apart(item.node, item.field.type, "DISTINCT", block.start)
-        plan = Distinct(plan)
+        plan = ops.Distinct(plan)
     plan = _limited(_sorted(plan, sort), block)
     if len(items) == len(outputs):
         return plan
-    return Project(plan, tuple(Item(item.field, _column(item.field)) for item in outputs))
+    return ops.Project(plan, tuple(ops.Item(item.field, _column(item.field)) for item in outputs))

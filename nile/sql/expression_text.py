@@ -9,32 +9,16 @@ from functools import lru_cache
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.base.durations import format_duration
+from nile.expressions import tree as nodes
 from nile.expressions.places import Fault
 from nile.expressions.tokens import tokens_of
-from nile.expressions.tree import (
-    Arithmetic,
-    Between,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Compare,
-    Constant,
-    In,
-    IsNull,
-    Kind,
-    Like,
-    Logic,
-    Node,
-    Not,
-    Piece,
-)
+from nile.expressions.tree import Column, Node
 from nile.sql.clauses import CLAUSE_WORDS
 from nile.sql.cursor import is_reserved
 
 __all__ = ["aggregate_text", "expression_text", "identifier", "text_literal"]
 
-_TYPES: dict[Kind, str] = {
+_TYPES: dict[nodes.Kind, str] = {
     "boolean": "BOOLEAN",
     "integer": "BIGINT",
     "number": "DOUBLE",
@@ -72,41 +56,41 @@ def _text(node: Node, shown: Shown) -> tuple[str, int]:
     match node:
         case Column():
             return shown(node.name), _ATOM
-        case Constant():
+        case nodes.Constant():
             return _constant(node)
-        case Compare():
+        case nodes.Compare():
             return f"{inner(node.left, _SUM)} {node.operator} {inner(node.right, _SUM)}", _COMPARED
-        case Between():
+        case nodes.Between():
             low, high = inner(node.low, _SUM), inner(node.high, _SUM)
             return f"{inner(node.item, _SUM)} BETWEEN {low} AND {high}", _COMPARED
-        case Logic():
+        case nodes.Logic():
             binds = _AND if node.operator == "AND" else _OR
             return f" {node.operator} ".join(inner(item, binds + 1) for item in node.items), binds
-        case Not():
+        case nodes.Not():
             return f"NOT {inner(node.item, _COMPARED)}", _NOT
-        case IsNull():
+        case nodes.IsNull():
             return f"{inner(node.item, _SUM)} IS NULL", _COMPARED
-        case In():
+        case nodes.In():
             choices = ", ".join(inner(choice, _OR) for choice in node.choices)
             return f"{inner(node.item, _SUM)} IN ({choices})", _COMPARED
-        case Like():
+        case nodes.Like():
             return f"{inner(node.item, _SUM)} {_like(node)}", _COMPARED
-        case Arithmetic():
+        case nodes.Arithmetic():
             binds = _OPERATORS[node.operator]
             return f"{inner(node.left, binds)} {node.operator} {inner(node.right, binds + 1)}", binds
-        case Call():
+        case nodes.Call():
             if node.function == "concat":
                 return " || ".join(inner(each, _ATOM) for each in node.arguments), _COMPARED
             return f"{node.function}({', '.join(inner(each, _OR) for each in node.arguments)})", _ATOM
-        case Case():
+        case nodes.Case():
             branches = [f"WHEN {inner(when, _OR)} THEN {inner(then, _OR)}" for when, then in node.branches]
             return f"CASE {' '.join(branches)} ELSE {inner(node.default, _OR)} END", _ATOM
-        case Cast():
+        case nodes.Cast():
             to = _BITS[node.bits] if node.kind == "integer" else _TYPES[node.kind]
             return f"CAST({inner(node.item, _OR)} AS {to})", _ATOM
 
 
-def _constant(node: Constant) -> tuple[str, int]:
+def _constant(node: nodes.Constant) -> tuple[str, int]:
     value = node.value
     if value is None:
         return (f"CAST(NULL AS {_TYPES[node.kind]})" if node.kind in _TYPES else "NULL"), _ATOM
@@ -126,7 +110,7 @@ def _constant(node: Constant) -> tuple[str, int]:
     return (repr(value), _ATOM) if math.copysign(1, value) > 0 else (repr(value), _SUM)
 
 
-def _like(node: Like) -> str:
+def _like(node: nodes.Like) -> str:
     needs_escape = any(piece.text is not None and set(piece.text) & set("%_") for piece in node.pattern)
     escape = "\\" if needs_escape else ""
     pattern = "".join(_piece(piece, escape) for piece in node.pattern)
@@ -134,7 +118,7 @@ def _like(node: Like) -> str:
     return f"{word} {text_literal(pattern)}" + (f" ESCAPE {text_literal(escape)}" if escape else "")
 
 
-def _piece(piece: Piece, escape: str) -> str:
+def _piece(piece: nodes.Piece, escape: str) -> str:
     if piece.text is None:
         return "%" if piece.any_length else "_"
     if not escape:

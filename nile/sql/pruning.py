@@ -6,20 +6,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 from nile.expressions.tree import Node, columns_of
-from nile.sql.plan import (
-    Distinct,
-    Field,
-    Filter,
-    Group,
-    Join,
-    Plan,
-    Project,
-    Relation,
-    SetOperation,
-    Sort,
-    Stream,
-    map_inputs,
-)
+from nile.sql import plan as ops
+from nile.sql.plan import Field, Plan, Stream, map_inputs
 
 __all__ = ["prune"]
 
@@ -38,25 +26,25 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
         case Stream():
             wanted = needed | always | _of(plan.where)
             return replace(plan, fields=_kept(plan.fields, wanted, f"{plan.alias}.{plan.time}"))
-        case Relation():
+        case ops.Relation():
             wanted = needed | always | _of(plan.where)
             return replace(plan, fields=_kept(plan.fields, wanted, plan.fields[0].name))
-        case Distinct() | SetOperation():
+        case ops.Distinct() | ops.SetOperation():
             return map_inputs(plan, lambda each: prune(each, always))
-        case Filter():
+        case ops.Filter():
             needed = needed | _of(plan.condition)
-        case Project():
+        case ops.Project():
             plan = replace(plan, items=tuple(item for item in plan.items if item.name in needed) or plan.items[:1])
             needed = _of(*(item.node for item in plan.items))
-        case Join():
+        case ops.Join():
             needed = needed | _of(plan.condition) | {name for pair in plan.equal for name in pair}
-        case Group():
+        case ops.Group():
             aggregates = tuple(each for each in plan.aggregates if each.name in needed)
             if not plan.by and not aggregates:
                 aggregates = plan.aggregates[:1]
             plan = replace(plan, aggregates=aggregates)
             needed = _of(*(item.node for item in plan.by), *(each.argument for each in aggregates))
-        case Sort():
+        case ops.Sort():
             needed = needed | _of(*(key.node for key in plan.keys))
     return map_inputs(plan, lambda each: _pruned(each, needed, always))
 

@@ -7,21 +7,8 @@ from dataclasses import replace
 
 from nile.expressions.binding import is_native, kind_of
 from nile.expressions.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
-from nile.sql.plan import (
-    Distinct,
-    Field,
-    Filter,
-    Group,
-    Item,
-    Join,
-    Plan,
-    Project,
-    Relation,
-    Rows,
-    SetOperation,
-    Stream,
-    map_inputs,
-)
+from nile.sql import plan as ops
+from nile.sql.plan import Field, Plan, Stream, map_inputs
 
 __all__ = ["merge_projections", "push_selections", "recognised"]
 
@@ -33,7 +20,7 @@ def push_selections(plan: Plan) -> Plan:
     they select; one on several inputs of a join becomes an equality or the join's condition.
     """
     plan = map_inputs(plan, push_selections)
-    if isinstance(plan, Filter):
+    if isinstance(plan, ops.Filter):
         return _pushed(plan.input, conjuncts(plan.condition))
     return plan
 
@@ -44,20 +31,20 @@ def _pushed(plan: Plan, conditions: Sequence[Node]) -> Plan:
     if not conditions:
         return plan
     match plan:
-        case Filter():
+        case ops.Filter():
             return _pushed(plan.input, [*conjuncts(plan.condition), *conditions])
-        case Stream() if not isinstance(plan.window, Rows):
+        case Stream() if not isinstance(plan.window, ops.Rows):
             return replace(plan, where=conjunction([*conjuncts(plan.where), *conditions]))
-        case Relation():
+        case ops.Relation():
             return replace(plan, where=conjunction([*conjuncts(plan.where), *conditions]))
-        case Join():
+        case ops.Join():
             return _into_join(plan, conditions)
-        case Distinct() | SetOperation():
+        case ops.Distinct() | ops.SetOperation():
             free = [each for each in conditions if _may_enter(plan, each)]
             return _filtered(_below(plan, free), [each for each in conditions if each not in free])
-        case Project():
+        case ops.Project():
             return _through(plan, {item.name: item.node for item in plan.items}, conditions)
-        case Group() if plan.by:
+        case ops.Group() if plan.by:
             return _through(plan, {item.name: item.node for item in plan.by}, conditions)
     return _filtered(plan, conditions)
 
@@ -65,26 +52,26 @@ def _pushed(plan: Plan, conditions: Sequence[Node]) -> Plan:
 def _may_enter(plan: Plan, condition: Node) -> bool:
     """Whether a condition on the rows of a query can go below its projection: whether that only renames."""
     match plan:
-        case Distinct():
+        case ops.Distinct():
             return _may_enter(plan.input, condition)
-        case SetOperation():
+        case ops.SetOperation():
             right = _on_the_right(plan, condition)
             return _may_enter(plan.left, condition) and _may_enter(plan.right, right)
-        case Project():
+        case ops.Project():
             renamed = {item.name for item in plan.items if isinstance(item.node, Column)}
             names = columns_of(condition)
             return bool(names) and all(name in renamed for name in names)
     return False
 
 
-def _below(plan: Distinct | SetOperation, conditions: Sequence[Node]) -> Plan:
-    if isinstance(plan, Distinct):
+def _below(plan: ops.Distinct | ops.SetOperation, conditions: Sequence[Node]) -> Plan:
+    if isinstance(plan, ops.Distinct):
         return replace(plan, input=_pushed(plan.input, conditions))
     right = [_on_the_right(plan, each) for each in conditions]
     return replace(plan, left=_pushed(plan.left, conditions), right=_pushed(plan.right, right))
 
 
-def _on_the_right(plan: SetOperation, condition: Node) -> Node:
+def _on_the_right(plan: ops.SetOperation, condition: Node) -> Node:
     """A condition on the rows of a set operation in the names of its right side."""
     names = {a.name: _column(b) for a, b in zip(plan.left.fields, plan.right.fields, strict=True)}
     return rename(condition, lambda column: names[column.name])
@@ -92,10 +79,10 @@ def _on_the_right(plan: SetOperation, condition: Node) -> Node:
 
 def _filtered(plan: Plan, conditions: Sequence[Node]) -> Plan:
     condition = conjunction(conditions)
-    return plan if condition is None else Filter(plan, condition)
+    return plan if condition is None else ops.Filter(plan, condition)
 
 
-def _through(plan: Project | Group, below: Mapping[str, Node], conditions: Sequence[Node]) -> Plan:
+def _through(plan: ops.Project | ops.Group, below: Mapping[str, Node], conditions: Sequence[Node]) -> Plan:
     """Conditions on columns that are only called differently below go below."""
     renamed = {name: node for name, node in below.items() if isinstance(node, Column)}
     free = [each for each in conditions if columns_of(each) and all(name in renamed for name in columns_of(each))]
@@ -106,7 +93,7 @@ def _through(plan: Project | Group, below: Mapping[str, Node], conditions: Seque
     return _filtered(plan, bound)
 
 
-def _into_join(plan: Join, conditions: Sequence[Node]) -> Join:
+def _into_join(plan: ops.Join, conditions: Sequence[Node]) -> ops.Join:
     owner = {field.name: at for at, each in enumerate(plan.inputs) for field in each.fields}
     inputs, equal = list(plan.inputs), list(plan.equal)
     rest = list(conjuncts(plan.condition))
@@ -139,17 +126,17 @@ def recognised(condition: Node, owner: Mapping[str, int]) -> tuple[str, str] | N
 def merge_projections(plan: Plan) -> Plan:
     """A projection of a projection is one, where either of them only renames."""
     plan = map_inputs(plan, merge_projections)
-    if not isinstance(plan, Project) or not isinstance(plan.input, Project):
+    if not isinstance(plan, ops.Project) or not isinstance(plan.input, ops.Project):
         return plan
     upper, lower = plan, plan.input
     if not (_only_renames(upper) or _only_renames(lower)):
         return plan
     below = {item.name: item.node for item in lower.items}
-    items = tuple(Item(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items)
-    return Project(lower.input, items)
+    items = tuple(ops.Item(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items)
+    return ops.Project(lower.input, items)
 
 
-def _only_renames(plan: Project) -> bool:
+def _only_renames(plan: ops.Project) -> bool:
     return all(isinstance(item.node, Column | Constant) for item in plan.items)
 
 

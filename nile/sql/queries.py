@@ -7,24 +7,13 @@ from dataclasses import replace
 
 from nile.expressions.places import Fault, NotYetFault, Parameter, listed
 from nile.expressions.tokens import Token
+from nile.sql import plan as ops
 from nile.sql.binder import BoundBlock, QueryBinder
 from nile.sql.catalog import Catalog
 from nile.sql.clauses import Clauses, TermClause, split_clauses
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
-from nile.sql.plan import (
-    Constraint,
-    Filter,
-    Join,
-    Plan,
-    Preference,
-    Project,
-    Query,
-    Stream,
-    Term,
-    leaves_of,
-    map_inputs,
-)
+from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs
 from nile.sql.scope import Scope
 from nile.sql.selecting import read_select
 
@@ -89,7 +78,7 @@ def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
         )
 
 
-def _preference(clauses: Clauses, bound: BoundBlock) -> Preference | None:
+def _preference(clauses: Clauses, bound: BoundBlock) -> ops.Preference | None:
     if clauses.preference is None:
         return None
     assert bound.scope is not None
@@ -100,13 +89,13 @@ def _preference(clauses: Clauses, bound: BoundBlock) -> Preference | None:
             raise Fault("needed each column once in WITH PREFERENCE; got it again; leave one out", clause.start)
         terms.append(term)
     fade = 1.0 if clauses.fade is None else clauses.fade
-    return Preference(clauses.preference, tuple(terms), fade)
+    return ops.Preference(clauses.preference, tuple(terms), fade)
 
 
-def _term(clause: TermClause, scope: Scope) -> Term:
+def _term(clause: TermClause, scope: Scope) -> ops.Term:
     field = scope.resolve(Reference(clause.qualifier, clause.name, clause.start))
     source = next(source for source in scope.sources if field in source.columns.values())
-    if isinstance(source.plan, Project):
+    if isinstance(source.plan, ops.Project):
         raise NotYetFault(
             f"a preference on '{source.alias}', which is a query, is not there yet; name a stream's column",
             clause.start,
@@ -115,7 +104,7 @@ def _term(clause: TermClause, scope: Scope) -> Term:
         raise Fault(
             f"needed a column of a stream in WITH PREFERENCE; got {field.name}, of a stored relation", clause.start
         )
-    return Term(field.name, clause.by)
+    return ops.Term(field.name, clause.by)
 
 
 def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
@@ -124,7 +113,7 @@ def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
     start = clauses.begins[word]
     if bound.scope is None or len(bound.scope.sources) < 2:
         raise Fault(f"needed a join for {word} (a, b); got none; write WINDOW w", start)
-    constraints: list[Constraint] = []
+    constraints: list[ops.Constraint] = []
     for pair in clauses.pairs:
         left, right = (_place(alias, bound.scope, pair.start, word) for alias in (pair.left, pair.right))
         if left == right:
@@ -133,7 +122,7 @@ def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
             raise Fault(
                 f"needed one window for a pair; got ({pair.left}, {pair.right}) again; leave one out", pair.start
             )
-        constraints.append(Constraint(left, right, pair.window))
+        constraints.append(ops.Constraint(left, right, pair.window))
     _check_connected(constraints, bound.scope, start, word)
     if clauses.directed:
         _check_path(constraints, start)
@@ -143,7 +132,7 @@ def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
 def _place(alias: str, scope: Scope, start: int, word: str) -> int:
     source = scope.source(alias, start)
     stream = source.plan
-    while isinstance(stream, Project | Filter):
+    while isinstance(stream, ops.Project | ops.Filter):
         stream = stream.input
     if not isinstance(stream, Stream):
         raise Fault(f"needed a stream in {word} (a, b); got '{source.alias}', which is none", start)
@@ -152,7 +141,7 @@ def _place(alias: str, scope: Scope, start: int, word: str) -> int:
     return next(at for at, each in enumerate(scope.sources) if each is source)
 
 
-def _check_connected(constraints: Sequence[Constraint], scope: Scope, start: int, word: str) -> None:
+def _check_connected(constraints: Sequence[ops.Constraint], scope: Scope, start: int, word: str) -> None:
     """The windows must hang together, so that every two streams are bound."""
     reached = {constraints[0].left}
     for _ in constraints:
@@ -172,7 +161,7 @@ def _has_stream(plan: Plan) -> bool:
     return any(isinstance(leaf, Stream) for leaf in leaves_of(plan))
 
 
-def _check_path(constraints: Sequence[Constraint], start: int) -> None:
+def _check_path(constraints: Sequence[ops.Constraint], start: int) -> None:
     """DWINDOW needs a path: each stream in at most two constraints, one fewer constraints than streams."""
     places = [place for each in constraints for place in (each.left, each.right)]
     if max(map(places.count, places)) > 2 or len(constraints) != len(set(places)) - 1:
@@ -181,8 +170,8 @@ def _check_path(constraints: Sequence[Constraint], start: int) -> None:
         raise Fault("needed DWINDOWs in one direction, such as (a, b) and (b, c); got others", start)
 
 
-def _on_join(plan: Plan, constraints: tuple[Constraint, ...], directed: bool) -> Plan:
+def _on_join(plan: Plan, constraints: tuple[ops.Constraint, ...], directed: bool) -> Plan:
     """The constraints on the join of the outermost FROM."""
-    if isinstance(plan, Join):
+    if isinstance(plan, ops.Join):
         return replace(plan, constraints=constraints, given=len(constraints), directed=directed)
     return map_inputs(plan, lambda below: _on_join(below, constraints, directed))

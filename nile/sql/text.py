@@ -7,25 +7,9 @@ from dataclasses import dataclass, field
 
 from nile.base.durations import format_duration
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
+from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier, text_literal
-from nile.sql.plan import (
-    Distinct,
-    Filter,
-    Group,
-    Item,
-    Join,
-    Limit,
-    Plan,
-    Project,
-    Query,
-    Relation,
-    Rows,
-    SetOperation,
-    Sort,
-    SortKey,
-    Stream,
-    StreamWindow,
-)
+from nile.sql.plan import Plan, Query, Stream
 from nile.sql.statements import (
     CreateRelation,
     CreateStream,
@@ -144,7 +128,7 @@ class _From:
 class _Writer:
     """Writes the plan of one query.  window: that of the statement, which streams do not repeat."""
 
-    def __init__(self, window: StreamWindow) -> None:
+    def __init__(self, window: ops.StreamWindow) -> None:
         self._window = window
         self._columns: dict[str, str] = {}
         self.windows: list[str] = []
@@ -155,14 +139,14 @@ class _Writer:
 
     def top(self, plan: Plan) -> str:
         """The whole query, with ORDER BY and LIMIT, and under its join the windows of pairs."""
-        outputs: Sequence[Item] | None = None
-        limit: Limit | None = None
-        keys: Sequence[SortKey] = ()
-        if isinstance(plan, Project) and isinstance(plan.input, Limit | Sort):
+        outputs: Sequence[ops.Item] | None = None
+        limit: ops.Limit | None = None
+        keys: Sequence[ops.SortKey] = ()
+        if isinstance(plan, ops.Project) and isinstance(plan.input, ops.Limit | ops.Sort):
             outputs, plan = plan.items, plan.input
-        if isinstance(plan, Limit):
+        if isinstance(plan, ops.Limit):
             limit, plan = plan, plan.input
-        if isinstance(plan, Sort):
+        if isinstance(plan, ops.Sort):
             keys, plan = plan.keys, plan.input
         text, order = self._query(plan, keys, None if outputs is None else len(outputs))
         if order:
@@ -174,29 +158,29 @@ class _Writer:
         return text
 
     def _query(
-        self, plan: Plan, keys: Sequence[SortKey] = (), shown: int | None = None, prefix: int = 0
+        self, plan: Plan, keys: Sequence[ops.SortKey] = (), shown: int | None = None, prefix: int = 0
     ) -> tuple[str, list[str]]:
         """The plan as a SELECT or set operation, and its ORDER BY.
 
         shown: how many of its columns are returned; prefix: how much of their names is an alias outside.
         """
-        if isinstance(plan, SetOperation):
+        if isinstance(plan, ops.SetOperation):
             word = plan.kind.upper() + (" ALL" if plan.all else "")
             sides = [self._query(each)[0] for each in (plan.left, plan.right)]
             names = {each.name: identifier(each.name) for each in plan.fields}
             return f"({sides[0]}) {word} ({sides[1]})", [_key(key, names) for key in keys]
-        distinct = isinstance(plan, Distinct)
-        if isinstance(plan, Distinct):
+        distinct = isinstance(plan, ops.Distinct)
+        if isinstance(plan, ops.Distinct):
             plan = plan.input
-        if not isinstance(plan, Project):
+        if not isinstance(plan, ops.Project):
             # Only a query's own outputs are called as the user sees them.
-            plan = Project(plan, tuple(Item(each, Column(each.name)) for each in plan.fields))
+            plan = ops.Project(plan, tuple(ops.Item(each, Column(each.name)) for each in plan.fields))
         below: Plan = plan.input
         having: tuple[Node, ...] = ()
-        if isinstance(below, Filter) and isinstance(below.input, Group):
+        if isinstance(below, ops.Filter) and isinstance(below.input, ops.Group):
             having, below = conjuncts(below.condition), below.input
-        group = below if isinstance(below, Group) else None
-        source = self._from(below.input if isinstance(below, Group) else below)
+        group = below if isinstance(below, ops.Group) else None
+        source = self._from(below.input if isinstance(below, ops.Group) else below)
         names = dict(source.names)
         if group is not None:
             names |= {item.name: _constant(source.text(item.node), item.node) for item in group.by}
@@ -224,9 +208,9 @@ class _Writer:
     def _from(self, plan: Plan) -> _From:
         source = _From()
         above: tuple[Node, ...] = ()
-        if isinstance(plan, Filter) and isinstance(plan.input, Join):
+        if isinstance(plan, ops.Filter) and isinstance(plan.input, ops.Join):
             above, plan = conjuncts(plan.condition), plan.input
-        if not isinstance(plan, Join):
+        if not isinstance(plan, ops.Join):
             self._source(plan, source)
             return source
         for each in plan.inputs:
@@ -245,17 +229,17 @@ class _Writer:
     def _source(self, plan: Plan, source: _From) -> None:
         """One item of a FROM and the conditions on it."""
         above: list[Node] = []
-        while isinstance(plan, Filter):
+        while isinstance(plan, ops.Filter):
             above = [*conjuncts(plan.condition), *above]
             plan = plan.input
-        if isinstance(plan, Stream | Relation):
+        if isinstance(plan, Stream | ops.Relation):
             alias, item, inside = plan.alias, self._table(plan), plan.where
             names = {each.name: each.name[len(alias) + 1 :] for each in plan.fields}
-            if isinstance(plan, Stream) and isinstance(plan.window, Rows):
+            if isinstance(plan, Stream) and isinstance(plan.window, ops.Rows):
                 inside = None
         else:
             alias, item = self._derived(plan)
-            cut = len(alias) + 1 if isinstance(plan, Project) else 0
+            cut = len(alias) + 1 if isinstance(plan, ops.Project) else 0
             names = {each.name: each.name[cut:] for each in plan.fields}
             inside = None
         written = {name: f"{identifier(alias)}.{identifier(short)}" for name, short in names.items()}
@@ -265,17 +249,17 @@ class _Writer:
         source.items.append(item)
         source.conditions += [_closed(source.text(each), each) for each in (*conjuncts(inside), *above)]
 
-    def _table(self, plan: Stream | Relation) -> str:
+    def _table(self, plan: Stream | ops.Relation) -> str:
         parts = [identifier(plan.name)]
         if plan.alias != plan.name:
             parts.append(f"AS {identifier(plan.alias)}")
-        if isinstance(plan, Stream) and (isinstance(plan.window, Rows) or plan.window != self._window):
+        if isinstance(plan, Stream) and (isinstance(plan.window, ops.Rows) or plan.window != self._window):
             # Under windows of pairs, and where nothing was said, a stream has none.
             parts.append(self._window_of(plan))
         return " ".join(parts)
 
     def _window_of(self, plan: Stream) -> str:
-        if isinstance(plan.window, Rows):
+        if isinstance(plan.window, ops.Rows):
             if plan.where is None:
                 return f"[ROWS {plan.window.count}]"
             own = {each.name: identifier(each.name[len(plan.alias) + 1 :]) for each in plan.fields}
@@ -284,18 +268,18 @@ class _Writer:
 
     def _derived(self, plan: Plan) -> tuple[str, str]:
         """The alias and the text of a query in FROM."""
-        if not isinstance(plan, Project):
+        if not isinstance(plan, ops.Project):
             return "_t", f"({self._query(plan)[0]}) AS _t"
         alias = plan.fields[0].name.partition(".")[0]
         below = plan.input
-        if isinstance(below, Distinct | SetOperation):
+        if isinstance(below, ops.Distinct | ops.SetOperation):
             renamed = [f"{alias}.{each.name}" for each in below.fields]
             if renamed == [item.name for item in plan.items] and all(isinstance(i.node, Column) for i in plan.items):
                 return alias, f"({self._query(below)[0]}) AS {identifier(alias)}"
         return alias, f"({self._query(plan, prefix=len(alias) + 1)[0]}) AS {identifier(alias)}"
 
 
-def _grouped(group: Group, names: dict[str, str], plan: Project, having: Sequence[Node]) -> list[str]:
+def _grouped(group: ops.Group, names: dict[str, str], plan: ops.Project, having: Sequence[Node]) -> list[str]:
     if group.by:
         return [f"GROUP BY {', '.join(names[item.name] for item in group.by)}"]
     used = {name for node in (*(item.node for item in plan.items), *having) for name in columns_of(node)}
@@ -313,6 +297,6 @@ def _closed(text: str, node: Node) -> str:
     return f"({text})" if getattr(node, "operator", "") == "OR" else text
 
 
-def _key(key: SortKey, names: dict[str, str]) -> str:
+def _key(key: ops.SortKey, names: dict[str, str]) -> str:
     text = expression_text(key.node, lambda name: names[name])
     return f"{text}{' DESC' if key.descending else ''}{'' if key.nulls_last else ' NULLS FIRST'}"

@@ -10,22 +10,8 @@ from nile.exact.pipeline.figures import Path
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.tree import Column, Compare, Node
-from nile.sql.plan import (
-    Distinct,
-    Field,
-    Filter,
-    Group,
-    Item,
-    Join,
-    Plan,
-    Project,
-    Relation,
-    Rows,
-    SetOperation,
-    Stream,
-    StreamWindow,
-    map_inputs,
-)
+from nile.sql import plan as ops
+from nile.sql.plan import Field, Plan, Stream, map_inputs
 from nile.summaries.errors import NotYet
 from nile.summaries.heavy import pa
 
@@ -51,7 +37,7 @@ class Compiler:
     def __init__(
         self,
         schema: Callable[[Stream], pa.Schema],
-        table: Callable[[Relation], pa.Table],
+        table: Callable[[ops.Relation], pa.Table],
         algorithm: str,
     ) -> None:
         self._schema = schema
@@ -72,19 +58,19 @@ class Compiler:
         match node:
             case Stream():
                 return algebra.Scan(node.alias, self._schema(node), window_of(node.window), node.position)
-            case Relation():
+            case ops.Relation():
                 return algebra.Stored(node.alias, self._table(node))
-            case Filter():
+            case ops.Filter():
                 return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
-            case Project():
+            case ops.Project():
                 return algebra.Project(self.plan(node.input, (*path, 0)), maker(node.items), schema_of(node.fields))
-            case Join():
+            case ops.Join():
                 return self._graph(node, path) if node.constraints else self._join(node, path)
-            case Distinct():
+            case ops.Distinct():
                 return algebra.Distinct(self.plan(node.input, (*path, 0)))
-            case SetOperation():
+            case ops.SetOperation():
                 return self._set(node, path)
-            case Group():
+            case ops.Group():
                 return self._group(node, path)
             case _:
                 raise NotYet(
@@ -92,12 +78,12 @@ class Compiler:
                     "emit='snapshot'"
                 )
 
-    def _set(self, node: SetOperation, path: Path) -> algebra.Plan:
+    def _set(self, node: ops.SetOperation, path: Path) -> algebra.Plan:
         left, right = self.plan(node.left, (*path, 0)), self.plan(node.right, (*path, 1))
         wanted = schema_of(node.fields)
         if right.schema.types != wanted.types:
             items = tuple(
-                Item(field, Column(name, kind_of(field.type)))
+                ops.Item(field, Column(name, kind_of(field.type)))
                 for field, name in zip(node.fields, right.schema.names, strict=True)
             )
             right = algebra.Project(right, maker(items), wanted)
@@ -109,7 +95,7 @@ class Compiler:
             case _:
                 return algebra.Minus(left, right, node.all)
 
-    def _join(self, node: Join, path: Path) -> algebra.Plan:
+    def _join(self, node: ops.Join, path: Path) -> algebra.Plan:
         left = self.plan(node.inputs[0], (*path, 0))
         waiting = list(node.equal)
         for k, each in enumerate(node.inputs[1:], 1):
@@ -122,7 +108,7 @@ class Compiler:
             left = algebra.Select(left, tester(node.condition))
         return left
 
-    def _graph(self, node: Join, path: Path) -> algebra.Plan:
+    def _graph(self, node: ops.Join, path: Path) -> algebra.Plan:
         on, rest = one_key(node)
         condition = all_of(*equalities(node, rest), node.condition)
         constraints = node.constraints[: node.given] if node.directed and node.given else node.constraints
@@ -135,7 +121,7 @@ class Compiler:
             self._algorithm,
         )
 
-    def _group(self, node: Group, path: Path) -> algebra.Plan:
+    def _group(self, node: ops.Group, path: Path) -> algebra.Plan:
         for each in node.aggregates:
             if each.function not in algebra.RUNNING:
                 raise NotYet(
@@ -148,7 +134,7 @@ class Compiler:
         for k, each in enumerate(arguments):
             assert each.argument is not None
             names[each.name] = f"of{k}"
-            items.append(Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
+            items.append(ops.Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
         if not items:  # count(*) alone: any column tells how many rows there are
             below = self.plan(node.input, (*path, 0))
         else:
@@ -166,7 +152,7 @@ class Compiler:
         )
         made = [*by, *(f"out{k}" for k in range(len(node.aggregates)))]
         out = tuple(
-            Item(field, Column(name, kind_of(field.type))) for field, name in zip(node.fields, made, strict=True)
+            ops.Item(field, Column(name, kind_of(field.type))) for field, name in zip(node.fields, made, strict=True)
         )
         return algebra.Project(grouped, maker(out), schema_of(node.fields))
 
@@ -177,24 +163,24 @@ def with_selections(plan: Plan) -> Plan:
     Windows of rows count what a condition leaves, so there it stays.
     """
     match plan:
-        case Stream() if plan.where is not None and not isinstance(plan.window, Rows):
-            return Filter(replace(plan, where=None), plan.where)
+        case Stream() if plan.where is not None and not isinstance(plan.window, ops.Rows):
+            return ops.Filter(replace(plan, where=None), plan.where)
         case _:
             return map_inputs(plan, with_selections)
 
 
-def window_of(window: StreamWindow) -> algebra.Window:
+def window_of(window: ops.StreamWindow) -> algebra.Window:
     """A stream's window in the algebra."""
     match window:
         case None:
             return algebra.Unbounded()
-        case Rows():
+        case ops.Rows():
             return algebra.Rows(window.count)
         case _:
             return algebra.Range(window)
 
 
-def _distinct(node: Group, below: algebra.Plan) -> algebra.Plan:
+def _distinct(node: ops.Group, below: algebra.Plan) -> algebra.Plan:
     """The groups' rows, each once where aggregates are of different values."""
     if not any(each.distinct for each in node.aggregates):
         return below
@@ -223,13 +209,13 @@ def _column(field: Field) -> Column:
     return Column(field.name, kind_of(field.type))
 
 
-def equalities(node: Join, pairs: list[tuple[str, str]]) -> list[Node]:
+def equalities(node: ops.Join, pairs: list[tuple[str, str]]) -> list[Node]:
     """Pairs of a join's columns as conditions that they are equal."""
     fields = {field.name: field for field in node.fields}
     return [Compare("=", _column(fields[a]), _column(fields[b])) for a, b in pairs]
 
 
-def one_key(node: Join) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
+def one_key(node: ops.Join) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
     """One column of each input that must all be equal, if there is such a key, and the pairs that are left."""
     owner = {field.name: k for k, each in enumerate(node.inputs) for field in each.fields}
     classes: list[set[str]] = []

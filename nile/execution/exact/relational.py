@@ -16,20 +16,8 @@ from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import ranks, row_codes
-from nile.sql.plan import (
-    Distinct,
-    Filter,
-    Group,
-    Join,
-    Limit,
-    Plan,
-    Project,
-    Relation,
-    SetOperation,
-    Sort,
-    Stream,
-    inputs_of,
-)
+from nile.sql import plan as ops
+from nile.sql.plan import Plan, Stream, inputs_of
 from nile.summaries.heavy import pa
 
 __all__ = ["Path", "Relational"]
@@ -42,7 +30,7 @@ Path = tuple[int, ...]
 class Relational:
     """Evaluates plans.  leaf: the rows of a leaf as a Side; counts: rows that came out of each node, by its path."""
 
-    def __init__(self, leaf: Callable[[Stream | Relation], Side], counts: dict[Path, int]) -> None:
+    def __init__(self, leaf: Callable[[Stream | ops.Relation], Side], counts: dict[Path, int]) -> None:
         self._leaf = leaf
         self._counts = counts
 
@@ -57,33 +45,35 @@ class Relational:
         return made
 
     def _side(self, plan: Plan, path: Path) -> Side:
-        if isinstance(plan, Stream | Relation):
+        if isinstance(plan, Stream | ops.Relation):
             return self._leaf(plan)
-        if isinstance(plan, Group) and (found := join_below(plan)) is not None:
+        if isinstance(plan, ops.Group) and (found := join_below(plan)) is not None:
             return Side(self._grouped_join(plan, *found, path))
         sides = [self.side(each, (*path, k)) for k, each in enumerate(inputs_of(plan))]
         (below, *_) = sides
         match plan:
-            case Filter():
+            case ops.Filter():
                 return self._filter(plan, below)
-            case Project():
+            case ops.Project():
                 return Side(maker(plan.items)(below.batch), below.ts, below.window)
-            case Join():
+            case ops.Join():
                 return Side(_all_joined(plan, sides))
-            case Distinct():
+            case ops.Distinct():
                 _, first = row_codes(below.batch.columns, len(below))
                 return Side(below.batch.take(pa.array(first)))
-            case SetOperation():
+            case ops.SetOperation():
                 left, right = sides
                 return Side(_combined(plan, left.batch, right.batch))
-            case Group():
+            case ops.Group():
                 return Side(_grouped(plan, below.batch))
-            case Sort():
+            case ops.Sort():
                 return Side(_sorted(plan, below.batch))
-            case Limit():
+            case ops.Limit():
                 return Side(below.batch.slice(plan.offset, plan.count))
 
-    def _grouped_join(self, plan: Group, join: Join, between: tuple[Project, ...], path: Path) -> pa.RecordBatch:
+    def _grouped_join(
+        self, plan: ops.Group, join: ops.Join, between: tuple[ops.Project, ...], path: Path
+    ) -> pa.RecordBatch:
         """Groups of a join's outputs, which are made only where counting cannot do without."""
         at = (*path, *(0,) * (len(between) + 1))
         sides = [self.side(each, (*at, k)) for k, each in enumerate(join.inputs)]
@@ -101,12 +91,12 @@ class Relational:
         return rows
 
     @staticmethod
-    def ordered(plan: Sort, below: pa.RecordBatch) -> pa.RecordBatch:
+    def ordered(plan: ops.Sort, below: pa.RecordBatch) -> pa.RecordBatch:
         """Rows in the order of a Sort's keys."""
         return _sorted(plan, below)
 
     @staticmethod
-    def _filter(plan: Filter, below: Side) -> Side:
+    def _filter(plan: ops.Filter, below: Side) -> Side:
         if below.ts is None:
             return Side(filtered(plan.condition, below.batch), None, below.window)
         numbered = below.batch.append_column("\0row", pa.array(np.arange(len(below))))
@@ -117,7 +107,7 @@ class Relational:
         return Side(kept.select(list(range(below.batch.num_columns))), below.ts[row], below.window)
 
 
-def _all_joined(plan: Join, sides: Sequence[Side]) -> pa.RecordBatch:
+def _all_joined(plan: ops.Join, sides: Sequence[Side]) -> pa.RecordBatch:
     """The outputs of a join together.  Raises MemoryRefused, before they are made where they can be counted."""
     schema = schema_of(plan.fields)
     if plan.condition is None:
@@ -131,7 +121,7 @@ def _concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _combined(plan: SetOperation, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+def _combined(plan: ops.SetOperation, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
     schema = schema_of(plan.fields)
     right = pa.RecordBatch.from_arrays(
         [
@@ -161,7 +151,7 @@ def _combined(plan: SetOperation, left: pa.RecordBatch, right: pa.RecordBatch) -
     return left.take(pa.array(mine[shared if plan.kind == "intersect" else ~shared]))
 
 
-def _grouped(plan: Group, below: pa.RecordBatch) -> pa.RecordBatch:
+def _grouped(plan: ops.Group, below: pa.RecordBatch) -> pa.RecordBatch:
     keys = [value_of(item, below) for item in plan.by]
     codes, first = row_codes(keys, below.num_rows)
     count = first.shape[0] if plan.by else 1
@@ -173,7 +163,7 @@ def _grouped(plan: Group, below: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))
 
 
-def _sorted(plan: Sort, below: pa.RecordBatch) -> pa.RecordBatch:
+def _sorted(plan: ops.Sort, below: pa.RecordBatch) -> pa.RecordBatch:
     columns = []
     for key in plan.keys:
         rank = ranks(column_of(key.node, below))

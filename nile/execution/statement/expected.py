@@ -12,18 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from nile.expressions.tree import Between, Column, Compare, Constant, In, Like, Logic, Node, Not
-from nile.sql.plan import (
-    Distinct,
-    Filter,
-    Group,
-    Join,
-    Limit,
-    Plan,
-    Relation,
-    SetOperation,
-    Stream,
-    inputs_of,
-)
+from nile.sql import plan as ops
+from nile.sql.plan import Plan, Stream, inputs_of
 from nile.summaries.errors import NileError
 from nile.summaries.hashing import hash_keys
 from nile.summaries.heavy import pa
@@ -82,11 +72,11 @@ def expected(counts: Counts, plan: Plan) -> Expected | None:
     By rule: = keeps a tenth, <> nine tenths, other comparisons a third; keys of a join and groups are a tenth as many
     as rows (at least one); windows are taken to hold everything.
     """
-    if isinstance(plan, Stream | Relation):
+    if isinstance(plan, Stream | ops.Relation):
         return _leaf(counts, plan)
     inputs = [expected(counts, each) for each in inputs_of(plan)]
     below = [each for each in inputs if each is not None]
-    if isinstance(plan, Limit) and plan.count is not None:
+    if isinstance(plan, ops.Limit) and plan.count is not None:
         return Expected(min([plan.count, *(each.rows for each in below)]), "rule")
     return _above(plan, below) if len(below) == len(inputs) else None
 
@@ -95,21 +85,21 @@ def _above(plan: Plan, below: list[Expected]) -> Expected:
     """Rows that a node gives of those that its inputs give."""
     (one, *_) = below
     match plan:
-        case Join():
+        case ops.Join():
             return _join(plan, below)
-        case SetOperation():
+        case ops.SetOperation():
             return _set(plan, *below)
-        case Filter():
+        case ops.Filter():
             return one.times(_share(plan.condition))
-        case Group() if not plan.by:
+        case ops.Group() if not plan.by:
             return Expected(1.0, "rule")
-        case Group() | Distinct():
+        case ops.Group() | ops.Distinct():
             return Expected(max(1.0, one.rows * _DISTINCT_SHARE), "rule")
         case _:
             return one
 
 
-def _leaf(counts: Counts, plan: Stream | Relation) -> Expected | None:
+def _leaf(counts: Counts, plan: Stream | ops.Relation) -> Expected | None:
     found = _kept(counts, plan)
     if found is None or plan.where is None:
         return found
@@ -117,7 +107,7 @@ def _leaf(counts: Counts, plan: Stream | Relation) -> Expected | None:
     return found.times(share, by)
 
 
-def _kept(counts: Counts, plan: Stream | Relation) -> Expected | None:
+def _kept(counts: Counts, plan: Stream | ops.Relation) -> Expected | None:
     """What a stream or relation has under its own condition."""
     built = counts.built(plan.name)
     rows, where = counts.rows(plan.name), counts.where(plan.name)
@@ -128,7 +118,7 @@ def _kept(counts: Counts, plan: Stream | Relation) -> Expected | None:
     return None if rows is None or where is None else Expected(rows * _share(where), "rule")
 
 
-def _leaf_share(counts: Counts, plan: Stream | Relation, node: Node) -> tuple[float, Basis]:
+def _leaf_share(counts: Counts, plan: Stream | ops.Relation, node: Node) -> tuple[float, Basis]:
     """What share of a leaf's rows a condition keeps."""
     if isinstance(node, Logic) and node.operator == "AND":
         parts = [_leaf_share(counts, plan, item) for item in node.items]
@@ -158,14 +148,14 @@ def _estimated(summary: SummaryManager, value: Any) -> float | None:
     return min(1.0, float(summary.estimate(hashes).value[0]) / held)  # type: ignore[index]
 
 
-def _set(plan: SetOperation, left: Expected, right: Expected) -> Expected:
+def _set(plan: ops.SetOperation, left: Expected, right: Expected) -> Expected:
     if plan.kind == "union" and plan.all:
         return Expected(left.rows + right.rows, _weaker(left.by, right.by))
     rows = {"union": left.rows + right.rows, "intersect": min(left.rows, right.rows)}.get(plan.kind, left.rows)
     return Expected(rows, "rule")
 
 
-def _join(plan: Join, below: list[Expected]) -> Expected:
+def _join(plan: ops.Join, below: list[Expected]) -> Expected:
     rows = math.prod(each.rows for each in below)
     largest = max(each.rows for each in below)
     for _ in range(min(len(plan.equal), len(plan.inputs) - 1)):

@@ -12,25 +12,9 @@ from nile.execution.exact.joining import joins_by
 from nile.execution.exact.relational import Path
 from nile.execution.statement.expected import expected
 from nile.expressions.tree import Node
+from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
-from nile.sql.plan import (
-    Distinct,
-    Filter,
-    Group,
-    Join,
-    Limit,
-    Plan,
-    Preference,
-    Project,
-    Query,
-    Relation,
-    Rows,
-    SetOperation,
-    Sort,
-    Stream,
-    StreamWindow,
-    inputs_of,
-)
+from nile.sql.plan import Plan, Query, Stream, inputs_of
 
 if TYPE_CHECKING:
     from nile.execution.approximate.run import Prepared
@@ -51,9 +35,9 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str
     lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
     lines += [f"  {reason}" for reason in choice.reasons]
     body = body_of(query.plan)
-    while isinstance(body, Filter | Project):
+    while isinstance(body, ops.Filter | ops.Project):
         body = body.input
-    if choice.way == "whole" and isinstance(body, Join):
+    if choice.way == "whole" and isinstance(body, ops.Join):
         lines.append(f"  {joins_by(body)}")
     if run is not None:
         lines.append(f"memory: {run.memory:,} bytes of state, {run.held:,} of input held")
@@ -133,36 +117,36 @@ def node_text(plan: Plan) -> str:
             name = plan.name if plan.name == plan.alias else f"{plan.name} as {plan.alias}"
             where = "" if plan.where is None else f", where {_shown(plan.where)}"
             return f"stream {name} by {plan.time}, {window_text(plan.window)}{where}"
-        case Relation():
+        case ops.Relation():
             name = plan.name if plan.name == plan.alias else f"{plan.name} as {plan.alias}"
             where = "" if plan.where is None else f", where {_shown(plan.where)}"
             return f"stored relation {name}{where}"
-        case Filter():
+        case ops.Filter():
             return f"select {_shown(plan.condition)}"
-        case Project():
+        case ops.Project():
             return "project " + ", ".join(_named(_shown(item.node), item.name) for item in plan.items)
-        case Join():
+        case ops.Join():
             return _join_text(plan)
-        case Distinct():
+        case ops.Distinct():
             return "distinct"
-        case SetOperation():
+        case ops.SetOperation():
             return plan.kind + (" all" if plan.all else "")
-        case Group():
+        case ops.Group():
             by = ", ".join(_shown(item.node) for item in plan.by)
             told = ", ".join(
                 aggregate_text(each.function, each.argument, each.distinct, each.fraction, _name)
                 for each in plan.aggregates
             )
             return f"group{' by ' + by if by else ''}: {told or 'no aggregate'}"
-        case Sort():
+        case ops.Sort():
             keys = [_shown(key.node) + (" desc" if key.descending else "") for key in plan.keys]
             return "order by " + ", ".join(keys)
-        case Limit():
+        case ops.Limit():
             count = "all" if plan.count is None else str(plan.count)
             return f"limit {count}" + (f" after {plan.offset}" if plan.offset else "")
 
 
-def _join_text(plan: Join) -> str:
+def _join_text(plan: ops.Join) -> str:
     parts = [f"{a} = {b}" for a, b in plan.equal]
     if plan.condition is not None:
         parts.append(_shown(plan.condition))
@@ -177,20 +161,20 @@ def _join_text(plan: Join) -> str:
 
 
 def _leaf_name(plan: Plan) -> str:
-    while not isinstance(plan, Stream | Relation):
+    while not isinstance(plan, Stream | ops.Relation):
         below = inputs_of(plan)
         plan = below[0]
     return plan.alias
 
 
-def window_text(window: StreamWindow) -> str:
+def window_text(window: ops.StreamWindow) -> str:
     """A stream's window in words."""
     if window is None:
         return "all that is kept"
-    return f"last {window.count} rows" if isinstance(window, Rows) else f"window {format_duration(window)}"
+    return f"last {window.count} rows" if isinstance(window, ops.Rows) else f"window {format_duration(window)}"
 
 
-def preference_text(preference: Preference) -> str:
+def preference_text(preference: ops.Preference) -> str:
     """A preference in words."""
     terms = ", ".join(f"count({t.column})" + (f" * {t.column}" if t.by == "value" else "") for t in preference.terms)
     fade = "" if preference.fade == 1.0 else f", fade {preference.fade:g}"
