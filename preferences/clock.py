@@ -11,7 +11,7 @@ import numpy as np
 from nile.summaries.costs import CostTable
 from nile.summaries.errors import ConfigError
 
-__all__ = ["REPLAYS", "Bursts", "Pace", "exact_costs", "grants", "retime"]
+__all__ = ["REPLAYS", "Bursts", "Pace", "checked_speed", "exact_costs", "grants", "retime"]
 
 Array = np.ndarray[Any, Any]
 REPLAYS = ("none", "exponential", "data")
@@ -92,6 +92,13 @@ class Pace:
     def is_replay(self) -> bool:
         """Whether the time between arrivals is what grants."""
         return self.replay != "none"
+
+
+def checked_speed(speed: object) -> float:
+    """How many times faster than its own pace an input is played back.  Raises ConfigError."""
+    if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0.0 < speed < math.inf:
+        raise ConfigError(f"speed: needed a number above 0; got {speed!r}; 60 plays an hour in a minute")
+    return float(speed)
 
 
 def exact_costs(matches: Array, costs: CostTable, *, ranges: bool) -> Array:

@@ -186,12 +186,12 @@ def test_an_exact_query_takes_no_budget_by_the_clock(query: nile.JoinQuery) -> N
         exact.run(nile.Budget(seconds=1.0))
 
 
-def test_uniform_shedding_and_selections_take_fractions_only(query: nile.JoinQuery) -> None:
+def test_uniform_shedding_takes_fractions_only(query: nile.JoinQuery) -> None:
     with pytest.raises(BudgetError, match="needed a fraction with method 'shed-uniform'"):
         query.using(method="shed-uniform").run(nile.Budget(outputs=5))
     selection = query.database.select("left", on="k", predicates={"low": "k < 3"})
-    with pytest.raises(BudgetError, match="needed a fraction for standing selections"):
-        selection.run(nile.Budget(seconds=1.0))
+    with pytest.raises(BudgetError, match="needed a fraction with method 'shed-uniform'"):
+        selection.using(method="shed-uniform").run(nile.Budget(seconds=1.0))
 
 
 def test_the_plan_is_told_in_words(query: nile.JoinQuery) -> None:

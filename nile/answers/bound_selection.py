@@ -44,6 +44,7 @@ class BoundSelection:
     costs: str = "engine"
     output: str = "pairs"
     pace: Pace = field(default_factory=Pace)
+    speed: float = 1.0
     options: tuple[tuple[str, Any], ...] = ()
 
     def using(self, **options: Any) -> BoundSelection:
@@ -95,7 +96,7 @@ class BoundSelection:
         both costs, when the budget buys the plain exact answer.
         """
         plan = self.plan(budget)
-        answer = SelectionAnswer(self.load(home, carry), plan)
+        answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed)
         if answer.cost_warning is not None:
             warnings.warn(answer.cost_warning, CostWarning, stacklevel=3)
         return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import read_pair_condition, taken_apart
 from nile.preferences.budget import Budget
-from nile.preferences.clock import Bursts, Pace
+from nile.preferences.clock import Bursts, Pace, checked_speed
 from nile.preferences.fade import Fade
 from nile.summaries.errors import ConfigError
 
@@ -73,9 +72,7 @@ class JoinQuery:
         times, so the window is on them.  speed: how many times faster a run under `Budget(share=...)` plays it
         than the wall clock goes; other budgets do not look at the clock.  Raises ConfigError.
         """
-        if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0.0 < speed < math.inf:
-            raise ConfigError(f"speed: needed a number above 0; got {speed!r}; 60 plays an hour in a minute")
-        return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=float(speed))
+        return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=checked_speed(speed))
 
     def using(self, **options: Any) -> Self:
         """method, costs ("engine" or "memory"), seed, forgetting, or a SummarySpec field such as granularity="15 min".

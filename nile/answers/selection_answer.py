@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.answer import Answer
+from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.data import SelectionFigures, Selections, index_costs
 from nile.operators.selection.plan import SelectionPlan
@@ -55,11 +56,17 @@ class SelectionAnswer(Answer):
     `warnings`: what the user should know, such as that the exact answer would cost less than the budget.
     """
 
-    def __init__(self, selectable: Selectable, plan: SelectionPlan, *, batch_rows: int = 65_536) -> None:
+    def __init__(
+        self, selectable: Selectable, plan: SelectionPlan, *, batch_rows: int = 65_536, speed: float = 1.0
+    ) -> None:
+        """speed: how many times faster than its own pace the input is played back under a share of a core."""
         self._plan = plan
         self._selectable = selectable
+        self._speed = speed
         self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows)
-        self._running = self._operator.run()
+        metered = plan.budget is not None and plan.budget.unit != "fraction"
+        self._metered = MeteredRun(self._operator, speed=speed) if metered else None
+        self._running = self._operator.run() if self._metered is None else self._metered.run()
         self._found: list[Selections] = []
         self._by_query: list[Selections] | None = None
 
@@ -77,7 +84,7 @@ class SelectionAnswer(Answer):
     def again(self, budget: float, *, method: str | None = None) -> SelectionAnswer:
         """The same selections of the stream as it was read, under a fraction of `naive`'s work."""
         plan = replace(self.plan, budget=Budget(budget), method=method or self.plan.method)
-        return SelectionAnswer(self._selectable, plan)
+        return SelectionAnswer(self._selectable, plan, speed=self._speed)
 
     def measured(self, wanted: Wanted) -> AccuracyReport:
         """The body of `report`: against every tuple that satisfies a condition."""
@@ -241,11 +248,14 @@ class SelectionAnswer(Answer):
 
     @property
     def budget(self) -> BudgetReport:
-        """Asked and spent, as shares of what `naive` needs for everything.  Runs the query to its end."""
-        self._finish()
-        asked = math.inf if self.plan.budget is None else self.plan.fraction
+        """Asked and spent, in the unit asked in and as a share of what `naive` needs for everything.
+
+        Runs the query to its end.
+        """
         spent = self.figures.budget_spent
-        return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)
+        if self.plan.budget is None:
+            return BudgetReport(asked=math.inf, spent=spent, unit="fraction", fraction=spent)
+        return report_of(self.plan.budget, self._metered, spent)
 
     @property
     def exact_costs(self) -> dict[str, float]:
@@ -272,7 +282,11 @@ class SelectionAnswer(Answer):
     def cost_warning(self) -> str | None:
         """That the budget buys the plain exact answer and more, with both costs, where it does."""
         plan = self.plan
-        if plan.budget is None or (plan.method in ("nile", "predicate-index") and plan.is_exact):
+        if (
+            plan.budget is None
+            or plan.budget.fraction is None
+            or (plan.method in ("nile", "predicate-index") and plan.is_exact)
+        ):
             return None
         exact = self.exact_costs
         granted = plan.fraction * exact["naive"]

@@ -13,7 +13,7 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.plan import SelectionPlan
 from nile.preferences.budget import Budget
-from nile.preferences.clock import Bursts, Pace
+from nile.preferences.clock import Bursts, Pace, checked_speed
 from nile.summaries.errors import ConfigError
 
 __all__ = ["SelectionQuery"]
@@ -50,14 +50,20 @@ class SelectionQuery:
         return self.prefer("desc", by="value") if aggregate == "sum" else self.prefer("weighted")
 
     def replayed(
-        self, replay: str = "exponential", *, mean: str | float | timedelta = "100 ms", bursts: Bursts | None = None
+        self,
+        replay: str = "exponential",
+        *,
+        mean: str | float | timedelta = "100 ms",
+        bursts: Bursts | None = None,
+        speed: float = 1.0,
     ) -> Self:
         """Play the input back in time: `exponential` gaps of `mean`, steady or in `bursts`, or the `data`'s own.
 
         The budget then comes with time, and what finds no work expires.  Exponential gaps replace the data's times,
-        so the window is on them.  Raises ConfigError.
+        so the window is on them.  speed: how many times faster a run under `Budget(share=...)` plays it than the wall
+        clock goes.  Raises ConfigError.
         """
-        return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts))
+        return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=checked_speed(speed))
 
     def using(self, **options: Any) -> Self:
         """method ("nile", "paper", "naive", "predicate-index"), costs ("engine", "memory"), output ("pairs", "ranges").

@@ -56,6 +56,7 @@ def bound_selection(query: Query, shape: Shape, options: Options) -> BoundSelect
         preference=preference.kind,
         promise=options.by or ("value" if preference.terms[0].by == "value" else "share"),
         pace=options.pace(),
+        **options.given("speed"),
     )
     return bound.using(**options.given("method", "costs", "seed", "output"), **dict(options.using))
 

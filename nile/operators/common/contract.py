@@ -1,8 +1,9 @@
 """What a driver asks of an operator that takes ordered input: one contract, whatever the number of streams.
 
-Design.  An operator is handed arrivals in the total order and does nothing by itself: a driver says how far to go
-and what may be spent on the way.  One-shot runs, meters (`nile.operators.drive.metered`) and the wall clock
-(`nile.operators.drive.wall_clock`) are drivers; none asks how many streams there are.
+Design.  An operator over one stream, two or several is handed arrivals in the total order and does nothing by itself: a
+driver says how far to go and what may be spent on the way.  One-shot runs, meters (`nile.operators.drive.metered`), the
+wall clock (`nile.operators.drive.wall_clock`), live streams (`nile.operators.drive.live`) and shared budgets
+(`nile.operators.drive.dealt`) are drivers; none asks how many streams there are.
 Law.  Where no credit is given, outputs, weights and figures do not depend on the ends at which `advance` stops.
 """
 
@@ -15,13 +16,15 @@ import numpy as np
 
 from nile.exact.state.held import Held, State
 from nile.operators.common.plan import JoinPlan
+from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
 from nile.pyramid.grid.manager import Memory
 from nile.pyramid.grid.store import TupleStore
 from nile.summaries.estimate import Estimate
 from nile.summaries.hashing import Encoded
 from nile.summaries.heavy import pa
 
-__all__ = ["Figures", "Found", "Kept", "LiveOperator", "Operator", "ReadJoin"]
+__all__ = ["Asked", "Figures", "Found", "Kept", "LiveOperator", "Operator", "ReadJoin", "Spending"]
 
 Array = np.ndarray[Any, Any]
 
@@ -31,32 +34,28 @@ class Found(Protocol):
 
     def __len__(self) -> int: ...
 
-    @property
-    def weight(self) -> Array:
-        """float64 [n], 1 / inclusion probability."""
-
-    @property
-    def ordinals(self) -> tuple[Array, ...]:
-        """Of single outputs, where each stream's member stands: int64 [n] each."""
-
     def first(self, count: int) -> Self:
         """The first outputs of the batch."""
 
 
-class Figures(Protocol):
+class Asked(Protocol):
+    """What a driver reads of a plan."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """None: no limit."""
+
+    @property
+    def pace(self) -> Pace:
+        """How the input is played back."""
+
+
+class Spending(Protocol):
     """What every operator tells of its work; costs in units of its cost table."""
 
     @property
     def arrivals(self) -> int:
         """Tuples that have come."""
-
-    @property
-    def admitted(self) -> int:
-        """Tuples taken in."""
-
-    @property
-    def shed(self) -> tuple[int, ...]:
-        """Tuples of each stream turned away."""
 
     @property
     def outputs(self) -> int:
@@ -70,6 +69,18 @@ class Figures(Protocol):
     def budget_spent(self) -> float:
         """What was spent as a share of the exact answer's cost."""
 
+
+class Figures(Spending, Protocol):
+    """What a join tells besides."""
+
+    @property
+    def admitted(self) -> int:
+        """Tuples taken in."""
+
+    @property
+    def shed(self) -> tuple[int, ...]:
+        """Tuples of each stream turned away."""
+
     @property
     def coverage(self) -> float:
         """The mean share of the window, in time, that a probe could still reach."""
@@ -79,10 +90,10 @@ Out = TypeVar("Out", bound=Found, covariant=True)
 
 
 class Operator(Protocol[Out]):
-    """An operator over ordered input that was handed over whole."""
+    """An operator over ordered input that was handed over whole: a join, or standing selections."""
 
     @property
-    def plan(self) -> JoinPlan:
+    def plan(self) -> Asked:
         """What was asked."""
 
     @property
@@ -102,7 +113,7 @@ class Operator(Protocol[Out]):
         """Granted and not yet spent, in units of the cost table."""
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> Spending:
         """What has been done so far."""
 
     def times(self) -> Array:

@@ -44,6 +44,8 @@ class MeteredRun(Generic[Out]):
     def __init__(
         self, join: Operator[Out], *, speed: float = 1.0, cpu: Callable[[], int] = time.thread_time_ns
     ) -> None:
+        assert join.plan.budget is not None
+        self._budget = join.plan.budget
         self._join = join
         self._speed = speed
         self._cpu = cpu
@@ -54,7 +56,7 @@ class MeteredRun(Generic[Out]):
     @property
     def spent(self) -> float:
         """What has been used so far, in the unit of the budget."""
-        unit = self._join.plan.budget.unit
+        unit = self._budget.unit
         if unit == "share":
             return self._clock.share if self._clock is not None else 0.0
         if unit == "outputs":
@@ -65,13 +67,13 @@ class MeteredRun(Generic[Out]):
     @property
     def cpu_seconds(self) -> float | None:
         """CPU seconds used so far; None for a budget of outputs, which does not look at a clock."""
-        if self._join.plan.budget.unit == "outputs":
+        if self._budget.unit == "outputs":
             return None
         return (self._used if self._clock is None else self._clock.used) / _SECOND
 
     def run(self) -> Iterator[Out]:
         """Outputs as they are found."""
-        budget = self._join.plan.budget
+        budget = self._budget
         arrivals = self._join.arrivals
         if budget.unit == "outputs":
             yield from self._run_outputs(arrivals, int(budget.amount))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,10 @@ class SelectionInput:
     verdict_row: Array = field(default_factory=_nothing)
     learned: int = 0
 
+    def beginning(self, tuples: int) -> SelectionInput:
+        """The first tuples of the stream, under the same predicates."""
+        return replace(self, ts=self.ts[:tuples], code=self.code[:tuples], verdict=self.verdict[:, :tuples])
+
     @property
     def rows(self) -> Array:
         """`verdict_row`, also where no predicate has one: int32 [q]."""
@@ -71,6 +75,14 @@ class Selections:
     ordinal: Array
     at: Array
     last: Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.query.shape[0])
+
+    def first(self, count: int) -> Selections:
+        """The first outputs of the batch."""
+        last = None if self.last is None else self.last[:count]
+        return Selections(self.query[:count], self.ordinal[:count], self.at[:count], last)
 
     def expand(self, order: Array) -> Selections:
         """The tuples that records stand for.  order: int64, the ordinal at each place.  O(tuples)."""

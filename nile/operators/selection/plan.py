@@ -28,7 +28,7 @@ OUTPUTS = ("pairs", "ranges")
 class SelectionPlan:
     """Everything that decides what standing selections over one stream answer.
 
-    window: ns that a selected tuple stays valid, or None (a filter).  budget: a fraction of what `naive`
+    window: ns that a selected tuple stays valid, or None (a filter).  budget: its fraction is of what `naive`
     needs for everything; None: no limit.  preference: which regions first (desc, asc), or of all the same
     share (weighted).  promise: what regions are ordered by.  output: `pairs`, a query and a tuple each; `ranges`, one
     record for the tuples of a run of cells in a zone (methods without value order give records of one tuple).
@@ -37,7 +37,7 @@ class SelectionPlan:
     Of `paper` alone: structure (see SummarySpec; T3 by default), confidence and threshold (T4's zones end where
     the confidence falls below it), buckets: value buckets; sample: first tuples, which their borders are learned from.
     The opponents have no preference, no summary, and ignore what is about them.
-    Raises ConfigError for a setting outside its range, BudgetError for a budget that is no fraction.
+    Raises ConfigError for a setting outside its range, BudgetError for a budget that the method cannot have.
     """
 
     window: int | None = None
@@ -90,10 +90,15 @@ class SelectionPlan:
                 f"selection threshold: needed a confidence in [0, 1); got {threshold!r}; "
                 "0 never ends a zone early, 0.02 is the default"
             )
-        if self.budget is not None and self.budget.unit != "fraction":
+        if self.budget is not None and self.budget.unit != "fraction" and self.method == "shed-uniform":
             raise BudgetError(
-                f"budget: needed a fraction for standing selections; got {self.budget.unit}; Budget(fraction=0.1) is a "
-                "tenth of what feeding every tuple to every selection costs"
+                "budget: needed a fraction with method 'shed-uniform', which works out beforehand how many tuples to "
+                f"shed; got {self.budget.unit}; ask for a fraction, or for another method"
+            )
+        if self.budget is not None and self.budget.share is not None and not self.pace.is_replay:
+            raise BudgetError(
+                "budget: needed an input that is played back in time for a share of a core; got replay 'none'; "
+                "set replay to 'data' or 'exponential', or ask for seconds_per_tuple"
             )
         if self.window is not None and (self.window < 0 or self.window >= 1 << 62):
             raise ConfigError(
@@ -102,7 +107,7 @@ class SelectionPlan:
 
     @property
     def fraction(self) -> float:
-        """The budget's fraction; 1 where there is no limit."""
+        """The budget's fraction; 1 where there is no limit, or another unit is metered outside of the kernels."""
         return 1.0 if self.budget is None or self.budget.fraction is None else self.budget.fraction
 
     @property
@@ -113,4 +118,6 @@ class SelectionPlan:
     @property
     def is_exact(self) -> bool:
         """Whether the budget buys everything: none, or a fraction of 1 or more without a replay."""
-        return self.budget is None or (self.fraction >= 1.0 and not self.pace.is_replay)
+        if self.budget is None:
+            return True
+        return self.budget.fraction is not None and self.budget.fraction >= 1.0 and not self.pace.is_replay

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.operators.common.example import EXAMPLE_ARRIVALS
 from nile.operators.common.predicate_index import PredicateIndex
 from nile.operators.selection import arrays
 from nile.operators.selection import state as st
@@ -68,23 +69,68 @@ class StandingSelections:
             self._places = arrays.places(plan, data, self.index)
         self._keep = arrays.kept(plan, data, float(self._grant.sum()))
         self._ranges = self._places is not None and self._places.order.shape[0] > 0
-        self._room = _ROOM
+        self._out = arrays.outputs(_ROOM, ranges=self._ranges)
+        self._fed = 0
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples of the stream."""
+        return int(self.data.ts.shape[0])
+
+    @property
+    def fed(self) -> int:
+        """How many arrivals have been fed."""
+        return self._fed
+
+    @property
+    def spent(self) -> float:
+        """What has been spent so far, in units of the cost table."""
+        return float(self.progress.real[st.SPENT]) / arrays.UNIT
+
+    @property
+    def credit(self) -> float:
+        """What is granted and not yet spent, in units of the cost table."""
+        return float(self.progress.real[st.CREDIT]) / arrays.UNIT
+
+    def times(self) -> Array:
+        """The time of each arrival: int64 [arrivals] ns."""
+        return self.data.ts
+
+    def example(self) -> StandingSelections:
+        """The same over the first tuples, whose run loads every kernel that this one's will."""
+        return StandingSelections(self.plan, self.data.beginning(EXAMPLE_ARRIVALS))
 
     def run(self) -> Iterator[Selections]:
         """All outputs, in the order they are found."""
-        n = self.data.ts.shape[0]
-        out = arrays.outputs(self._room, ranges=self._ranges)
-        for begin in range(0, n, self.batch_rows):
-            end = min(n, begin + self.batch_rows)
-            while True:
-                needed = self._step(end, out)
-                if self.progress.whole[st.WRITTEN]:
-                    yield self._collect(out)
-                if needed == 0:
-                    break
-                if needed > self._room:
-                    self._room = 2 * needed
-                    out = arrays.outputs(self._room, ranges=self._ranges)
+        while self._fed < self.arrivals:
+            yield from self.advance(min(self.arrivals, self._fed + self.batch_rows))
+
+    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Selections]:
+        """Go on to arrival `end`.
+
+        credit: cost granted for these arrivals, or for what waits when there are none, in place of the plan's
+        budget (None).
+        """
+        if credit is not None:
+            arrivals, real = end - self._fed, self.progress.real
+            self._grant[self._fed : end] = arrays.UNIT * credit / max(1, arrivals)
+            if not arrivals:
+                real[st.CREDIT] += arrays.UNIT * credit
+                real[st.GRANTED] += arrays.UNIT * credit
+        self._fed = end
+        while True:
+            needed = self._step(end, self._out)
+            if self.progress.whole[st.WRITTEN]:
+                yield self._collect(self._out)
+            if needed == 0:
+                return
+            if needed > self._out.query.shape[0]:
+                self._out = arrays.outputs(2 * needed, ranges=self._ranges)
+
+    def finish(self) -> None:
+        """There is no more: arrivals that have not been taken in count as shed."""
+        self._fed = self.arrivals
+        self.progress.whole[st.ARRIVED] = self._fed
 
     def _step(self, end: int, out: st.Selected) -> int:
         common = (self._grant, end, self.progress, out)
