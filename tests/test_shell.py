@@ -175,10 +175,10 @@ def test_what_cannot_be_done_is_one_message_and_the_shell_goes_on(db: nile.Datab
 
 def test_commands_show_tables_columns_help_and_times(db: nile.Database) -> None:
     shell, out, _ = shell_over(db)
-    for line in (".tables", ".schema sales", ".help", ".timer on", "SELECT item FROM sales;", ".quit"):
+    for line in (".tables", ".schema sales", ".aggregates", ".help", ".timer on", "SELECT item FROM sales;", ".quit"):
         assert shell.line(line)
     told = out.getvalue()
-    assert all(word in told for word in ("sales", "price", ".read FILE", "Time: "))
+    assert all(word in told for word in ("sales", "price", "quantile_cont(x, share)", ".read FILE", "Time: "))
     assert shell.done
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.base.show import FORMATS
 from nile.summaries.errors import ConfigError, SourceMissing
 
@@ -28,6 +29,7 @@ Commands:
   .help               this text
   .tables             streams, stored relations and summaries
   .schema NAME        the columns of one of them
+  .aggregates         what SELECT and HAVING can compute of groups
   .read FILE          run the statements of a file
   .mode FORM          table, csv, json or markdown
   .limit N|all        most rows of a table that are shown
@@ -68,6 +70,14 @@ def _schema(shell: Shell, name: str) -> None:
     shell.statement('DESCRIBE "' + name.replace('"', '""') + '"')
 
 
+def _aggregates(shell: Shell) -> None:
+    named = [
+        (f"{kind.sql}(x{', share' if kind.argument else ''})", kind.meaning) for kind in CATALOGUE.values() if kind.sql
+    ]
+    width = max(len(call) for call, _ in named)
+    shell.say("\n".join(f"  {call:{width}}  {meaning}" for call, meaning in named))
+
+
 def _read(shell: Shell, path: str) -> None:
     file = Path(path).expanduser()
     if not file.is_file():
@@ -99,6 +109,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     ".help": (_help, ()),
     ".tables": (_tables, ()),
     ".schema": (_schema, ("NAME",)),
+    ".aggregates": (_aggregates, ()),
     ".read": (_read, ("FILE",)),
     ".mode": (_mode, ("FORM",)),
     ".limit": (_limit, ("N|all",)),
