@@ -9,10 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 import nile
+from nile.durable import keeper
 from nile.execution.held import packed
 from nile.pyramid.grid.manager_state import manager_bytes
 
+keeper._SEALED = 500  # bytes: outputs that wait go to files of their own at most checkpoints
+_READ_EVERY = 5_000
+
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
+LONELY = "SELECT at, item, n FROM sales WHERE n % 3 > 0"
 QUERY = "SELECT item, count(*) AS sold, sum(n) AS total FROM sales [RANGE '20 s'] GROUP BY item"
 
 
@@ -35,6 +40,7 @@ def opened(path: Path | None) -> nile.Database:
     if not db.sql("SHOW SUMMARIES").fetchall():
         db.sql("CREATE SUMMARY items ON sales (item) WITH GRANULARITY '30 s' AND COLLAPSE (3, 2)")
     db.subscribe(QUERY, name="recent")
+    db.subscribe(LONELY, name="lonely")
     return db
 
 
@@ -43,6 +49,8 @@ def push(db: nile.Database, begin: int, end: int) -> None:
     while begin < end:
         to = min(end, begin + 1 + begin * 31 % 90)
         db.push("sales", rows(begin, to), offset=to)
+        if begin // _READ_EVERY < to // _READ_EVERY:
+            db.subscription("lonely").poll()
         begin = to
     db.subscription("recent").poll()
 
@@ -55,8 +63,14 @@ def seen(db: nile.Database) -> dict[str, Any]:
         "late": db.late("sales").to_pydict(),
         "rejected": db.quarantine("sales").to_pydict(),
         "summary": manager_bytes(db.summary("items")),
+        "unread": unread(db.subscription("lonely")),
         "query": packed("query", db.subscription("recent").capture()["operators"]),
     }
+
+
+def unread(standing: Any) -> tuple[int, list[dict[str, Any]]]:
+    """The ordinal of the first output that nobody has read, and all of these, which go on to wait."""
+    return standing.outputs - standing.unread, [row for batch in standing._found for row in batch.to_pylist()]
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

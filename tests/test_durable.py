@@ -281,9 +281,9 @@ def test_bad_openings_are_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(nile.ConfigError, match="needed a database with a store"):
         nile.connect().checkpoint()
     with nile.connect(tmp_path / "s") as db:
-        db._live._keeper.directory.commit({"format": 2}, [])
+        db._live._keeper.directory.commit({"format": 3}, [])
         db._live._keeper = None
-    with pytest.raises(nile.StoreTooNew, match="format 1 or older; got 2"):
+    with pytest.raises(nile.StoreTooNew, match="format 2 or older; got 3"):
         nile.connect(tmp_path / "s")
 
 

@@ -205,6 +205,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     known |= {
         "_unread_limit",
         "_left_to_store",
+        "_most_bytes",
         "_when_full",
         "_tick",
         "_may_drop",

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nile.base.machine import memory_bytes
 from nile.execution.definitions import (
     QueryDefinition,
     SourceDefinition,
@@ -25,6 +26,7 @@ from nile.execution.definitions import (
     text,
 )
 from nile.execution.held import content, flat
+from nile.execution.live.unread import Filed, read_filed
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
 from nile.pyramid.disk.directory import StoreDirectory
@@ -46,8 +48,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
-FORMAT = 1
-"""Of what a manifest's state says; a store of a newer one is refused."""
+FORMAT = 2
+"""Of what a manifest's state says; a store of a newer one is refused.  2: outputs wait in files of their own; without
+any, 1 is written."""
+
+_UNREAD_SHARE = 4
+"""Outputs that nobody reads may take this part of what kept rows may take, all together, before they go to files."""
+_SEALED = 1 << 20
+"""Outputs of more bytes get a file of their own at a checkpoint; those after it name it, and do not write it again."""
 
 _STREAM, _QUERY = "live stream", "standing query"
 
@@ -105,6 +113,7 @@ class Keeper:
                 history.limit = self.memory // len(held)
                 if history.memory > history.limit:
                     history.settle()
+        live.standing.settle(self.directory, (memory_bytes() if self.memory is None else self.memory) // _UNREAD_SHARE)
         if self.due:
             self.checkpoint(live, names)
 
@@ -133,12 +142,13 @@ class Keeper:
         """Make everything as it is now the store's newest generation; its epoch.
 
         Raises StoreWriteError: then the generation before is in force, nothing in memory has changed, and a later
-        call may succeed.  Cost: rows since the last checkpoint, and all operator state, written once.
+        call may succeed.  Cost: rows since the last checkpoint, outputs that
+        nobody has read since, and all operator state, written once.
         """
         begun = time.monotonic()
         made: list[StoredFile] = []
         keep: list[StoredFile] = []
-        state: dict[str, Any] = {"format": FORMAT, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
+        state: dict[str, Any] = {"format": 1, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
         if self.hasher.secret:
             state["hashing"] = self.hasher.check
 
@@ -176,16 +186,24 @@ class Keeper:
                     "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
                 }
             for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
+                standing.seal(self.directory, _SEALED)
+                filed = standing.filed()
                 state["queries"][name] = {
                     "at": at,
                     **definition.as_json(),
                     "outputs": standing.outputs,
+                    "unread": standing.unread,
                     "file": staged("state-query", _QUERY, flat(standing.capture())),
                 }
+                if filed:
+                    state["format"] = FORMAT
+                    state["queries"][name]["filed"] = [[each.file.name, each.skip] for each in filed]
+                    keep += [each.file for each in filed]
             epoch = self.directory.commit(state, [*keep, *made])
         except BaseException:
             self.directory.discard(made)
             raise
+        self.directory.discard([file for one in live.standing.all() for file in one.read_through()])
         self._last = time.monotonic()
         self.seconds += self._last - begun
         return epoch
@@ -250,7 +268,21 @@ class Keeper:
         for _, name, value in self._ordered(state, "queries"):
             wanted = QueryDefinition.from_json(value, self.where)
             query, options = read_query(wanted.text, names), Options.of(dict(wanted.options()))
-            live.subscribe(query, options, None, name=name, state=content(self._envelope(value, _QUERY)))
+            standing = live.subscribe(query, options, None, name=name, state=content(self._envelope(value, _QUERY)))
+            standing.refill(self._filed(value, standing.schema))
+
+    def _filed(self, value: dict[str, Any], schema: pa.Schema) -> list[Filed]:
+        """The outputs of a standing query that wait in files of their own."""
+        named = value.get("filed", [])
+        found = []
+        for each in named if isinstance(named, list) else refuse(self.where, "a list of files", named):
+            if not isinstance(each, list) or len(each) != 2 or type(each[1]) is not int:
+                refuse(self.where, "a file and a number of rows", each)
+            file = self.directory.files().get(each[0]) if isinstance(each[0], str) else None
+            if file is None:
+                refuse(self.where, "a file of the manifest", each[0])
+            found.append(read_filed(self.directory, file, schema, each[1]))
+        return found
 
     def _ordered(self, state: dict[str, Any], name: str) -> list[tuple[int, str, dict[str, Any]]]:
         """(place, name, value) of what stands in a section, in the order in which it was made."""

@@ -233,9 +233,12 @@ class Database:
 
         callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
         subscription.  name: with one, a store keeps the query and its state, and asking for it again (also by another
-        process, later) goes on with it.  unread: how many rows may wait for the reader (None: any number; a push
-        may add its own beyond it); when_full: then pushes to its streams "wait" for the reader, who is another thread,
-        or "refuse" with Overloaded, having taken nothing, or the oldest rows are "drop"ped and counted (`dropped`).
+        process, later) goes on with it.  unread: how many
+        rows may wait for the reader; a push may add its own beyond it (None: with a store any number, which go to its
+        files; in memory a 32nd of the machine, beyond which pushes are refused with Overloaded); when_full: then pushes
+        to its streams "wait" for the reader, who is another thread, or "refuse" with Overloaded, having taken nothing,
+        or the oldest rows are "drop"ped and counted (`dropped`).  Its state may take a quarter of the machine: pushes
+        to a query without a WINDOW, or of groups without end, are refused beyond that.
         options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
         """
         query = read_query(text, self._names, params)
@@ -249,6 +252,13 @@ class Database:
     def subscriptions(self) -> tuple[str, ...]:
         """The names of the standing queries that have one."""
         return self._live.subscriptions()
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """Rows that wait for a reader, of each standing query with a name: also of those that a store brought back and
+        nobody has asked for since.  They are kept until somebody reads or closes it, in the store's files.
+        """
+        return self._live.unread()
 
     def summary(self, name: str) -> SummaryManager:
         """The summary that CREATE SUMMARY made: ask it for estimates, zones and memory.

@@ -44,6 +44,10 @@ class Held:
         text = text if len(text) <= 60 else text[:57] + "..."
         raise EnvelopeError(f"{self.where}: needed {needed}; got {text}; the state is not of this query, or altered")
 
+    def has(self, name: str) -> bool:
+        """Whether there is anything of this name."""
+        return name in self._state
+
     def integer(self, name: str, low: int = _LEAST, high: int = _MOST) -> int:
         """A whole number in [low, high]."""
         value = self._take(name)

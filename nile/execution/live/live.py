@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.base.durations import parse_duration
 from nile.base.interrupts import INTERRUPTS
+from nile.base.machine import memory_bytes
 from nile.base.plain import plain_schema
 from nile.execution.definitions import StreamDefinition, checked_offset
 from nile.execution.live.asking import asked_for, check_remembered
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Live"]
 
+_LOOK_EVERY = 1 << 16
+"""Tuples of a stream between two looks at what its standing queries hold."""
+_STATE_SHARE, _UNREAD_SHARE = 4, 32
+"""Of this machine's memory: what a standing query's state may take, and outputs that nobody reads, without a limit."""
+
 
 class Live:
     """Pushes, advances and subscriptions: each a change in one piece (`Commits`), one at a time.
@@ -57,6 +63,7 @@ class Live:
         self.standing = Subscriptions()
         self.summaries = LiveSummaries(names.hasher)
         self.idleness = Idleness()
+        self._looked: dict[str, int] = {}
         if keeper is not None:
             keeper.restore(self, names)
 
@@ -189,11 +196,10 @@ class Live:
         with self._lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
+            self._check_state(stream)
             if self._keeper is not None:
                 with INTERRUPTS:
-                    self._keeper.make_room(
-                        self, self._names
-                    )  # before anything is taken: a push that fails took nothing
+                    self._keeper.make_room(self, self._names)  # first: a push that fails took nothing
             if offset is not None:
                 checked_offset(offset, f"stream '{name}'")
             done, admitted = 0, stream.admitted(data)
@@ -212,6 +218,18 @@ class Live:
                 done += self._take(stream, whole, offset)
             self._commits.complain()
             return done
+
+    def _check_state(self, stream: LiveStream) -> None:
+        """Now and then that no standing query over a stream has grown beyond its share of the machine."""
+        seen = stream.accounting.tuples_in // _LOOK_EVERY
+        if self._looked.get(stream.name) != seen:
+            self.standing.check_state(stream, memory_bytes() // _STATE_SHARE)
+            self._looked[stream.name] = seen
+
+    @property
+    def _most_unread(self) -> int | None:
+        """Bytes of outputs that a query without a limit may hold for its reader; with a store the rest is in files."""
+        return memory_bytes() // _UNREAD_SHARE if self._keeper is None else None
 
     def _take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
         stream.check(parts)
@@ -353,7 +371,7 @@ class Live:
             asked = asked_for(query, options, name)
             made = self.standing.asked_again(name, asked.definition)
             if made is not None:
-                made.bound(unread, when_full, self.tick)
+                made.bound(unread, when_full, self.tick, self._most_unread)
                 if callback is not None:
                     made.attach(callback)
             else:
@@ -361,7 +379,7 @@ class Live:
                     check_remembered(query, name, {*self.streams(), *self._names.sources()})
                 made = asked.made(self._names, self.streams(), self._commits, callback, state)
                 try:
-                    made.bound(unread, when_full, self.tick)
+                    made.bound(unread, when_full, self.tick, self._most_unread)
                     with INTERRUPTS:
                         self.standing.add(made, name, asked.definition)
                         if name is not None and self._keeper is not None:
@@ -380,6 +398,11 @@ class Live:
         with self._lock:
             self._names.check_open()
             return self.standing.get(name)
+
+    def unread(self) -> dict[str, int]:
+        """Rows that wait for a reader, of each standing query with a name."""
+        with self._lock:
+            return {name: made.unread for name, (_, made) in self.standing.named().items()}
 
     def subscriptions(self) -> tuple[str, ...]:
         """The names of standing queries."""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
 
 from nile.base.interrupts import INTERRUPTS
+from nile.base.sizes import format_size
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.live.commits import Commits
+from nile.execution.live.unread import Filed, Files, Unread
 from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from nile.summaries.errors import ConfigError, DatabaseClosed, NileError, Overloaded
+from nile.summaries.errors import ConfigError, DatabaseClosed, EnvelopeError, NileError, Overloaded
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
@@ -41,12 +42,13 @@ class Subscription(ABC):
         self._commits = commits
         self._lock = commits.lock
         self._changed = threading.Condition(commits.lock)
-        self._found: deque[pa.RecordBatch] = deque()
+        self._found = Unread()
         self._closed = False
         self._left_to_store = False
         self._handed = 0
         self._streams: dict[str, LiveStream] = {}
         self._unread_limit: int | None = None
+        self._most_bytes: int | None = None
         self._when_full = "wait"
         self._tick: Callable[[], None] = lambda: None
         self.outputs = 0
@@ -82,15 +84,26 @@ class Subscription(ABC):
         return self.outputs - self._handed
 
     @property
+    def unread_bytes(self) -> int:
+        """Bytes of memory that they take; those in files of the store take none."""
+        return self._found.bytes
+
+    @property
     def full(self) -> bool:
         """Whether pushes have to wait for its reader."""
         limit = self._unread_limit
-        if limit is None or self._callback is not None or self._closed:
+        if self._callback is not None or self._closed:
             return False
+        if limit is None:
+            return self._most_bytes is not None and self.unread_bytes >= self._most_bytes
         return self.unread >= limit and self._when_full != "drop"
 
-    def bound(self, unread: int | None, when_full: str, tick: Callable[[], None]) -> None:
+    def bound(
+        self, unread: int | None, when_full: str, tick: Callable[[], None], most_bytes: int | None = None
+    ) -> None:
         """How many rows may wait, and what then; tick: called before reading, for streams that are silent.
+
+        most_bytes: of memory that rows without such a limit may take, None where files of a store take the rest.
 
         Raises ConfigError.
         """
@@ -106,9 +119,18 @@ class Subscription(ABC):
                 "with some of them gone; got 'drop'; or say emit='append'"
             )
         self._unread_limit, self._when_full, self._tick = unread, when_full, tick
+        self._most_bytes = most_bytes
 
     def wait_for_reader(self) -> None:
-        """Wait until there is room for outputs.  Raises Overloaded where the query refuses."""
+        """Wait until there is room for outputs.  Raises Overloaded where the query refuses, or was given no limit."""
+        if self._unread_limit is None:
+            raise Overloaded(
+                f"push: needed less than {format_size(self._most_bytes or 0)} of outputs that nobody reads of a "
+                f"standing query over {', '.join(self._streams)}; got {self.unread:,} rows, "
+                f"{format_size(self.unread_bytes)}; nothing was taken: poll() it or close() it, then push the same "
+                "again; or subscribe with unread= and when_full='wait' or 'drop', or in a database with a store, where "
+                "they go to files"
+            )
         if self._when_full == "refuse":
             raise Overloaded(
                 f"push: needed fewer than {self._unread_limit} rows unread of a standing query over "
@@ -238,7 +260,7 @@ class Subscription(ABC):
     def tell(self) -> None:
         """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
         while self._found and self._callback is not None:
-            fault = INTERRUPTS.calling(self._callback, self._found[0])
+            fault = INTERRUPTS.calling(self._callback, self._found.first)
             if fault is not None:
                 self._commits.fault(fault)
             self._handed += len(self._found.popleft())
@@ -284,16 +306,46 @@ class Subscription(ABC):
         return min(at for at in passed if at is not None) - 1
 
     def _mailbox(self) -> State:
-        """Outputs so far, and those that nobody has read, for `capture`."""
-        return {"outputs": self.outputs, "read": self._handed, "unread": joined(list(self._found), self.schema)}
+        """Outputs so far, and those that nobody has read, for `capture`; of those in files only how many they are."""
+        filed = sum(each.batch.num_rows for each in self._found.filed())
+        said = {"outputs": self.outputs, "read": self._handed, "unread": joined(self._found.tail(), self.schema)}
+        return {**said, "filed": filed} if filed else said
 
     def _refill(self, held: Held) -> None:
         """Put back what `_mailbox` gave.  Raises EnvelopeError."""
         self.outputs = held.integer("outputs", 0, MOST)
         self._handed = held.integer("read", 0, self.outputs)
-        found = held.rows("unread", self.schema, self.outputs - self._handed)
+        filed = held.integer("filed", 0, self.outputs - self._handed) if held.has("filed") else 0
+        found = held.rows("unread", self.schema, self.outputs - self._handed - filed)
         if found.num_rows:
             self._found.append(found)
+
+    def seal(self, files: Files, least: int) -> None:
+        """Move outputs that wait to a file of the store, if they take more than `least` bytes of memory.
+
+        A callback's are in memory until it has been told.  Raises StoreWriteError: then nothing has moved.
+        """
+        if self._callback is None:
+            self._found.seal(files, self.schema, least)
+
+    def filed(self) -> list[Filed]:
+        """The outputs that wait in files, before all others."""
+        return self._found.filed()
+
+    def read_through(self) -> list[Any]:
+        """Files whose outputs wait no longer, told once."""
+        return self._found.read_through()
+
+    def refill(self, filed: Sequence[Filed]) -> None:
+        """Put back what waits in files, after what `capture` gave has been.  Raises EnvelopeError."""
+        tail = list(self._found)
+        waiting = sum(map(len, tail)) + sum(each.batch.num_rows for each in filed)
+        if waiting != self.unread:
+            raise EnvelopeError(
+                f"state of a standing query: needed {self.unread} outputs that wait; got {waiting}; the bytes are not "
+                "what Nile wrote"
+            )
+        self._found.adopt(filed, tail)
 
     def _unread(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
         """Hand out what waits, but to a callback, which will be told."""
@@ -308,7 +360,7 @@ class Subscription(ABC):
 
     def _put_back(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
         if found:
-            self._found.extendleft(batch for _, batch in reversed(found))
+            self._found.put_back(batch for _, batch in found)
             self._handed = found[0][0]
 
     def _hand_out(self, batch: pa.RecordBatch) -> None:
@@ -327,10 +379,11 @@ class Subscription(ABC):
     def _drop(self, rows: int) -> None:
         """Let the oldest outputs go."""
         while rows > 0:
-            batch = self._found.popleft()
-            gone = min(rows, len(batch))
-            if gone < len(batch):
-                self._found.appendleft(batch.slice(gone))
+            gone = min(rows, len(self._found.first))
+            if gone < len(self._found.first):
+                self._found.shorten(gone)
+            else:
+                self._found.popleft()
             self._handed += gone
             self.dropped += gone
             rows -= gone

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nile.base.sizes import format_size
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.standing_query import Subscription
+from nile.execution.live.unread import Files
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.errors import ConfigError, Overloaded, UnknownStream
 
 __all__ = ["Subscriptions"]
 
@@ -65,6 +67,10 @@ class Subscriptions:
             if standing.streams.get(name) is stream:
                 standing.arrived(name, batch)
 
+    def all(self) -> list[Subscription]:
+        """All, in the order in which they were asked."""
+        return list(self._running)
+
     def over(self) -> list[Mapping[str, LiveStream]]:
         """The streams of each."""
         return [standing.streams for standing in self._running]
@@ -82,6 +88,27 @@ class Subscriptions:
         while full := [one for one in self._running if one.full and stream in one.streams.values()]:
             for standing in full:
                 standing.wait_for_reader()
+
+    def check_state(self, stream: LiveStream, most: int) -> None:
+        """Before a stream takes rows: that no query over it holds more than `most` bytes.  Raises Overloaded."""
+        for standing in self._running:
+            if standing.closed or stream not in standing.streams.values():
+                continue
+            if (held := standing.memory) > most:
+                raise Overloaded(
+                    f"push: needed less than {format_size(most)} of state of a standing query over "
+                    f"{', '.join(standing.streams)}, a quarter of this machine's memory; got {format_size(held)}; "
+                    "nothing was taken: close() it, or ask it with a WINDOW, or group by fewer keys"
+                )
+
+    def settle(self, files: Files, most: int) -> None:
+        """Before rows are taken: move outputs that nobody reads to files, where all take more than `most` bytes.
+
+        Raises StoreWriteError.
+        """
+        if sum(standing.unread_bytes for standing in self._running) > most:
+            for standing in self._running:
+                standing.seal(files, most // (2 * len(self._running)))
 
     def finish(self) -> None:
         """End each: a part of a change."""

@@ -1,0 +1,150 @@
+"""Outputs of a standing query that wait for their reader: in memory, and in files of the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nile.base.interrupts import INTERRUPTS
+from nile.exact.state.expire import joined
+from nile.summaries.columns import decode, encode
+from nile.summaries.envelope import Envelope
+from nile.summaries.errors import EnvelopeError
+from nile.summaries.heavy import pa
+from nile.summaries.schemas import schema_from_json, schema_to_json
+
+__all__ = ["Filed", "Files", "Unread", "read_filed"]
+
+KIND = "unread outputs"
+ROLE = "state-unread"
+
+
+class Files(Protocol):
+    """The files of a store, as far as outputs go there."""
+
+    def stage_envelope(self, role: str, kind: str, params: Any, arrays: Any) -> Any:
+        """A new immutable file."""
+
+    def read_envelope(self, file: Any) -> Envelope:
+        """Its content, over mapped memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """Rows of a file from `skip` on, over mapped memory: they take no memory of the process."""
+
+    batch: pa.RecordBatch
+    file: Any
+    skip: int
+
+
+class Unread:
+    """Batches in their order; those in files come first.
+
+    bytes: of those in memory.  Batches in files are as others to a reader.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[pa.RecordBatch] = deque()
+        self._filed: dict[int, Filed] = {}  # by the identity of their batch, which they hold
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._batches)
+
+    @property
+    def first(self) -> pa.RecordBatch:
+        """The oldest."""
+        return self._batches[0]
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """One more."""
+        self._batches.append(batch)
+        self.bytes += batch.nbytes
+
+    def popleft(self) -> pa.RecordBatch:
+        """The oldest, which waits no longer."""
+        batch = self._batches.popleft()
+        if id(batch) not in self._filed:
+            self.bytes -= batch.nbytes
+        return batch
+
+    def clear(self) -> None:
+        """None waits any longer."""
+        self._batches.clear()
+        self.bytes = 0
+
+    def put_back(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Batches that were handed out, before all others."""
+        for batch in reversed(list(batches)):
+            self._batches.appendleft(batch)
+            if id(batch) not in self._filed:
+                self.bytes += batch.nbytes
+
+    def shorten(self, rows: int) -> None:
+        """Let the first rows of the oldest batch go, fewer than it has."""
+        batch = self.popleft()
+        rest = batch.slice(rows)
+        if (filed := self._filed.pop(id(batch), None)) is not None:
+            self._filed[id(rest)] = Filed(rest, filed.file, filed.skip + rows)
+        self.put_back([rest])
+
+    def filed(self) -> list[Filed]:
+        """The batches in files, from the oldest, up to the first in memory."""
+        found = []
+        for batch in self._batches:
+            if (filed := self._filed.get(id(batch))) is None:
+                break
+            found.append(filed)
+        return found
+
+    def tail(self) -> list[pa.RecordBatch]:
+        """The batches after `filed`."""
+        return list(self._batches)[len(self.filed()) :]
+
+    def seal(self, files: Files, schema: pa.Schema, least: int) -> None:
+        """Move what is in memory to a file, if it is more than `least` bytes.  Raises StoreWriteError."""
+        if self.bytes <= least:
+            return
+        before = self.filed()
+        rows = joined(self.tail(), schema)
+        file = files.stage_envelope(ROLE, KIND, {"schema": schema_to_json(schema, KIND)}, encode(rows, KIND))
+        filed = read_filed(files, file, schema, 0)
+        with INTERRUPTS:
+            self.adopt([*before, filed])
+
+    def adopt(self, filed: Iterable[Filed], tail: Iterable[pa.RecordBatch] = ()) -> None:
+        """Have these, and nothing else."""
+        self._batches, self._filed, self.bytes = deque(), {}, 0
+        for each in filed:
+            self._batches.append(each.batch)
+            self._filed[id(each.batch)] = each
+        for batch in tail:
+            self.append(batch)
+
+    def read_through(self) -> list[Any]:
+        """Files of which nothing waits any longer, told once."""
+        waiting = set(map(id, self._batches))
+        gone = [each for key, each in self._filed.items() if key not in waiting]
+        for each in gone:
+            del self._filed[id(each.batch)]
+        return [each.file for each in gone]
+
+
+def read_filed(files: Files, file: Any, schema: pa.Schema, skip: int) -> Filed:
+    """What `Unread.seal` put into a file, from row `skip` on.  Raises StoreCorrupt, EnvelopeError."""
+    envelope = files.read_envelope(file)
+    if envelope.kind != KIND:
+        raise EnvelopeError(f"{envelope.where}: needed an envelope of kind {KIND!r}; got {envelope.kind!r}")
+    rows = decode(envelope.arrays, schema_from_json(envelope.params.get("schema"), envelope.where), envelope.where)
+    if rows.schema.types != schema.types or not 0 <= skip < rows.num_rows:
+        raise EnvelopeError(
+            f"{envelope.where}: needed rows of {', '.join(map(str, schema.types))}, more than {skip}; got "
+            f"{rows.num_rows} of {', '.join(map(str, rows.schema.types))}"
+        )
+    return Filed(pa.RecordBatch.from_arrays(rows.columns, schema=schema).slice(skip), file, skip)
