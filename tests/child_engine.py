@@ -47,9 +47,9 @@ def opened(path: Path | None) -> nile.Database:
 def push(db: nile.Database, begin: int, end: int) -> None:
     """Rows begin..end-1, in batches whose sizes differ."""
     while begin < end:
-        to = min(end, begin + 1 + begin * 31 % 90)
+        to = min(end, begin + 1 + begin * 31 % 90, (begin // _READ_EVERY + 1) * _READ_EVERY)
         db.push("sales", rows(begin, to), offset=to)
-        if begin // _READ_EVERY < to // _READ_EVERY:
+        if to % _READ_EVERY == 0:
             db.subscription("lonely").poll()
         begin = to
     db.subscription("recent").poll()
