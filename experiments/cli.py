@@ -14,6 +14,7 @@ from nile.experiments.commands.build import build_command
 from nile.experiments.commands.doctor import doctor
 from nile.experiments.commands.ingest import ingest_command
 from nile.experiments.commands.report import report_command
+from nile.experiments.commands.standard import standard_streams
 from nile.experiments.commands.store import store
 from nile.experiments.faults.command import faults, soak
 from nile.summaries.errors import NileError
@@ -22,7 +23,11 @@ __all__ = ["main"]
 
 
 class _Told(click.Group):
-    """A group whose commands end on a NileError with one clear message and exit status 2."""
+    """A group whose commands end on a NileError, or a standard stream that fails, with one message and status 2."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with standard_streams():
+            return super().main(*arguments, **options)
 
     def invoke(self, context: click.Context) -> Any:
         try:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Shell"]
 
 _LIMIT = 40
+_ASCII_LINES = str.maketrans("".join(map(chr, range(0x2500, 0x2580))), "--||" + "+" * 124) | {0x2026: "..."}
+"""Box drawing and the ellipsis."""
 
 
 class Shell:
@@ -47,7 +49,15 @@ class Shell:
 
     def say(self, text: str) -> None:
         """A line for whoever reads the shell."""
-        self._out.write(text + "\n")
+        self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        """To whoever reads the shell; lines of tables as signs of ASCII where the output knows no others."""
+        try:
+            text.encode(self._out.encoding or "utf-8")
+        except UnicodeEncodeError:
+            text = text.translate(_ASCII_LINES)
+        self._out.write(text)
 
     def line(self, text: str) -> bool:
         """Take one line of input.  False when something in it failed: the message is on `err`, the shell goes on."""
@@ -102,7 +112,7 @@ class Shell:
         bounded = self.limit if self.form == "table" else None
         rows, more = first_rows(result.batches(), bounded)
         schema = result.schema
-        self._out.write(render(schema.names, [str(kind) for kind in schema.types], rows, self.form, width=self.width))
+        self._write(render(schema.names, [str(kind) for kind in schema.types], rows, self.form, width=self.width))
         if self.form == "table":
             count = f"first {len(rows):,} rows; .limit shows more" if more else _rows(len(rows))
             worth = result.worth()

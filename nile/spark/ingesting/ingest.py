@@ -23,7 +23,7 @@ from nile.pyramid.lake.lake import LakeStream
 from nile.spark.celltypes import misfit_why, text_cell, typed_cell
 from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.ingesting.drift import check_rules
-from nile.spark.ingesting.inputs import Input, open_input
+from nile.spark.ingesting.inputs import Input, check_there, open_input
 from nile.spark.ingesting.lake_tasks import ASIDE_ROWS, PART_ROWS, AsideJob, PartJob, part_of
 from nile.spark.ingesting.opening import Asked, open_stream
 from nile.spark.ingesting.rows import Rows, name_sql
@@ -110,6 +110,7 @@ def ingest(
     """
     where = f"stream '{stream}'"
     needed_packages("ingest")
+    check_there(source)
     rules = None if drift is None else check_rules(drift, where=where)
     session = getattr(source, "sparkSession", None) or spark or spark_session()
     with query_settings(session):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Input", "frame_schema", "open_input"]
 
 _JSON = (".json", ".jsonl", ".ndjson")
+_SUFFIXES = (".parquet", ".pq", ".csv", *_JSON)
 _BLOCK = 1 << 22
 
 
@@ -88,6 +89,13 @@ def open_input(spark: SparkSession, source: Any) -> Input:
     if kinds <= set(_JSON):
         return _json_input(spark, text, files)
     raise SourceError(f"{text}: needed .parquet, .csv or .json files, of one kind; got {', '.join(sorted(kinds))}")
+
+
+def check_there(source: Any) -> None:
+    """Raises SourceMissing for a path where nothing is, before a session is started to look for a table."""
+    text = str(source)
+    if isinstance(source, (str, Path)) and (isinstance(source, Path) or "/" in text or Path(text).suffix in _SUFFIXES):
+        files_of(text, name="ingest") if is_glob(text) else existing_path(text, "Parquet, CSV or JSON file, or a table")
 
 
 def _is_table(spark: SparkSession, name: str) -> bool:

@@ -1,0 +1,39 @@
+"""Standard streams of the `nile` command: closed, full, of few characters."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+import nile
+from nile.experiments.faults.surface.streams import FAULT, SITUATIONS
+from nile.shell import Shell
+from nile.spark.ingesting.inputs import check_there
+
+
+@pytest.mark.parametrize("seed", range(len(SITUATIONS)), ids=SITUATIONS)
+def test_a_statement_ends_with_a_sentence_and_a_status_whatever_its_streams_are(seed: int) -> None:
+    FAULT.attempt(seed)
+
+
+def test_a_table_on_an_output_of_ascii_has_lines_and_says_what_it_cannot_show() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
+    db = nile.connect().register("s", {"k": ["caf\u00e9"]})
+    assert Shell(db, out, io.StringIO()).line("SELECT k FROM s;")
+    out.flush()
+    told = raw.getvalue().decode("ascii")
+    assert "caf\\xe9" in told
+    assert "\\u25" not in told
+    assert "+---" in told
+
+
+@pytest.mark.parametrize("source", ["missing.csv", "nowhere/sales", "sales-*.parquet"])
+def test_a_file_that_is_not_there_is_told_before_a_session_is_started(source: str) -> None:
+    began = time.perf_counter()
+    with pytest.raises(nile.SourceMissing):
+        nile.spark.ingest(source, "lake", stream="s", time="t", key="k")
+    assert time.perf_counter() - began < 5.0
+    check_there("shop.sales")  # may be a table
