@@ -29,7 +29,7 @@ from nile.operators.selection.selection import StandingSelections
 from nile.preferences.budget import Budget
 from nile.preferences.fade import Fade
 from nile.preferences.preference import PREFERENCES
-from nile.summaries.costs import ENGINE, MEMORY
+from nile.summaries.costs import ENGINE, MEMORY, CostTable
 
 __all__ = ["CASES", "SAMPLED", "WINDOW", "Case", "having"]
 
@@ -100,13 +100,19 @@ def _pair_weights(operator: Any, part: Any) -> float:
 
 
 @cache
+def _given(joined: Any, costs: CostTable, **options: bool) -> Any:
+    """The input of a join, which no run changes."""
+    return joined.input(costs, **options)
+
+
+@cache
 def _paired(joined: Joinable) -> set[tuple[int, int]]:
     return workload_join.brute_force(joined)
 
 
 def _pairs(joined: Joinable, name: str, plan: JoinPlan, **lacks: str) -> Case:
     def make(asked: JoinPlan, rows: int) -> PromisingJoin:
-        return PromisingJoin(asked, joined.input(asked.costs, ranges=asked.output == "ranges"), batch_rows=rows)
+        return PromisingJoin(asked, _given(joined, asked.costs, ranges=asked.output == "ranges"), batch_rows=rows)
 
     arrivals = len(joined.left) + len(joined.right)
     return Case(
@@ -172,6 +178,10 @@ def _combined(joined: MultiwayJoinable) -> set[tuple[int, ...]]:
 
 
 def _combinations(joined: MultiwayJoinable, name: str, plan: JoinPlan, **lacks: str) -> Case:
+    def make(asked: JoinPlan, rows: int) -> multiway.MultiwayJoin:
+        options = {"ranges": asked.output == "ranges", "whole": multiway.buys_everything(asked)}
+        return multiway.MultiwayJoin(asked, _given(joined, asked.costs, **options), batch_rows=rows)
+
     def members(operator: Any, part: Any) -> Members:
         at = operator.expand(part).members
         return list(map(tuple, joined.ordinal[at].tolist()))
@@ -183,7 +193,7 @@ def _combinations(joined: MultiwayJoinable, name: str, plan: JoinPlan, **lacks: 
     return Case(
         name,
         plan,
-        lambda asked, rows: workload_multiway.operator(asked, joined, batch_rows=rows),
+        make,
         workload_multiway.rows_of,
         members,
         truth,
