@@ -1,1 +1,1 @@
-"""What a query returns, and queries as Python objects.  Imports `nile.report`, `nile.operators` and what lies below."""
+"""Bound queries, the Python objects that ask them, and what they return.  Imports `nile.report`, `nile.operators`."""

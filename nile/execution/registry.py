@@ -25,7 +25,7 @@ from nile.sql.plan import Query
 from nile.sql.statements import CreateSummary
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
-from nile.streams.source import Source, open_source
+from nile.streams.source import CountedSource, KeptSource, Source, open_source
 from nile.summaries.errors import ConfigError, DatabaseClosed, SourceError, UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
@@ -208,8 +208,7 @@ class Registry:
     def rows(self, name: str) -> int | None:
         """How many rows a source has, where it says so without reading."""
         held = self._held.get(name)
-        count: int | None = None if held is None else getattr(held.source, "rows", None)
-        return count
+        return held.source.rows if held is not None and isinstance(held.source, CountedSource) else None
 
     def where(self, name: str) -> Node | None:
         """The condition that a stream or relation was registered with."""
@@ -233,8 +232,7 @@ class Registry:
         held = self._held.get(name)
         if held is None or held.where is not None or held.lateness is not None:
             return None
-        found: History | None = getattr(held.source, "history", None)
-        return found
+        return held.source.history if isinstance(held.source, KeptSource) else None
 
     def stream(self, name: str) -> Registered:
         """A registered stream.  Raises UnknownStream, DatabaseClosed."""

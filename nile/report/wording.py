@@ -55,8 +55,8 @@ class Amount(float):
 def asked(budget: float) -> str:
     """A budget in a sentence: `20 %`, `20 % of a core`, `1,000 outputs`, `2.5 µs of CPU per tuple`."""
     after = {"share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU per tuple", "outputs": "outputs"}
-    unit = getattr(budget, "unit", "fraction")
-    if unit == "fraction" and budget >= _MANY and getattr(budget, "text", None) is None:
+    unit, text = _told(budget)
+    if unit == "fraction" and budget >= _MANY and text is None:
         return f"{grouped_digits(budget)} times the exact cost"
     noun = after.get(unit)
     return f"{tick(budget)} {noun}" if noun else tick(budget)
@@ -64,14 +64,19 @@ def asked(budget: float) -> str:
 
 def tick(budget: float) -> str:
     """A budget in as few characters as possible, where its unit is told elsewhere."""
-    unit, text = getattr(budget, "unit", "fraction"), getattr(budget, "text", None)
+    unit, text = _told(budget)
     if text is not None:
-        return str(text)
+        return text
     if unit == "outputs":
         return grouped_digits(budget)
     if unit in ("seconds", "seconds_per_tuple"):
         return duration(budget)
     return f"{grouped_digits(budget)}×" if unit == "fraction" and budget >= _MANY else percent(budget)
+
+
+def _told(budget: float) -> tuple[str, str | None]:
+    """(unit, text) of a budget."""
+    return (budget.unit, budget.text) if isinstance(budget, Amount) else ("fraction", None)
 
 
 def percent(share: float) -> str:

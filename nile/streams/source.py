@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from nile.base.raw import RawBatch
 from nile.pyramid.lake.lake import LakeStream
@@ -18,6 +18,9 @@ from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
+if TYPE_CHECKING:
+    from nile.pyramid.history.history import History
+
 
 @runtime_checkable
 class Source(Protocol):
@@ -28,6 +31,22 @@ class Source(Protocol):
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows in arrival order, only `columns`, at most `rows` a batch."""
+
+
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source that knows how many rows it has without reading them; None: this one does not."""
+
+    @property
+    def rows(self) -> int | None: ...
+
+
+@runtime_checkable
+class KeptSource(Protocol):
+    """A source that keeps its rows, indexed by key; None: this one does not keep all."""
+
+    @property
+    def history(self) -> History | None: ...
 
 
 def open_source(data: Any, *, name: str) -> Source:

@@ -33,9 +33,7 @@ def progressive(engine: Kept, query: Query, options: Options) -> Progressive:
         raise ConfigError(
             f"progress: needed the one snapshot of all that is kept; got emit={options.emit!r}; leave emit out"
         )
-    for name in _UNUSED:
-        if getattr(options, name) is not None:
-            raise ConfigError(f"{name}: needed a run under a budget; got progress(), which has none; leave it out")
+    options.refuse(_UNUSED, "a run under a budget; got progress(), which has none")
     try:
         shape = shape_of(query.plan)
     except NotYet as error:

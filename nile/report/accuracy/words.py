@@ -8,6 +8,7 @@ import numpy as np
 
 from nile.base.show import cell_text
 from nile.report.histograms import BINS
+from nile.summaries.heavy import pa
 
 __all__ = ["bin_texts", "key_text"]
 
@@ -36,7 +37,7 @@ def bin_texts(keys: Any, bins: Array) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    if not hasattr(value, "as_py"):
+    if not isinstance(value, pa.Scalar):
         return value
     try:
         return value.as_py()
