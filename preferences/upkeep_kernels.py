@@ -17,11 +17,13 @@ from nile.preferences.queue_kernels import Queue
 from nile.preferences.state import Clocked
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.grid_kernels import slice_end
 from nile.summaries.kernels import part
 
 Array = np.ndarray[Any, Any]
 _TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once
 _SAVING = 4096.0  # tuples over which a turn is saved up for
+_MANY = 64  # tuples per slice must have for the detector to look at it
 
 
 @part
@@ -34,6 +36,16 @@ def pay_adds(s: Side, side: int, st: Clocked) -> None:
         saved = min(cost, st.real[js.SAVED])
         st.real[js.SAVED] -= saved
         pay_insert(st, cost - saved)
+
+
+@part
+def close_slice(s: Side, side: int, ts: int, st: Clocked) -> None:
+    """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
+    if s.zone[ga.SLICE_COUNT] < _MANY or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
+        return
+    if slice_end(s, ts):
+        st.whole[js.TURN_WANTED + side] = 1
+    pay_adds(s, side, st)
 
 
 @part

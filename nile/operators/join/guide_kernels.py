@@ -10,14 +10,15 @@ import numpy as np
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
 from nile.preferences.admission_kernels import cushion
-from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
+from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, since_of, window_ranks
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
+from nile.preferences.region_kernels import queue_up, read_root
 from nile.preferences.state import State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.list_kernels import ordinal_at, rank_since
-from nile.pyramid.grid.region_kernels import density, density_class, root_estimate
+from nile.pyramid.grid.region_kernels import density, density_class
 from nile.summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
@@ -61,41 +62,14 @@ def _queue_region(
     if q.control[queue.SIZE] >= _PLENTY and klass <= st.whole[js.CUT] and st.setting[js.PREFERENCE] == js.DESC:
         st.whole[js.EVICTED] += 1
         return -1
-    if queue.is_full(q):
-        queue.evict(q)
-        st.whole[js.EVICTED] += 1
-    at = queue.push(q, klass)
+    at = queue_up(ordinal, ts, klass, resolved, st, q)
     q.entry[at, queue.SIDE] = side
-    q.entry[at, queue.ORDINAL] = ordinal
     q.entry[at, queue.LOW] = low
     q.entry[at, queue.HIGH] = high
-    q.entry[at, queue.RESOLVED] = resolved
-    q.entry[at, queue.TIME] = ts
-    q.real[at, queue.GAP] = 0.0
-    q.real[at, queue.STEP] = 1.0
     q.real[at, queue.WEIGHT] = weight
     q.real[at, queue.PROMISE] = promise
-    pay_insert(st, st.prices[js.P_PUSH])
     st.whole[js.PLACED] += 1
     return at
-
-
-@part
-def _read_root(s: Side, g: int, h: int, since: int, rows: int, st: State) -> tuple[float, float]:
-    """A key's estimate and upper bound in granularity g since a time: one sketch read of `rows` rows, charged.
-
-    A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
-    """
-    root = s.gran[g, ga.OFFSET]
-    first = s.node[root, ga.FIRST]
-    last = s.node[root, ga.LAST]
-    if s.node[root, ga.COUNT] == 0 or last < since:
-        return 0.0, 0.0
-    value, bound = root_estimate(s, g, h, rows)
-    pay_insert(st, st.prices[js.P_ESTIMATE] * rows)
-    if first < since:
-        value *= np.float64(last - since + 1) / np.float64(last - first + 1)
-    return value, bound
 
 
 @part
@@ -115,7 +89,7 @@ def _estimated_regions(
     end = 0
     first = js.FOREVER
     for g in range(other.gran.shape[0]):
-        value, bound = _read_root(other, g, h, since, 1, st)
+        value, bound = read_root(other, g, h, since, 1, st)
         if bound == 0.0:
             st.whole[js.PRUNED] += 1
             continue
@@ -205,7 +179,7 @@ def sampled_region(
         h = own.hash[held_at(own, ordinal)]
         most = 0.0
         for g in range(other.gran.shape[0]):
-            _, bound = _read_root(other, g, h, since, 1, st)
+            _, bound = read_root(other, g, h, since, 1, st)
             most += bound
         if most == 0.0 or st.setting[js.BLIND]:
             st.whole[js.PRUNED] += 1
@@ -271,8 +245,8 @@ def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State
     count = 0.0
     tuples = 0
     for g in range(own.gran.shape[0]):
-        mine, _ = _read_root(own, g, h, since, own.counters.shape[1], st)
-        theirs, _ = _read_root(other, g, h, since, own.counters.shape[1], st)
+        mine, _ = read_root(own, g, h, since, own.counters.shape[1], st)
+        theirs, _ = read_root(other, g, h, since, own.counters.shape[1], st)
         count += mine + theirs
         tuples += own.node[own.gran[g, ga.OFFSET], ga.COUNT] + other.node[other.gran[g, ga.OFFSET], ga.COUNT]
     noise = math.sqrt(np.float64(tuples) / (own.counters.shape[2] // 2))

@@ -25,17 +25,16 @@ from nile.preferences.level_kernels import allow, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.slot_kernels import picks_slots, save_up, see, slot_of
 from nile.preferences.state import Output, State
-from nile.preferences.upkeep_kernels import pay_adds, save_for_turn, sweep
+from nile.preferences.upkeep_kernels import close_slice, pay_adds, save_for_turn, sweep
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import reach, slice_end, summarize
+from nile.pyramid.grid.grid_kernels import reach, summarize
 from nile.pyramid.grid.list_kernels import append, is_full, make_room
 from nile.summaries.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer
 _DEALT_WITH, _WAITS, _COMES_IN = 0, 1, 2
-_MANY = 64  # tuples per slice must have for the detector to look at it
 
 
 @part
@@ -132,16 +131,6 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
 
 
 @part
-def _close_slice(s: Side, side: int, ts: int, st: State) -> None:
-    """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
-    if s.zone[ga.SLICE_COUNT] < _MANY or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
-        return
-    if slice_end(s, ts):
-        st.whole[js.TURN_WANTED + side] = 1
-    pay_adds(s, side, st)
-
-
-@part
 def _newest(left: Side, right: Side, side: int, st: State) -> int:
     """ts of the newest arrival, which came from `side`."""
     at = st.whole[js.ARRIVED_BY_SIDE + side] - 1
@@ -196,9 +185,9 @@ def promise(
                 w[js.NOW_TS] = ts
                 if not shared:
                     if side == 0 and reach(left, ordinal, ts) and left.spec[ga.DETECTOR_BITS] != 0:
-                        _close_slice(left, 0, ts, st)
+                        close_slice(left, 0, ts, st)
                     elif side == 1 and reach(right, ordinal, ts) and right.spec[ga.DETECTOR_BITS] != 0:
-                        _close_slice(right, 1, ts, st)
+                        close_slice(right, 1, ts, st)
                 continue
         if w[js.ARRIVED] == end:
             return js.DONE

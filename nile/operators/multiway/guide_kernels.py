@@ -19,13 +19,14 @@ from nile.operators.multiway.control_kernels import cushion
 from nile.operators.multiway.state import State
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
-from nile.preferences.arrival_kernels import pay_hit, pay_insert, since_of
+from nile.preferences.arrival_kernels import pay_hit, since_of
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
+from nile.preferences.region_kernels import queue_up, read_root
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.list_kernels import ordinal_at, rank_since
-from nile.pyramid.grid.region_kernels import density, density_class, root_estimate
+from nile.pyramid.grid.region_kernels import density, density_class
 from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import inlined, part
 
@@ -38,43 +39,6 @@ LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; no other stream
 def hash_of(hashes: Array, key: int, stream: int) -> Any:
     """The hash under which the grid counts a key's tuples of one stream.  hashes: uint64, of each key."""
     return mix(hashes[key], stream + 1)
-
-
-@part
-def _push(a: int, ts: int, klass: int, resolved: int, st: State, q: Queue) -> int:
-    """A place in the queue for a region, whose bounds the caller fills in; charged."""
-    if queue.is_full(q):
-        queue.evict(q)
-        st.whole[js.EVICTED] += 1
-    at = queue.push(q, klass)
-    q.entry[at, queue.ORDINAL] = a
-    q.entry[at, queue.LOW] = 0
-    q.entry[at, queue.HIGH] = 0
-    q.entry[at, queue.RESOLVED] = resolved
-    q.entry[at, queue.TIME] = ts
-    q.real[at, queue.GAP] = 0.0
-    q.real[at, queue.STEP] = 1.0
-    q.real[at, queue.WEIGHT] = 1.0
-    pay_insert(st, st.prices[js.P_PUSH])
-    return at
-
-
-@part
-def _read_root(s: Side, g: int, h: Any, since: int, rows: int, st: State) -> tuple[float, float]:
-    """Estimate and upper bound of a hash in granularity g since a time: one sketch read of `rows` rows, charged.
-
-    A root that reaches back before `since` counts in proportion to time: one read instead of a descent.
-    """
-    root = s.gran[g, ga.OFFSET]
-    first = s.node[root, ga.FIRST]
-    last = s.node[root, ga.LAST]
-    if s.node[root, ga.COUNT] == 0 or last < since:
-        return 0.0, 0.0
-    value, bound = root_estimate(s, g, h, rows)
-    pay_insert(st, st.prices[js.P_ESTIMATE] * rows)
-    if first < since:
-        value *= np.float64(last - since + 1) / np.float64(last - first + 1)
-    return value, bound
 
 
 @part
@@ -105,7 +69,7 @@ def _queue_region(
     own = code_of(s, a) % st.entry.shape[0]
     ts = time_of(s, a)
     direct = st.whole[js.ACTIVE] == 0 and klass > queue.top_class(q)
-    at = -1 if direct else _push(a, ts, klass, resolved, st, q)
+    at = -1 if direct else queue_up(a, ts, klass, resolved, st, q)
     total = 1
     for k in range(st.entry.shape[0]):
         low = 0
@@ -179,7 +143,7 @@ def _ask(s: Side, hashes: Array, a: int, k: int, since: int, st: State) -> bool:
     h = hash_of(hashes, code_of(s, a) // n, k)
     most = 0.0
     for g in range(s.gran.shape[0]):
-        value, bound = _read_root(s, g, h, since, s.counters.shape[1], st)
+        value, bound = read_root(s, g, h, since, s.counters.shape[1], st)
         st.expected[g, k] = 0.0 if st.setting[js.BLIND] else value
         st.bound[g, k] = bound
         most += bound
@@ -318,7 +282,7 @@ def weigh(s: Side, hashes: Array, a: int, st: State) -> int:
         h = hash_of(hashes, key, k)
         most = 0.0
         for g in range(s.gran.shape[0]):
-            value, bound = _read_root(s, g, h, since, 1, st)
+            value, bound = read_root(s, g, h, since, 1, st)
             count += value
             most += bound
         alone |= most == 0.0
@@ -329,7 +293,7 @@ def weigh(s: Side, hashes: Array, a: int, st: State) -> int:
         for k in range(n):
             h = hash_of(hashes, key, k)
             for g in range(s.gran.shape[0]):
-                count += _read_root(s, g, h, since, s.counters.shape[1], st)[0]
+                count += read_root(s, g, h, since, s.counters.shape[1], st)[0]
         if count > margin:
             return HEAVY
     return ALONE if alone else LIGHT

@@ -44,16 +44,23 @@ from nile.preferences import state as js
 from nile.preferences.arrival_kernels import kept_share, pay_hit, pay_insert, since_of, take_arrival, unit
 from nile.preferences.level_kernels import allow, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
-from nile.preferences.upkeep_kernels import forgo_queued, has_passed, is_sparse, pay_adds, save_for_turn, sweep
+from nile.preferences.upkeep_kernels import (
+    close_slice,
+    forgo_queued,
+    has_passed,
+    is_sparse,
+    pay_adds,
+    save_for_turn,
+    sweep,
+)
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import reach, slice_end, summarize
+from nile.pyramid.grid.grid_kernels import reach, summarize
 from nile.pyramid.grid.list_kernels import rank_from, rank_since
 from nile.summaries.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 _TAKEN, _WAITS, _NO_ARENA = 0, 1, 2
-_MANY = 64  # tuples per slice must have for the detector to look at it
 
 
 @part
@@ -223,16 +230,6 @@ def _drain(s: Side, st: State, q: Queue, bounds: Array, out: Output) -> bool:
 
 
 @part
-def _close_slice(s: Side, ts: int, st: State) -> None:
-    """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
-    if s.zone[ga.SLICE_COUNT] < _MANY or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
-        return
-    if slice_end(s, ts):
-        st.whole[js.TURN_WANTED] = 1
-    pay_adds(s, 0, st)
-
-
-@part
 def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
     """What follows every tuple: zones see its time, and now and then the detector and admission are looked at.
 
@@ -240,7 +237,7 @@ def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
     """
     w = st.whole
     if reach(s, a, ts) and s.spec[ga.DETECTOR_BITS] != 0 and st.setting[js.GUIDE] == js.COUNTSKETCH:
-        _close_slice(s, ts, st)
+        close_slice(s, 0, ts, st)
     if w[js.APPLIED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] != js.WEIGHTED:
         adjust_admission(st, q.control[queue.SIZE], ts)
         sweep(w[ms.ENTRY_TOTAL], st, q)
