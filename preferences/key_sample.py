@@ -27,6 +27,8 @@ __all__ = ["KeySample", "KeyTotals", "outputs_of_one_key"]
 
 Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
+_FEW, _PLENTY = 5, 200
+"""Degrees of freedom below which an interval is not claimed, and from which on they are as good as infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,16 @@ class KeySample:
     """Outputs of a weighted join.  All [n]: weight: float64; level: float64 in (0, 1], the share of keys among
     which the key was drawn when the output's tuples came in; key: int64, not below 0.
 
-    unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`.
+    unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`.  coins: of each stream
+    whose tuples came in by coins of their own, the tuple behind each output (int64 [n]) and the probability of its
+    coin (float64 [n]).
     """
 
     weight: Array
     level: Array
     key: Array
     unseen: float = 0.0
+    coins: tuple[tuple[Array, Array], ...] = ()
 
     @property
     def drops_keys(self) -> bool:
@@ -53,21 +58,48 @@ class KeySample:
         amount: float64 [n]; group: int64 [n].  Infinite freedom where no key was dropped: outputs are many.
         O(n log n).
         """
-        none = np.zeros(groups), np.full(groups, math.inf)
         if self.weight.shape[0] == 0:
-            return none
-        within = np.maximum(self.weight * (self.weight - 1.0 / self.level), 0.0) * amount**2
-        return _spread(group, self.key, self.level, self.weight * amount, within, groups)
+            return np.zeros(groups), np.full(groups, math.inf)
+        total = self.weight * amount
+        parts = [_by_key(group, self.key, self.level, total, self.within(amount), groups, bool(self.coins))]
+        parts += [_by_tuple(group, *coin, total, groups) for coin in self.shares()]
+        return _spread(parts)
+
+    def within(self, amount: Array) -> Array:
+        """What each output adds to the variance by itself, beside those that it shares its key or tuples with.
+
+        Two outputs that share a tuple of coin q, and so the key, are in together 1 / q times as often as if they
+        were apart, those of one key alone 1 / d times.  So the variance is the sum of (1 - d) z**2 by key, with z the
+        weights there, of d (1 - q) z**2 by tuple, and of what these leave of each output's own w**2 (1 - 1 / w).
+        """
+        weight, level = self.weight, self.level
+        if not self.coins:
+            return np.maximum(weight * (weight - 1.0 / level), 0.0) * amount**2
+        left = level - 1.0 / weight
+        for _, share in self.shares():
+            left -= share
+        own: Array = left * (weight * amount) ** 2
+        return own
+
+    def shares(self) -> list[tuple[Array, Array]]:
+        """Of each stream with coins, the tuple behind each output and its d (1 - q): int64 [n], float64 [n]."""
+        return [(tuples, self.level * (1.0 - coin)) for tuples, coin in self.coins]
 
     def reach(self, amount: Array, group: Array, groups: int, confidence: float) -> Array:
-        """How far an interval of a total reaches to either side, by group: float64 [groups]."""
+        """How far an interval of a total reaches to either side, by group: float64 [groups].
+
+        Infinitely far where a few keys or tuples make up the variance: as many others may have been missed.
+        """
         return _reach(*self.spread(amount, group, groups), confidence)
 
     def count(self, pairs: Array, confidence: float) -> Estimate:
         """How many outputs the exact answer has.  pairs: [n], how many each output stands for itself.
 
-        From what was found up; the upper end leaves room for a heavy key that was left out.
+        From what was found up; the upper end leaves room for a heavy key that was left out.  It is infinite where
+        nothing was found, or what was found does not carry an interval (`reach`).
         """
+        if not pairs.shape[0]:
+            return Estimate(0.0, 0.0, math.inf, confidence, False)
         one = np.zeros(pairs.shape[0], np.int64)
         reach = float(self.reach(np.asarray(pairs, np.float64), one, 1, confidence)[0])
         total = float((self.weight * pairs).sum())
@@ -77,38 +109,58 @@ class KeySample:
 class KeyTotals:
     """What `KeySample.count` looks at, of outputs that are not kept: sums by key and level.
 
-    Memory: 40 bytes for each level that a key's outputs came under, which are at most as many as its tuples.
+    Memory: 40 bytes for each level that a key's outputs came under, which are at most as many as its tuples; with
+    coins 24 more for each tuple of an output.
     """
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Array, ...]] = []
-        self._merged = self._waiting = 0
+        self._keys = _Sums()
+        self._tuples: list[_Sums] = []
         self._found = 0.0
 
     def add(self, sample: KeySample, pairs: Array) -> None:
         """More outputs, each of which stands for `pairs` [n] itself."""
         amount = np.asarray(pairs, np.float64)
-        within = np.maximum(sample.weight * (sample.weight - 1.0 / sample.level), 0.0) * amount**2
-        self._parts.append((sample.key, sample.level, sample.weight * amount, within))
+        total = sample.weight * amount
+        self._keys.add(sample.key, sample.level, total, sample.within(amount))
+        self._tuples = self._tuples or [_Sums() for _ in sample.coins]
+        for sums, (tuples, share) in zip(self._tuples, sample.shares(), strict=True):
+            sums.add(tuples, share, total)
         self._found += float(amount.sum())
-        self._waiting += amount.shape[0]
-        if self._waiting > 2 * self._merged + _MANY:
-            self._merge()
-
-    def _merge(self) -> tuple[Array, ...]:
-        columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
-        self._parts = [_summed(*columns)]
-        self._merged = self._waiting = self._parts[0][0].shape[0]
-        return self._parts[0]
 
     def count(self, unseen: float, confidence: float) -> Estimate:
         """As `KeySample.count`, but for the order in which doubles were added."""
-        if not self._parts:
-            return Estimate(0.0, 0.0, unseen, confidence, False)
-        key, level, total, within = self._merge()
+        key, level, total, within = self._keys.merged()
+        if not self._found:
+            return Estimate(0.0, 0.0, math.inf, confidence, False)
         one = np.zeros(key.shape[0], np.int64)
-        reach = float(_reach(*_spread(one, key, level, total, within, 1), confidence)[0])
+        parts = [_by_key(one, key, level, total, within, 1, bool(self._tuples))]
+        for sums in self._tuples:
+            tuples, share, weighed = sums.merged()
+            parts.append(_by_tuple(np.zeros(tuples.shape[0], np.int64), tuples, share, weighed, 1))
+        reach = float(_reach(*_spread(parts), confidence)[0])
         return _estimate(self._found, float(total.sum()), reach + unseen, reach, confidence)
+
+
+class _Sums:
+    """Rows summed by their first two columns, a whole number and a double, whenever there are many."""
+
+    def __init__(self) -> None:
+        none = np.zeros(0, np.int64), *(np.zeros(0) for _ in range(3))
+        self._parts: list[tuple[Array, ...]] = [none]
+        self._known = self._waiting = 0
+
+    def add(self, *columns: Array) -> None:
+        self._parts = [part[: len(columns)] for part in self._parts[:1]] + self._parts[1:] + [columns]
+        self._waiting += columns[0].shape[0]
+        if self._waiting > 2 * self._known + _MANY:
+            self.merged()
+
+    def merged(self) -> tuple[Array, ...]:
+        columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
+        self._parts = [_summed(*columns)]
+        self._known, self._waiting = self._parts[0][0].shape[0], 0
+        return self._parts[0]
 
 
 def _summed(key: Array, level: Array, *amounts: Array) -> tuple[Array, ...]:
@@ -126,11 +178,15 @@ def _summed(key: Array, level: Array, *amounts: Array) -> tuple[Array, ...]:
     return (key[at], level[at], *sums)
 
 
-def _spread(group: Array, key: Array, level: Array, total: Array, within: Array, groups: int) -> tuple[Array, Array]:
-    """Variance and degrees of freedom by group: float64 [groups] each.
+Moments = tuple[Array, Array, Array]
+"""Variance by group, the sum of the squares of its independent parts, and whether keys were dropped."""
 
-    total: of the weighted amounts, within: their variance among a key's outputs; of outputs, or of all of one key and
-    level together, which come to the same.
+
+def _by_key(group: Array, key: Array, level: Array, total: Array, within: Array, groups: int, apart: bool) -> Moments:
+    """What keys add that are in or out whole.
+
+    total: of the weighted amounts, within: their variance among a key's outputs (apart: counted by itself); of
+    outputs, or of all of one key and level together, which come to the same.
     """
     order = np.lexsort((level, key, group))
     d, x, g, key = level[order], total[order], group[order], key[order]
@@ -140,20 +196,40 @@ def _spread(group: Array, key: Array, level: Array, total: Array, within: Array,
     of = g[first]
     reached = np.cumsum(x)
     reached -= (reached - x)[first][cell]
-    whole = np.bincount(cell, (1.0 - d) * (reached**2 - (reached - x) ** 2))
-    part = np.maximum(whole, 0.0) + np.bincount(cell, within[order])
-    variance = np.bincount(of, part, groups)
-    squares = np.bincount(of, part**2, groups)
+    whole = np.maximum(np.bincount(cell, (1.0 - d) * (reached**2 - (reached - x) ** 2)), 0.0)
+    inner = np.bincount(cell, within[order])
+    part = whole if apart else whole + inner
     dropped = np.bincount(of, np.bincount(cell, d < 1.0), groups) > 0
+    return np.bincount(of, whole + inner, groups), np.bincount(of, part**2, groups), dropped
+
+
+def _by_tuple(group: Array, tuples: Array, share: Array, total: Array, groups: int) -> Moments:
+    """What tuples add that are in or out by coins of their own.  share: d (1 - q)."""
+    order = np.lexsort((share, tuples, group))
+    g, which, a = group[order], tuples[order], share[order]
+    first = np.ones(order.shape[0], bool)
+    first[1:] = (which[1:] != which[:-1]) | (g[1:] != g[:-1]) | (a[1:] != a[:-1])
+    part = a[first] * np.bincount(np.cumsum(first) - 1, total[order]) ** 2
+    few = np.bincount(g[first], part, groups), np.bincount(g[first], part**2, groups)
+    return (*few, np.zeros(groups, bool))
+
+
+def _spread(parts: list[Moments]) -> tuple[Array, Array]:
+    """Variance and degrees of freedom by group: float64 [groups] each."""
+    variance = np.maximum(np.sum([part[0] for part in parts], axis=0), 0.0)
+    squares = np.sum([part[1] for part in parts], axis=0)
+    dropped = parts[0][2]
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(dropped & (squares > 0.0), np.maximum(1.0, np.floor(variance**2 / squares)), math.inf)
-    return variance, freedom
+        freedom = np.where(squares > 0.0, np.maximum(1.0, np.floor(variance**2 / squares)), math.inf)
+    if len(parts) > 1:
+        dropped = dropped | (freedom < _PLENTY)
+    return variance, np.where(dropped, freedom, math.inf)
 
 
 def _reach(variance: Array, freedom: Array, confidence: float) -> Array:
     normal = NormalDist().inv_cdf(0.5 + confidence / 2.0)
     times = [student_quantile(confidence, int(f)) if math.isfinite(f) else normal for f in freedom]
-    return np.array(times) * np.sqrt(variance)
+    return np.where((variance > 0.0) & (freedom < _FEW), math.inf, np.array(times) * np.sqrt(variance))
 
 
 def _estimate(found: float, total: float, above: float, below: float, confidence: float) -> Estimate:

@@ -57,10 +57,39 @@ def test_a_sample_of_every_output_of_every_key_is_certain_of_itself() -> None:
     assert not sample.drops_keys
 
 
-def test_nothing_found_leaves_room_for_the_keys_that_were_left_out() -> None:
+def test_nothing_found_claims_nothing() -> None:
     none = np.zeros(0)
-    told = KeySample(none, none, np.zeros(0, np.int64), unseen=12.0).count(none, 0.95)
-    assert (told.low, told.value, told.high) == (0.0, 0.0, 12.0)
+    for unseen in (0.0, 12.0):
+        told = KeySample(none, none, np.zeros(0, np.int64), unseen=unseen).count(none, 0.95)
+        assert (told.low, told.value, told.high) == (0.0, 0.0, math.inf)
+
+
+def test_a_few_keys_that_stand_for_many_claim_nothing() -> None:
+    few = KeySample(np.full(3, 20.0), np.full(3, 0.05), np.arange(3)).count(np.ones(3), 0.95)
+    many = KeySample(np.full(30, 20.0), np.full(30, 0.05), np.arange(30)).count(np.ones(30), 0.95)
+    assert (few.low, few.value, few.high) == (3.0, 60.0, math.inf)
+    assert many.low < many.value == 600.0 < many.high < math.inf
+
+
+def test_variance_by_coins_is_what_drawing_again_and_again_gives() -> None:
+    """Two streams of one key and of five, thinned tuple by tuple, and by key: against 4,000 draws."""
+    rng = np.random.Generator(np.random.PCG64(8))
+    keys = [np.repeat(np.arange(5), size) for size in ([8, 2, 1, 4, 1], [3, 6, 1, 1, 2])]
+    left, right = np.nonzero(keys[0][:, None] == keys[1][None, :])
+    level, q, p = np.array([1.0, 0.5, 0.5, 1.0, 0.25]), (0.6, 0.4), 0.7
+    totals, variances = [], []
+    for _ in range(4_000):
+        is_in = rng.random(5) < level
+        came = [rng.random(key.shape[0]) < q[side] for side, key in enumerate(keys)]
+        found = is_in[keys[0][left]] & came[0][left] & came[1][right] & (rng.random(left.shape[0]) < p)
+        at, d = np.flatnonzero(found), level[keys[0][left[found]]]
+        coins = tuple((side[at], np.full(at.shape[0], q[k])) for k, side in enumerate((left, right)))
+        sample = KeySample(1.0 / (d * q[0] * q[1] * p), d, keys[0][left[at]], coins=coins)
+        totals.append(float(sample.weight.sum()))
+        one = np.zeros(at.shape[0], np.int64)
+        variances.append(float(sample.spread(np.ones(at.shape[0]), one, 1)[0][0]))
+    assert np.mean(totals) == pytest.approx(left.shape[0], rel=0.05)
+    assert np.mean(variances) == pytest.approx(np.var(totals), rel=0.15)
 
 
 def test_tuples_that_nobody_stands_for_may_be_of_one_key() -> None:

@@ -69,7 +69,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
             self._join, running = whole, whole.run()
         else:
             join = PromisingJoin(plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows)
-            self._join, running = join, join.run() if plan.budget.unit == "fraction" else MeteredRun(join, speed=speed)
+            metered = MeteredRun(join, speed=speed, draws=join.sampler is not None)
+            self._join, running = join, join.run() if plan.budget.unit == "fraction" else metered
         super().__init__(
             joined, plan, self._join, running, names=("left", "right"), aliases=aliases, key=key, speed=speed,
             repeats=standing is None,

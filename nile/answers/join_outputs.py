@@ -328,7 +328,27 @@ class JoinOutputs(Answer, Generic[Out]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That the whole answer would cost less than the budget grants, with both costs, where it would."""
+        """What to know before the answer is used.
+
+        That the whole answer would cost less than the budget grants, with both costs, where it would; of a complete
+        sample that does not carry an interval, that it is unknown how many outputs there are.
+        """
+        return (*self._cheaper(), *self._uncertain())
+
+    def _uncertain(self) -> tuple[str, ...]:
+        plan = self.plan
+        if not self._found.done or plan.is_exact or plan.preference != "weighted" or plan.method != "nile":
+            return ()
+        told = self.estimate
+        if math.isfinite(told.high):
+            return ()
+        found = self._found.outputs
+        return (
+            f"estimate: needed a sample of several keys for an interval; got {found:,} outputs under a budget of "
+            f"{plan.budget}, mostly of very few, so how many outputs there are at most is unknown; allow more budget",
+        )
+
+    def _cheaper(self) -> tuple[str, ...]:
         plan, joined = self.plan, self._streams
         if plan.is_exact or plan.budget.fraction is None or plan.method != "nile" or not joined.has_ranges:
             return ()

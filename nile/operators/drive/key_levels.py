@@ -48,6 +48,8 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
         keys.append(key.astype(np.int64))
         levels.append(_pair_level(join, part))
     level = np.concatenate(levels)
+    if join.sampler is not None:
+        return _planned_sample(join, parts, level, np.concatenate(keys))
     admissions = (state.left_admission, state.right_admission)
     unseen = 0.0
     if not state.setting[st.SHARED] and any((admission[admission > 0.0] < 1.0).any() for admission in admissions):
@@ -58,6 +60,25 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     return KeySample(weight, level, np.concatenate(keys), unseen)
+
+
+def _planned_sample(join: PromisingJoin, parts: list[Outputs], level: Array, key: Array) -> KeySample:
+    """The sample where tuples have coins of their own, too."""
+    assert join.sampler is not None
+    data, state = join.data, join.state
+    none = np.zeros(0, np.int64)
+    at = [np.concatenate([none, *(part.left if side == 0 else part.right for part in parts)]) for side in (0, 1)]
+    thinned = join.sampler.thinned
+    sides = zip((data.left, data.right), (state.left_admission, state.right_admission), thinned, strict=True)
+    unseen = 0.0
+    if any((admission[admission > 0.0] < 1.0).any() for admission in (state.left_admission, state.right_admission)):
+        streams = [
+            (int((encoded.codes >= 0).sum()), (admission * coin)[coin > 0.0]) for encoded, admission, coin in sides
+        ]
+        unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
+    weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+    coins = ((at[0], thinned[0][at[0]]), (at[1], thinned[1][at[1]]))
+    return KeySample(weight, level, key, unseen, coins)
 
 
 def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySample:

@@ -37,16 +37,23 @@ class _Metering(Protocol):
 class MeteredRun(Generic[Out]):
     """One run of a join whose plan has a budget of share, seconds_per_tuple, seconds or outputs.
 
-    speed: how many times faster than its own pace the input is played back (share only).  cpu: CPU time of this
+    speed: how many times faster than its own pace the input is played back (share only).  draws: whether the join
+    itself draws as many outputs as were asked for, from all of the input (outputs only).  cpu: CPU time of this
     thread, ns.  Work done for whoever consumes the outputs is not counted.
     """
 
     def __init__(
-        self, join: Operator[Out], *, speed: float = 1.0, cpu: Callable[[], int] = time.thread_time_ns
+        self,
+        join: Operator[Out],
+        *,
+        speed: float = 1.0,
+        draws: bool = False,
+        cpu: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         assert join.plan.budget is not None
         self._budget = join.plan.budget
         self._join = join
+        self._draws = draws
         self._speed = speed
         self._cpu = cpu
         self._used = 0.0
@@ -89,9 +96,9 @@ class MeteredRun(Generic[Out]):
     def _run_outputs(self, arrivals: int, most: int) -> Iterator[Out]:
         """At most `most` outputs; what the last quantum finds beyond them is left out."""
         for end in _ends(arrivals):
-            for found in self._join.advance(
-                end, credit=self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_AN_OUTPUT)
-            ):
+            ahead = self._join.fed / arrivals, end / arrivals, _UNITS_AN_OUTPUT
+            credit = None if self._draws else self._credit(most, *ahead)
+            for found in self._join.advance(end, credit=credit):
                 self._used += len(found)
                 kept = min(len(found), most - self._given)
                 self._given += kept

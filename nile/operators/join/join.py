@@ -17,6 +17,7 @@ from nile.operators.common.start import UNIT, initial_state, shared_state
 from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.reading import expanded, figures_of
 from nile.operators.join.runners import runner_of
+from nile.operators.join.sampler import Sampler, is_sampled
 from nile.preferences import state as st
 from nile.preferences.clock import grants
 from nile.preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
@@ -52,6 +53,8 @@ class PromisingJoin:
     """
 
     _ranges: RangeProbe | None = None
+    sampler: Sampler | None = None
+    """What draws a sample that was planned (`nile.operators.join.sampler`)."""
 
     def __init__(
         self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536, kept: tuple[Kept, Kept] | None = None
@@ -74,7 +77,9 @@ class PromisingJoin:
         )
         if kept is None and data.order.shape[0] and is_counted(plan):  # which reads the input where it lies
             self._ranges = RangeProbe(data)
-        self._runner = runner_of(plan, self.stores, self.state, data.costs)
+        if kept is None and data.order.shape[0] and is_sampled(plan):
+            self.sampler = Sampler(plan, data, self.state, self._grant)
+        self._runner = self.sampler or runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
         self._fronts = np.zeros((data.keys if plan.is_exact and self._ranges is None else 0, 2), np.int64)
         self._out = st.Output(
@@ -145,6 +150,8 @@ class PromisingJoin:
         if credit is not None:
             self._settle()
             arrivals = end - self._fed
+            if self.sampler is not None:
+                self.sampler.regrant(UNIT * credit - float(self._grant[self._fed : end].sum()))
             self.grant(self._fed, np.full(arrivals, UNIT * credit / max(1, arrivals)))
             if not arrivals:
                 real[st.CREDIT] += UNIT * credit
@@ -354,9 +361,10 @@ class PromisingJoin:
     def figures(self) -> JoinFigures:
         """What has been done so far."""
         self._settle()
-        return figures_of(
+        told = figures_of(
             self.state, self.stores, shed=self.shed, exact_cost=float(self._costs.sum()), coverage=self.coverage
         )
+        return told if self.sampler is None else self.sampler.told(told, float(self.state.real[st.MATCHES]))
 
     @property
     def shed(self) -> tuple[int, int]:

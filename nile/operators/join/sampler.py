@@ -1,0 +1,234 @@
+"""The weighted join over an input that is there whole, as a method of its own: what it plans, and what it keeps.
+
+Sizes are learnt from a sample of the input before the first tuple is joined, and each sampled tuple is paid for when
+it is joined or refused.  How many pairs a segment of the input has is known from what it grants, as to the opponent
+`shed-uniform`.  Over a live input, or one that others keep, nothing can be learnt ahead: there `nile.operators.join.
+promise_kernels` follows the stream with one level for all keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.operators.common.data import JoinInput
+from nile.operators.common.figures import JoinFigures
+from nile.operators.common.plan import JoinPlan
+from nile.preferences import state as st
+from nile.preferences.strata import SLOTS, Strata, best_strata, sizes_of
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.join import sample_kernels
+else:
+    sample_kernels = lazy("nile.operators.join.sample_kernels")
+
+__all__ = ["Sampler", "is_sampled"]
+
+Array = np.ndarray[Any, Any]
+_LISTED = 255
+_LEARNING = 0.04  # of the budget, for learning sizes
+_LISTING = 3.0  # lookups that a listed key costs
+_SPARE = 0.02
+_LEAST_SAMPLE = 64
+_OF_ITS_OWN = 0.5
+_LUCK = 1.0  # of the times that a listed key was seen, so many are luck: it is listed for them
+_MOST_SEGMENTS = 8
+BLOCKS = 256
+"""Parts of the input of which each knows what is planned to be spent in it."""
+
+
+def is_sampled(plan: JoinPlan) -> bool:
+    """Whether a plan asks for a sample of pairs that can be planned: its budget, and the input's times, are known."""
+    return (
+        plan.method == "nile"
+        and plan.preference == "weighted"
+        and plan.output == "pairs"
+        and plan.guide == "directory"
+        and plan.budget.unit in ("fraction", "outputs")
+        and not plan.is_exact
+        and not plan.pace.is_replay
+        and not plan.spec.forgetting
+    )
+
+
+class Sampler:
+    """One run: the rates of each stratum and segment, and the place in the sample."""
+
+    def __init__(self, plan: JoinPlan, data: JoinInput, state: st.State, grant: Array) -> None:
+        salt = int(state.setting[st.SALT])
+        n = data.order.shape[0]
+        total = float(grant.sum())
+        prices = state.prices
+        looking = float(prices[st.P_UPDATE] + prices[st.P_LOOKUP])
+        learnt = max(1, min(n // 4, int(_LEARNING * total / looking)))
+        segments = _segments(plan, data, learnt)
+        ends = np.linspace(0, n, segments + 1).astype(np.int64)[1:]
+        begins = np.concatenate([[0], ends[:-1]])
+        every = np.maximum(1, np.rint((ends - begins) * segments / learnt)).astype(np.int64)
+        most = int(min(_LISTED, _LEARNING * total / (_LISTING * prices[st.P_LOOKUP] * segments)))
+        slots, counts = _listed(data, begins, ends, every, salt, most)
+        sampled = np.maximum(1, (ends - begins) // every)
+        price = looking + _LISTING * prices[st.P_LOOKUP] * slots.shape[0] / sampled
+        sizes = sizes_of(
+            _matches(plan, data, begins, ends),
+            _tuples(data, begins, ends),
+            data.keys,
+            counts,
+            every.astype(np.float64),
+            _closeness(plan, data, begins, ends),
+        )
+        taking = float(prices[st.P_INSERT] + state.real[st.BOUNDS])
+        spare = max(_SPARE * total, 2.0 * taking)
+        budget = max(0.5 * total, total - spare) - float((price * sampled).sum())
+        strata = best_strata(sizes, budget, taking, float(prices[st.P_EMIT]))
+        to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, strata.cost - strata.taking)
+        if plan.budget.outputs is not None:
+            strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
+            to_come[:] = 0.0
+        table = np.zeros((segments, SLOTS), np.uint8)
+        table[:, slots] = np.arange(1, slots.shape[0] + 1)
+        self.sampling = sample_kernels.Sampling(
+            level=strata.level,
+            left=strata.left,
+            right=strata.right,
+            rate=strata.rate,
+            slot=table,
+            ends=ends,
+            to_come=to_come,
+            price=np.rint(price),
+            every=every,
+            left_thinned=np.zeros(data.left_ts.shape[0]),
+            right_thinned=np.zeros(data.right_ts.shape[0]),
+            at=np.array([0, -1], np.int64),
+            real=np.zeros(sample_kernels.REAL_FIELDS),
+        )
+        phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
+        self.sampling.real[:] = phase, phase, total
+
+    def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
+        """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""
+        return int(sample_kernels.sample(left, right, order, grant, end, state, self.sampling, out))
+
+    def grow(self, state: st.State) -> None:
+        """Nothing waits but the entry in progress, so the kernel never asks."""
+
+    def regrant(self, more: float) -> None:
+        """So much more is granted than was planned with, in hundredths of a unit."""
+        self.sampling.real[sample_kernels.TOTAL] += more
+
+    def told(self, figures: JoinFigures, pairs: float) -> JoinFigures:
+        """Figures whose rates are what was drawn: of tuples with a key, and of the pairs that those made."""
+        met = figures.admitted + sum(figures.shed)
+        return replace(
+            figures,
+            admission=figures.admitted / met if met else 1.0,
+            sampling_rate=figures.outputs / pairs if pairs else 1.0,
+        )
+
+    @property
+    def thinned(self) -> tuple[Array, Array]:
+        """Of each tuple that came in, left and right: the probability by its own coin; 0: it did not."""
+        return self.sampling.left_thinned, self.sampling.right_thinned
+
+
+def _segments(plan: JoinPlan, data: JoinInput, learnt: int) -> int:
+    """Parts of the input whose sizes are learnt apart: two windows at least, and enough sampled tuples in each."""
+    n = data.order.shape[0]
+    if n == 0 or plan.window is None:
+        return 1
+    span = _span(data)
+    windows = span / max(1.0, 2.0 * plan.window)
+    return int(max(1, min(_MOST_SEGMENTS, windows, learnt // _LEAST_SAMPLE)))
+
+
+def _span(data: JoinInput) -> float:
+    ends = [float(ts[at]) for ts in (data.left_ts, data.right_ts) if ts.shape[0] for at in (0, -1)]
+    return max(ends) - min(ends) if ends else 0.0
+
+
+def _closeness(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array) -> Array:
+    """Of the pairs that a key's tuples in a segment could make, the share that joins, were they to come evenly."""
+    out = np.ones(begins.shape[0])
+    if plan.window is None:
+        return out
+    times = data.times()
+    for segment, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        span = max(1.0, float(times[max(begin, end - 1)]) - float(times[begin]))
+        x = plan.window / span
+        out[segment] = 1.0 if x >= 1.0 and segment == 0 else (2.0 * x - x * x if segment == 0 else 2.0 * x)
+    return out
+
+
+def _matches(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array) -> Array:
+    """Pairs that each segment completes: what it grants tells."""
+    taking = plan.costs.insert + plan.costs.lookup
+    reached = np.concatenate([[0.0], np.cumsum(data.costs - taking)])
+    pairs: Array = np.maximum(0.0, (reached[ends] - reached[begins]) / plan.costs.emit)
+    return pairs
+
+
+def _pairs(plan: JoinPlan, data: JoinInput) -> float:
+    n = np.array([data.order.shape[0]])
+    return float(_matches(plan, data, np.zeros(1, np.int64), n)[0])
+
+
+def _tuples(data: JoinInput, begins: Array, ends: Array) -> Array:
+    """Tuples with a key in each segment: float64 [s, 2]."""
+    out = np.zeros((begins.shape[0], 2))
+    for side, encoded in enumerate((data.left, data.right)):
+        known = np.zeros(data.order.shape[0])
+        known[data.order == side] = encoded.codes >= 0
+        reached = np.concatenate([[0.0], np.cumsum(known)])
+        out[:, side] = reached[ends] - reached[begins]
+    return out
+
+
+def _listed(data: JoinInput, begins: Array, ends: Array, every: Array, salt: int, most: int) -> tuple[Array, Array]:
+    """The parts of the key space with most sampled tuples, and how many each has by segment.
+
+    int64 [k] and float64 [s, k, 2].  What all segments say of a part counts as much as what one says of itself.
+    """
+    segments = begins.shape[0]
+    counts = np.zeros((segments, SLOTS, 2))
+    before = np.concatenate([[0], np.cumsum(data.order == 1)])
+    for segment in range(segments):
+        begin, end = int(begins[segment]), int(ends[segment])
+        room = np.empty((end - begin) // int(every[segment]) + 2, np.int64)
+        at = room[: sample_kernels.sampled_arrivals(int(every[segment]), begin, end, salt, room)]
+        for side, encoded in enumerate((data.left, data.right)):
+            mine = at[data.order[at] == side]
+            ordinal = before[mine] if side else mine - before[mine]
+            ordinal = ordinal[encoded.codes[ordinal] >= 0]
+            slot = np.empty(ordinal.shape[0], np.int64)
+            sample_kernels.slots_of(encoded.hashes[ordinal], salt, slot)
+            counts[segment, :, side] = np.bincount(slot, minlength=SLOTS)
+    seen = counts.sum(axis=(0, 2)).astype(np.int64)
+    slots = np.argsort(-seen, kind="stable")[:most]
+    slots = slots[seen[slots] >= 2]
+    counts = counts[:, slots]
+    share = (ends - begins)[:, None, None] / max(1, int(ends[-1]))
+    counts = _OF_ITS_OWN * counts + (1.0 - _OF_ITS_OWN) * share * counts.sum(axis=0)
+    return slots, counts * ((seen[slots] - _LUCK) / np.maximum(1, seen[slots]))[None, :, None]
+
+
+def _drawn(strata: Strata, rate: float) -> Strata:
+    """Everything comes in, and so many of the pairs are drawn."""
+    one = np.ones_like(strata.rate)
+    return Strata(one, one, one, np.full_like(strata.rate, min(1.0, rate)), strata.cost, strata.taking)
+
+
+def _to_come(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array, taking: Array, emitting: Array) -> Array:
+    """What is planned to be spent from each of BLOCKS + 1 places on: tuples come evenly, pairs where they are."""
+    n = data.order.shape[0]
+    places = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
+    lengths = np.maximum(1, ends - begins)
+    by_tuple = np.repeat(taking / lengths, ends - begins)
+    pairs = data.costs - (plan.costs.insert + plan.costs.lookup)
+    found = np.maximum(1e-9, np.add.reduceat(pairs, begins)) if n else np.ones(1)
+    by_pair = pairs * np.repeat(emitting / found, ends - begins)
+    reached = np.concatenate([[0.0], np.cumsum(by_tuple + by_pair)])
+    out: Array = reached[-1] - reached[places]
+    return out

@@ -1,0 +1,148 @@
+"""How a sample of a join is best drawn from keys of all sizes: which keys, which of their tuples, which of their pairs.
+
+Three coins stand between a pair and the sample.  A key is in when its hash lies below `level` (light keys: all of a
+key's pairs, or none); a tuple of a key that is in comes in with probability `left` or `right`, by a coin of its own
+(heavy keys: thinned tuple by tuple, so that none is missed whole); a pair of tuples that came in is drawn with
+probability `rate`.  A pair then stands for 1 / (level * left * right * rate) pairs.
+
+Sources: two-level sampling, Chen and Yi, "Two-Level Sampling for Join Size Estimation", SIGMOD 2017; stratified
+universe-Bernoulli sampling, Huang, Yoon, Pettie, Mozafari, "Joins on Samples", VLDB 13 (2019); sampling by exact
+weights, Zhao, Christensen, Li, Hu, Yi, "Random Sampling over Joins Revisited", SIGMOD 2018.  They draw samples before
+a query; here the rates come from one budget, in which taking tuples in and emitting pairs have prices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["SLOTS", "Sizes", "Strata", "best_strata", "sizes_of"]
+
+Array = np.ndarray[Any, Any]
+SLOTS = 4096
+"""Parts of the key space that strata are told apart by: a byte each, which stays in the nearest cache."""
+
+_LEAST = 1e-4
+_SCARCE = 0.2  # sampled tuples that a listed key is believed to have where none was seen
+_KNOWN = 0.85  # of the tuples and pairs, the most that listed keys are believed to have
+_MISSED = 2.0  # a key of more tuples than so many sampled ones stand for would be listed
+_STEPS, _ROOTS = 24, 12
+_WHOLE = 1e-3  # so little that every rate is 1
+_WHOLE_KEYS = 64.0  # a key that is missed whole counts more than its variance: sizes are believed, not known
+_AGES = 4.0  # pairs drawn count more than keys: a histogram over ages knows no keys
+
+
+class Sizes(NamedTuple):
+    """Of each segment of the input, one row: s segments, k strata.  Stratum 0 holds the keys that are not listed."""
+
+    keys: Array  # float64 [s, k]: keys of the stratum, as many as would make its pairs; 0: there is none
+    left: Array  # float64 [s, k]: left tuples of one of them
+    right: Array  # float64 [s, k]
+    pairs: Array  # float64 [s, k]: pairs of one of them
+    loads: Array  # float64 [s, k, 2]: tuples, left and right, that come for each of them
+
+
+class Strata(NamedTuple):
+    """The rates of each stratum in each segment, all float64 [s, k] in (0, 1].  cost: float64 [s], what a segment is
+    expected to spend; taking: float64 [s], the part of it that takes tuples in."""
+
+    level: Array
+    left: Array
+    right: Array
+    rate: Array
+    cost: Array
+    taking: Array
+
+
+def _rates(sizes: Sizes, weight: float, taking: float, emitting: float) -> Strata:
+    """The rates under which pairs of the sample weigh about `weight`, and another unit of cost buys as much anywhere.
+
+    With y tuples of each side left of a key of N pairs whose window holds one in r pairs of its tuples, the relative
+    variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.
+    """
+    keys, left, right, pairs, loads = sizes
+    worth = emitting / (_AGES * weight * weight)  # variance that is worth one unit of cost: that of drawing pairs
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.maximum(1.0, left * right / pairs)
+        kept = np.sqrt(spread)
+
+        def thinned(kept: Array) -> tuple[Array, Array, Array, Array]:
+            of_left, of_right = np.minimum(1.0, kept / left), np.minimum(1.0, kept / right)
+            missed, gone = 1.0 / of_left - 1.0, 1.0 / of_right - 1.0
+            varies = 1.0 + missed / left + gone / right + missed * gone / pairs
+            return of_left, of_right, varies, taking * (of_left * loads[:, :, 0] + of_right * loads[:, :, 1])
+
+        _, _, varies, cost = thinned(kept)
+        level = np.minimum(1.0, pairs * np.sqrt(_WHOLE_KEYS * varies * worth / cost))
+        more = np.maximum(pairs * np.sqrt(worth / taking), _cube_root(pairs * pairs * spread * worth / taking))
+        of_left, of_right, _, cost = thinned(np.where(level < 1.0, kept, np.maximum(kept, more)))
+    level = np.maximum(level, _LEAST)
+    came = level * of_left * of_right
+    rate = np.minimum(1.0, 1.0 / (weight * came))
+    none = keys <= 0.0
+    in_all = np.where(none, 0.0, keys * level * cost).sum(axis=1)
+    drawn = np.where(none, 0.0, keys * emitting * pairs * came * rate).sum(axis=1)
+    rates = (np.where(none, 1.0, part) for part in (level, of_left, of_right, rate))
+    level, of_left, of_right, rate = rates
+    return Strata(level, of_left, of_right, rate, in_all + drawn, in_all)
+
+
+def best_strata(sizes: Sizes, budget: float, taking: float, emitting: float) -> Strata:
+    """The rates that make totals, and histograms, vary least for a budget.  O(strata) numbers, some dozen times.
+
+    budget, taking (of a tuple), emitting (of a pair): in one unit of cost.
+    """
+    low, high = _WHOLE, max(2.0, 1e3 * float((sizes.keys * sizes.pairs).sum()))
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        if float(_rates(sizes, middle, taking, emitting).cost.sum()) > budget:
+            low = middle
+        else:
+            high = middle
+    return _rates(sizes, high, taking, emitting)
+
+
+def _cube_root(x: Array) -> Array:
+    """The cube root by square roots alone, which are the same on every machine."""
+    root = np.sqrt(x)
+    for _ in range(_ROOTS):
+        root = np.sqrt(np.sqrt(x * root))
+    return root
+
+
+def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Array, closeness: Array) -> Sizes:
+    """What strata hold, by what a sample of tuples tells, and by how many pairs there are.
+
+    pairs: float64 [s], of each segment; tuples: float64 [s, 2], with a key, of left and right; keys: distinct ones;
+    counts: float64 [s, k - 1, 2], sampled tuples of each listed key; stands: float64 [s], tuples that a sampled one
+    stands for; closeness: float64 [s], share of the pairs of a key's tuples that join.
+
+    Keys that are not listed are taken to be as unlike as pairs say that keys are: of a left tuple the key has as many
+    right ones as there are pairs, and of a pair, were sizes log-normal, more by the same ratio again.
+    """
+    n = np.maximum(counts, _SCARCE) * stands[:, None, None]
+    n *= np.minimum(1.0, _KNOWN * tuples / np.maximum(n.sum(axis=1), 1e-9))[:, None, :]
+    joined = n[:, :, 0] * n[:, :, 1] * closeness[:, None]
+    joined *= np.minimum(1.0, _KNOWN * pairs / np.maximum(joined.sum(axis=1), 1e-9))[:, None]
+    rest = np.maximum(tuples - n.sum(axis=1), 1.0)
+    left_over = np.maximum(pairs - joined.sum(axis=1), 1e-3)
+    others = np.maximum(1.0, np.minimum(keys - counts.shape[1], rest.sum(axis=1)))
+    mean = rest / others[:, None]
+    met = (pairs / closeness)[:, None] / np.maximum(tuples, 1.0)[:, ::-1]  # of a tuple of the other stream, this many
+    unlike = np.maximum(1.0, met / mean)
+    size = np.minimum(mean * unlike * unlike, np.maximum(mean, _MISSED * stands[:, None]))
+    made = np.minimum(left_over, np.maximum(size[:, 0] * size[:, 1] * closeness, left_over / others))
+    like = left_over / made
+
+    def beside(first: Array, more: Array) -> Array:
+        return np.concatenate([first[:, None], more], axis=1)
+
+    return Sizes(
+        keys=beside(like, np.ones(joined.shape)),
+        left=beside(np.maximum(size[:, 0], 1e-3), n[:, :, 0]),
+        right=beside(np.maximum(size[:, 1], 1e-3), n[:, :, 1]),
+        pairs=beside(made, np.maximum(joined, 1e-6)),
+        loads=np.concatenate([(rest / like[:, None])[:, None, :], n], axis=1),
+    )
