@@ -74,12 +74,11 @@ class KeySample:
         """
         weight, level = self.weight, self.level
         if not self.coins:
-            return np.maximum(weight * (weight - 1.0 / level), 0.0) * amount**2
+            return np.asarray(np.maximum(weight * (weight - 1.0 / level), 0.0) * amount**2)
         left = level - 1.0 / weight
         for _, share in self.shares():
             left -= share
-        own: Array = left * (weight * amount) ** 2
-        return own
+        return np.asarray(left * (weight * amount) ** 2)
 
     def shares(self) -> list[tuple[Array, Array]]:
         """Of each stream with coins, the tuple behind each output and its d (1 - q): int64 [n], float64 [n]."""
