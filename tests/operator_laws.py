@@ -18,9 +18,12 @@ import workload_multiway
 import workload_standing
 from workload_join import SECOND
 
+from nile.operators.common.contract import LiveOperator
 from nile.operators.common.plan import GUIDES, METHODS, OUTPUTS, JoinPlan
+from nile.operators.drive.live_join import LiveJoin
+from nile.operators.drive.live_multiway import LiveMultiway
 from nile.operators.drive.round_robin import RoundRobinJoin
-from nile.operators.inputs.joining import Joinable
+from nile.operators.inputs.joining import Joinable, Loaded
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.join.join import PromisingJoin
 from nile.operators.multiway import multiway
@@ -45,7 +48,7 @@ class Case:
     make: a fresh operator, its outputs in batches of so many rows.  rows: a batch as plain rows; members: a batch as
     the ordinals of each output, records expanded, after the query where there are several.  truth: the exact answer,
     by brute force.  arrivals: tuples of the input.  weights: what a batch's single outputs stand for, all together.
-    lacks: laws that do not hold, and why.
+    live: the same over live streams, and the streams to push.  lacks: laws that do not hold, and why.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Case:
     arrivals: int
     weights: Callable[[Any, Any], float]
     lacks: Mapping[str, str] = field(default_factory=dict)
+    live: Callable[[], tuple[LiveOperator[Any], tuple[Loaded, ...]]] | None = None
 
     def told(self, *, batch_rows: int = 10_000, plan: Any = None) -> tuple[Rows, Any]:
         """(outputs as they are, in order; the operator, at its end)."""
@@ -117,7 +121,7 @@ def _pairs(joined: Joinable, name: str, plan: JoinPlan, **lacks: str) -> Case:
     arrivals = len(joined.left) + len(joined.right)
     return Case(
         name, plan, make, _pair_rows, _pair_members, lambda: set(_paired(joined)), arrivals, _pair_weights,
-        lacks,
+        lacks, (lambda: (LiveJoin(plan), joined.streams)) if plan.method == "nile" else None,
     )  # fmt: skip
 
 
@@ -190,6 +194,7 @@ def _combinations(joined: MultiwayJoinable, name: str, plan: JoinPlan, **lacks: 
         conditioned = isinstance(joined, workload_multiway.Conditioned)
         return {one for one in _combined(joined) if not conditioned or sum(one[:2]) % 2 == 0}
 
+    whole = plan.method == "nile" and not isinstance(joined, workload_multiway.Conditioned)
     return Case(
         name,
         plan,
@@ -200,6 +205,7 @@ def _combinations(joined: MultiwayJoinable, name: str, plan: JoinPlan, **lacks: 
         sum(map(len, joined.streams)),
         lambda operator, part: float(operator.expand(part).weight.sum()),
         lacks,
+        (lambda: (LiveMultiway(plan, len(joined.streams)), joined.streams)) if whole else None,
     )
 
 
@@ -221,7 +227,6 @@ def _selections(name: str, plan: SelectionPlan) -> Case:
         return {(q, int(i)) for q in range(len(data.says)) for i in np.flatnonzero(data.truth(q))}
 
     lacks = {
-        "steps": "it is not driven by arrivals",
         "room": "a full output is tested beside it",
         "accounts": "its figures tell arrivals and shed ones, which answers' accounting holds to one another",
         "parts": "it has no insertion of its own",
@@ -278,8 +283,10 @@ def _cases() -> Iterator[Case]:
 def _listed(case: Case) -> Case:
     """With the laws that a whole kind of case lacks."""
     lacks = dict(case.lacks)
+    if case.live is None:
+        lacks["live"] = "it has no form over live streams"
     if isinstance(case.plan, SelectionPlan):
-        return case
+        return replace(case, lacks=lacks)
     if case.plan.guide == "directory":
         lacks.setdefault("zero", "the directory estimates nothing")
     if case.plan.preference == "asc":

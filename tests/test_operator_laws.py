@@ -13,6 +13,7 @@ from operator_laws import CASES, SAMPLED, Case, having
 from workload_standing import SharedFigures
 
 from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.live import LiveRun
 from nile.operators.join import join
 from nile.operators.multiway import multiway
 from nile.preferences import state
@@ -144,3 +145,31 @@ def test_weights_add_up_to_the_exact_answer_on_average(case: Case, fraction: flo
     truth = len(case.truth())
     assert abs(np.mean(totals) - truth) <= STANDARD_ERRORS * error + LOST_AT_THE_END * truth
     assert np.mean(waiting) <= STILL_WAITING * case.arrivals
+
+
+@over("live")
+def test_pushed_as_it_comes_it_finds_the_same_and_goes_on_from_what_it_held(case: Case) -> None:
+    """Cut at instants into uneven pushes; half way everything is taken out as plain values and put into another one."""
+    assert case.live is not None
+    wanted, operator = case.found()
+    live, streams = case.live()
+    run = LiveRun(live)
+    times = np.unique(np.concatenate([one.ts for one in streams]))
+    ends = [int(times[at]) for at in np.cumsum([0, 1, 1, 7, 300, 2, 150, 40]) if at < times.shape[0]] + [int(times[-1])]
+    places = [0] * len(streams)
+    found: list[tuple[int, ...]] = []
+    for turn, end in enumerate(ends):
+        upto = [int(np.searchsorted(one.ts, end, side="right")) for one in streams]
+        parts = [slice(first, last) for first, last in zip(places, upto, strict=True)]
+        ts = tuple(one.ts[part] for one, part in zip(streams, parts, strict=True))
+        places = upto
+        for outputs in run.take(ts, tuple(one.key[part] for one, part in zip(streams, parts, strict=True))):
+            found += zip(*(each.tolist() for each in outputs.ordinals), strict=True)
+        if turn == len(ends) // 2:
+            held = zip(streams, live.needed_from(), places, strict=True)
+            state, keys = run.capture(), tuple(one.key[first:last] for one, first, last in held)
+            live, _ = case.live()
+            run = LiveRun(live)
+            run.restore(state, keys)
+    assert found == wanted
+    assert live.figures == operator.figures
