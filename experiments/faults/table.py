@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from nile.experiments.faults import collisions, counters, disorder, files, full_budget, inverse, overload, times, values
 from nile.experiments.faults.fault import Fault
-from nile.experiments.faults.surface import closed, streams, types
+from nile.experiments.faults.surface import casts, closed, streams, types
 from nile.summaries.errors import ConfigError
 
 __all__ = ["FAULTS", "chosen"]
 
-_MODULES = (files, disorder, values, times, counters, collisions, full_budget, inverse, types, closed, streams)
+_MODULES = (files, disorder, values, times, counters, collisions, full_budget, inverse, types, casts, closed, streams)
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
 
 FAULTS = {fault.name: fault for fault in (*(module.FAULT for module in _MODULES), *_LIVE)}
