@@ -272,9 +272,11 @@ class Database:
         live = self._live.summaries.get(name)
         if live is not None:
             return live
-        granularity = timedelta(microseconds=made.granularity / 1000)
+        options = made.settings
+        if "max_length" in options:
+            options["max_length"] = f"{options['max_length']} ns"
         return self.summarize(
-            made.stream, made.column, granularity=granularity, rate=made.rate, depth=made.depth, **dict(made.options)
+            made.stream, made.column, granularity=f"{made.granularity} ns", rate=made.rate, depth=made.depth, **options
         )
 
     @overload
@@ -387,8 +389,11 @@ class Database:
     def summarize(self, name: str, on: str, *, granularity: str | float | timedelta, **options: Any) -> SummaryManager:
         """Build the summary of a stream over column `on`: ask it for estimates, zones and memory.
 
-        granularity: what G1 covers; options: fields of SummarySpec (rate, depth, buckets, rows, columns, ...).
+        granularity: what G1 covers; options: fields of SummarySpec (rate, depth, buckets, rows, columns, ...), a
+        max_length as the granularity in seconds or as "15 min".
         """
+        if options.get("max_length") is not None:
+            options["max_length"] = parse_duration(options["max_length"], where="max_length")
         length = parse_duration(granularity, where="granularity")
         summary = SummaryManager(SummarySpec(granularity=length, **options), KeyTable(self._names.hasher))
         for batch in self.manager(name, on).batches():

@@ -6,6 +6,7 @@ kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -30,6 +31,9 @@ from nile.expressions.tree import Column, Node, children_of, parts_of
 __all__ = ["Taker", "start_of"]
 
 _MOST_DIGITS = 15
+_CALLED = re.compile(r"(\w+)\(")
+_INSTEAD = {"Concat": "concat() (write a || b, which is null where a part is)"}
+"""What is written in place of something, for the message that refuses it."""
 _MOST_OPERAND = 16
 
 TakeColumn = Callable[[str | None, str, int | None], Column]
@@ -113,7 +117,7 @@ class Taker:
         """The node's first allowed argument, once it is sure that it has no others."""
         for argument, value in node.args.items():
             if value and argument not in allowed and argument not in SPELLING:
-                raise self.refused(f"{argument.upper()} in {type(node).__name__.upper()}", node)
+                raise self.refused("a query in IN" if argument == "query" else _sql(node), node)
         return node.args.get(allowed[0])
 
     def refused(self, what: str, node: Any) -> Fault:
@@ -317,9 +321,13 @@ class Taker:
     def _spelling(self, node: Any, name: str) -> str:
         if name == "Anonymous":
             function = str(node.this)
-            near = get_close_matches(function.lower(), get_args(nodes.Function), n=1)
+            known = [each for each in get_args(nodes.Function) if each != "concat"]  # which is ||
+            near = get_close_matches(function.lower(), known, n=1)
             return f"the function {function[:40]}()" + (f" (did you mean {near[0]}()?)" if near else "")
-        return name.upper()
+        if name in _INSTEAD:
+            return _INSTEAD[name]
+        called = _CALLED.match(_sql(node))
+        return f"the function {called[1].lower()}()" if called else _sql(node)
 
 
 def _unit(node: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, Literal
 
-from nile.base.durations import parse_duration
 from nile.expressions.places import Fault, listed, nearest
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.catalog import Catalog, Entry
@@ -148,11 +147,11 @@ def _summary(cursor: Cursor, catalog: Catalog, replace: bool) -> CreateSummary:
     cursor.need(")")
     options = _options(cursor) if cursor.take("USING") else ()
     try:
-        checked = {key: _option_value(key, value) for key, value in options}
-        SummarySpec(granularity, rate, depth, **checked)
+        made = CreateSummary(name, entry.name, column, granularity, rate, depth, options, replace)
+        SummarySpec(granularity, rate, depth, **made.settings)
     except (ConfigError, MemoryRefused, TypeError) as error:
         raise Fault(str(error), start) from None
-    return CreateSummary(name, entry.name, column, granularity, rate, depth, options, replace)
+    return made
 
 
 def _summarised(cursor: Cursor, entry: Entry) -> str:
@@ -198,11 +197,6 @@ def _value(cursor: Cursor) -> str | float | int | bool:
         cursor.at += 1
         return token.text
     return cursor.number("a number, a text, true or false")
-
-
-def _option_value(name: str, value: str | float | int | bool) -> Any:
-    """The value as SummarySpec has it: durations in ns."""
-    return parse_duration(value, where=f"summary {name}") if name == "max_length" else value
 
 
 def _drop(cursor: Cursor, catalog: Catalog) -> Drop:

@@ -35,7 +35,7 @@ _AGGREGATES = {
 """What sqlglot calls them, and the catalogue."""
 _LATER = {
     "Window": "a window function (OVER)",
-    "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction)",
+    "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction) or quantile_disc(column, fraction)",
     "Subquery": "a query inside an expression",
     "Select": "a query inside an expression",
     "Exists": "EXISTS",
@@ -102,7 +102,8 @@ class ExpressionReader:
             return column
 
         def later(node: Any, _: int) -> Node:
-            raise NotYetFault(f"{_LATER[type(node).__name__]}: it is not there yet", start_of(node))
+            what, *instead = _LATER[type(node).__name__].split("; ")
+            raise NotYetFault("; ".join([f"{what}: it is not there yet", *instead]), start_of(node))
 
         taker = _StatementTaker(
             column,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from nile.base.durations import parse_duration
 from nile.sql.plan import Query
 
 __all__ = [
@@ -67,6 +68,14 @@ class CreateSummary:
     depth: int
     options: tuple[tuple[str, str | float | int | bool], ...] = ()
     replace: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options as SummarySpec has them: durations in ns.  Raises ConfigError."""
+        return {
+            name: parse_duration(value, where=f"summary {name}") if name == "max_length" else value
+            for name, value in self.options
+        }
 
 
 @dataclass(frozen=True, slots=True)

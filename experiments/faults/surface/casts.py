@@ -151,14 +151,15 @@ def _expression(rng: np.random.Generator, kind: str, depth: int) -> tuple[str, s
         return _expression(rng, wanted, depth - 1)
 
     made: list[Callable[..., tuple[str, str]]] = [_cast]
-    made += {
+    more: dict[str, list[Callable[..., tuple[str, str]]]] = {
         "i": [_whole, _part, _length],
         "f": [_double, _rounded],
         "t": [_joined],
         "b": [_compare],
         "d": [],
         "m": [_shift],
-    }[kind]
+    }
+    made += more[kind]
     made += [_case, _either]
     return made[int(rng.integers(len(made)))](rng, kind, inner)
 

@@ -38,6 +38,11 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
     columns = []
     common = pa.null()
     for column in key_columns:
+        if not isinstance(column, pa.Array | pa.ChunkedArray):
+            raise KeyTypeError(
+                f"join key: needed a column of Arrow; got {type(column).__module__}.{type(column).__name__}; write "
+                "pyarrow.array(keys)"
+            )
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if isinstance(whole, pa.ChunkedArray):
             whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)

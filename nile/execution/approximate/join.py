@@ -220,7 +220,7 @@ def summary_options(query: Query, summaries: Mapping[str, CreateSummary]) -> dic
     picked: list[tuple[str, dict[str, Any]]] = []
     for _, name in query.summaries:
         made = summaries[name]
-        given = {"granularity": f"{made.granularity} ns", "rate": made.rate, "depth": made.depth, **dict(made.options)}
+        given = {"granularity": f"{made.granularity} ns", "rate": made.rate, "depth": made.depth, **made.settings}
         if "max_length" in given:
             given["max_length"] = f"{given['max_length']} ns"
         picked.append((name, given))

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 def spec_of(made: CreateSummary) -> SummarySpec:
     """The spec that a CREATE SUMMARY asks for.  Raises ConfigError, TypeError."""
-    return SummarySpec(granularity=made.granularity, rate=made.rate, depth=made.depth, **dict(made.options))  # type: ignore[arg-type]
+    return SummarySpec(granularity=made.granularity, rate=made.rate, depth=made.depth, **made.settings)
 
 
 class LiveSummaries:
