@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nile.experiments.benchmarks.truth.family import FAMILY, made
-from nile.experiments.benchmarks.truth.truth import Grid, Sampled, measured, sampled
+from nile.experiments.benchmarks.truth.truth import Grid, Sampled, measured, outliers, sampled
 from nile.report.truth import exact_pairs
 
 
@@ -41,3 +41,12 @@ def test_a_grid_gives_a_row_for_each_stream_budget_and_question() -> None:
     assert result.work == len(result.rows) == 8
     assert {row["streams"] for row in result.rows} == {"few keys", "near-empty"}
     assert all(measure.met is not None for measure in result.measures if measure.bar is not None)
+
+
+def test_asc_misses_no_outlier_where_the_budget_takes_every_tuple_in() -> None:
+    for name in ("few uneven keys", "sessions", "text keys"):
+        joined = made(name, 1_500)
+        exact = exact_pairs(joined)
+        found = [outliers(joined, exact, budget, 2, preference="asc") for budget in (0.2, 0.8, 0.99)]
+        assert all(precision == 1.0 for _, precision in found)
+        assert found[0][0] <= found[1][0] <= found[2][0] == 1.0

@@ -24,6 +24,7 @@ from nile.summaries.kernels import inlined, part
 Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
+_AMPLE = 1.25
 
 
 @inlined
@@ -228,6 +229,18 @@ def rare_region(
         return
     klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
     _queue_region(st, q, klass, side, ordinal, ts, low, high, js.RESOLVED, 1.0, 0.0)
+
+
+@part
+def can_keep_all(st: State) -> bool:
+    """asc: whether the grant pays for taking every tuple in, heavy keys too: then none is turned away.
+
+    A key that is turned away is not known to be rare again until its window has passed, which costs outliers.
+    """
+    if st.setting[js.GUIDE] != js.DIRECTORY or st.setting[js.SHARED] or st.setting[js.REPLAYED]:
+        return False
+    taking = st.prices[js.P_INSERT] + 3.0 * st.real[js.BOUNDS]
+    return st.real[js.ADMISSION] >= 1.0 and st.real[js.PER_ARRIVAL] >= _AMPLE * taking  # type: ignore[no-any-return]
 
 
 @part

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 from nile.operators.join.drain_kernels import can_drain, drain
-from nile.operators.join.guide_kernels import densest_regions, is_heavy, rare_region, sampled_region
+from nile.operators.join.guide_kernels import (
+    can_keep_all,
+    densest_regions,
+    is_heavy,
+    rare_region,
+    sampled_region,
+)
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
 from nile.preferences.admission_kernels import adjust_admission
@@ -108,7 +114,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[js.P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
         save_for_turn(side, st)
-    if preference == js.ASC and is_heavy(own, other, ordinal, code, ts, st):
+    if preference == js.ASC and not can_keep_all(st) and is_heavy(own, other, ordinal, code, ts, st):
         if st.setting[js.GUIDE] != js.COUNTSKETCH:
             pay_insert(st, st.prices[js.P_LOOKUP])
         if not shared:
