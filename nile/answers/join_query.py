@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, Self
 
 from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
@@ -138,8 +139,17 @@ class JoinAggregateQuery:
         return self.bound.answer(self.database, budget, confidence=confidence)
 
 
+Columns = str | Sequence[str]
+"""One column, or several that are a key together."""
+
+
 def join_query(
-    database: Home, streams: Sequence[str], on: str | tuple[str, ...], where: str | None
+    database: Home,
+    streams: Sequence[str],
+    on: Columns | None,
+    where: str | None,
+    left_on: Columns | None = None,
+    right_on: Columns | None = None,
 ) -> JoinQuery | MultiwayQuery:
     """The body of `Database.join`.  Raises ConfigError, and what streams, columns and the condition raise."""
     named = [_named(stream) for stream in streams]
@@ -148,31 +158,67 @@ def join_query(
             f"join: needed two streams or more, at most {_MOST_STREAMS}; got {len(named)}; write join('a', 'b', "
             "on='key'), and join some of many first"
         )
-    keys = (on,) * len(named) if isinstance(on, str) else tuple(on)
-    if len(keys) != len(named):
-        raise ConfigError(
-            f"join on: needed one column or one for each of {len(named)} streams; got {on!r}; "
-            f"write on='key' or on=({', '.join(repr(chr(97 + k)) for k in range(len(named)))})"
-        )
-    plain = len(named) == 2 and where is None
+    keys, *further = _key_parts(len(named), on, left_on, right_on)
+    unconditional = len(named) == 2 and where is None
+    plain = unconditional and not further
     aliases = tuple(alias or name for name, alias in named)
     twice = next((alias for alias in aliases if aliases.count(alias) > 1), None)
-    if plain and twice is not None:
+    if unconditional and twice is not None:
         aliases = ("left", "right")
     elif twice is not None:
         raise ConfigError(
             f"join: needed a name of its own for each stream; got {twice!r} twice; write '{twice} AS a', '{twice} AS b'"
         )
     schemas = [database.schema(name) for name, _ in named]
-    for (name, _), schema, key in zip(named, schemas, keys, strict=True):
-        check_columns(schema, (key,), where=f"stream '{name}'")
+    for at, ((name, _), schema) in enumerate(zip(named, schemas, strict=True)):
+        check_columns(schema, [part[at] for part in (keys, *further)], where=f"stream '{name}'")
     alone, several = taken_apart(None, aliases)
-    if where is not None:
-        alone, several = read_pair_condition(where, aliases, schemas, where="join, where")
+    conditions = [_equal(part, aliases) for part in further] + ([] if where is None else [f"({where})"])
+    if conditions:
+        given = where if where is not None and not further else " AND ".join(conditions)
+        alone, several = read_pair_condition(given, aliases, schemas, where="join, where" if where else "join, on")
     places = (
         Place(name, alias, key, own) for (name, _), alias, key, own in zip(named, aliases, keys, alone, strict=True)
     )
     return (JoinQuery if plain else MultiwayQuery)(database, BoundJoin(tuple(places), several))
+
+
+def _key_parts(
+    streams: int, on: Columns | None, left_on: Columns | None, right_on: Columns | None
+) -> list[tuple[str, ...]]:
+    """For each part of the key its column in each stream.  Raises ConfigError."""
+    if on is None:
+        left, right = ([each] if isinstance(each, str) else list(each or ()) for each in (left_on, right_on))
+        if streams == 2 and left and len(left) == len(right):
+            return list(zip(left, right, strict=True))
+        raise ConfigError(
+            "join: needed on=, or for two streams left_on= and right_on= with as many columns; got "
+            f"{left_on!r} and {right_on!r} for {streams} streams; write on='key'"
+        )
+    if left_on is not None or right_on is not None:
+        raise ConfigError(
+            f"join: needed on=, or left_on= and right_on=; got both, {on!r} and {left_on!r}, {right_on!r}; drop one"
+        )
+    if isinstance(on, str):
+        return [(on,) * streams]
+    if isinstance(on, tuple) and len(on) == streams:
+        return [on]
+    if isinstance(on, tuple) or not on:
+        raise ConfigError(
+            f"join on: needed one column, a list of columns that all streams have, or a tuple with one for each of "
+            f"{streams} streams; got {on!r}; write on='key', on=['shop', 'item'] or "
+            f"on=({', '.join(repr(chr(97 + k)) for k in range(streams))})"
+        )
+    return [(column,) * streams for column in on]
+
+
+def _equal(part: Sequence[str], aliases: Sequence[str]) -> str:
+    """That a part of the key is equal in all streams, as a condition in SQL."""
+    columns = [
+        ".".join('"' + name.replace('"', '""') + '"' for name in (alias, column))
+        for alias, column in zip(aliases, part, strict=True)
+    ]
+    return " AND ".join(f"{one} = {other}" for one, other in pairwise(columns))
 
 
 def _named(stream: str) -> tuple[str, str | None]:

@@ -280,7 +280,7 @@ class Database:
         )
 
     @overload
-    def join(
+    def join(  # type: ignore[overload-overlap]
         self,
         left: str,
         right: str,
@@ -295,7 +295,9 @@ class Database:
     def join(
         self,
         *streams: str,
-        on: str | tuple[str, ...],
+        on: str | Sequence[str] | None = None,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
         window: str | float | timedelta | None = None,
         where: str | None = None,
     ) -> MultiwayQuery: ...
@@ -303,18 +305,22 @@ class Database:
     def join(
         self,
         *streams: str,
-        on: str | tuple[str, ...],
+        on: str | Sequence[str] | None = None,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
         window: str | float | timedelta | None = None,
         where: str | None = None,
     ) -> JoinQuery:
-        """A window join of two streams or more on equal values of `on` (one column name, or one for each stream).
+        """A window join of two streams or more on equal values of `on`.
 
         streams: names, or "name AS alias"; a stream joined with itself needs aliases when a condition or more than
-        two streams name it.  window: as for `JoinQuery.within`; every two tuples of an output lie inside it.
-        where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
+        two streams name it.  on: a column that all have; a list of such, which are a key together (the first is what
+        summaries count and preferences weigh); or a tuple with the column of each stream.  left_on, right_on: the same
+        of two streams whose columns are called differently.  window: as for `JoinQuery.within`; every two tuples of an
+        output lie inside it.  where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
         Raises UnknownStream, UnknownColumn, ExpressionError, ConfigError.
         """
-        query = join_query(self, streams, on, where)
+        query = join_query(self, streams, on, where, left_on, right_on)
         return query if window is None else query.within(window)
 
     def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
