@@ -20,6 +20,11 @@ SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64()
 LONELY = "SELECT at, item, n FROM sales WHERE n % 3 > 0"
 QUERY = "SELECT item, count(*) AS sold, sum(n) AS total FROM sales [RANGE '20 s'] GROUP BY item"
 
+THREE = (
+    "SELECT a.n AS l, b.n AS m, c.n AS r FROM sales a, sales b, sales c WHERE a.item = b.item AND b.item = c.item "
+    "WITH PREFERENCE weighted a.item WINDOW '20 s'"
+)
+
 
 def rows(begin: int, end: int) -> pa.RecordBatch:
     """Rows of the source: some out of order, some too late, some without a time."""
@@ -41,6 +46,7 @@ def opened(path: Path | None) -> nile.Database:
         db.sql("CREATE SUMMARY items ON sales (item) WITH GRANULARITY '30 s' AND COLLAPSE (3, 2)")
     db.subscribe(QUERY, name="recent")
     db.subscribe(LONELY, name="lonely")
+    db.subscribe(THREE, name="three", budget=0.3)
     return db
 
 
@@ -53,6 +59,7 @@ def push(db: nile.Database, begin: int, end: int) -> None:
             db.subscription("lonely").poll()
         begin = to
     db.subscription("recent").poll()
+    db.subscription("three").poll()
 
 
 def seen(db: nile.Database) -> dict[str, Any]:
@@ -65,6 +72,7 @@ def seen(db: nile.Database) -> dict[str, Any]:
         "summary": manager_bytes(db.summary("items")),
         "unread": unread(db.subscription("lonely")),
         "query": packed("query", db.subscription("recent").capture()["operators"]),
+        "three": packed("three", db.subscription("three").capture()["join"]),
     }
 
 
