@@ -5,7 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from nile.experiments.faults import collisions, counters, disorder, files, full_budget, inverse, overload, times, values
+from nile.experiments.faults import (
+    callbacks,
+    collisions,
+    counters,
+    disorder,
+    files,
+    full_budget,
+    interruption,
+    inverse,
+    overload,
+    signals,
+    times,
+    values,
+)
 from nile.experiments.faults.fault import Fault
 from nile.experiments.faults.surface import casts, closed, streams, types
 from nile.summaries.errors import ConfigError
@@ -14,8 +27,9 @@ __all__ = ["FAULTS", "chosen"]
 
 _MODULES = (files, disorder, values, times, counters, collisions, full_budget, inverse, types, casts, closed, streams)
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
+_WHOLE = (interruption.INTERRUPT, signals.SIGNALS, callbacks.CALLBACKS, callbacks.REENTRANCE)
 
-FAULTS = {fault.name: fault for fault in (*(module.FAULT for module in _MODULES), *_LIVE)}
+FAULTS = {fault.name: fault for fault in (*(module.FAULT for module in _MODULES), *_LIVE, *_WHOLE)}
 
 
 def chosen(names: Iterable[str]) -> list[Fault]:

@@ -26,10 +26,11 @@ _handle: Callable[[int, Any], Any] = getattr(signal.signal, "__wrapped__", signa
 class _Held:
     """The handlers that one outermost block put away, and the signals that came meanwhile."""
 
-    __slots__ = ("came", "depth", "handlers", "impatient", "waiting")
+    __slots__ = ("away", "came", "depth", "handlers", "impatient", "waiting")
 
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self.away: list[int] = []
         self.came: list[int] = []
         self.depth = 1
         self.impatient = False
@@ -47,14 +48,20 @@ class _Held:
             handler = _handler(number)
             if callable(handler):
                 self.handlers[number] = handler
+                self.away.append(number)
                 _handle(number, self.arrived)
 
     def put_back(self) -> None:
+        """What is back may run, and raise, before the others are."""
         try:
-            for number, handler in self.handlers.items():
+            while self.away:
+                number = self.away[-1]
                 if _handler(number) == self.arrived:  # else somebody set another one meanwhile
-                    _handle(number, handler)
+                    _handle(number, self.handlers[number])
+                self.away.remove(number)
         finally:
+            if self.away:
+                self.put_back()
             self.waiting = False
 
 

@@ -186,6 +186,11 @@ class Keeper:
                     "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
                 }
             for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
+                if gone := set(standing.streams) - set(state["streams"]):
+                    raise ConfigError(
+                        f"standing query {name!r}: needed its live streams, to be written with them; got none of name "
+                        f"{', '.join(map(repr, gone))}; close the query"
+                    )
                 standing.seal(self.directory, _SEALED)
                 filed = standing.filed()
                 state["queries"][name] = {

@@ -6,6 +6,7 @@ import os
 from datetime import timedelta
 
 from nile.base.durations import parse_duration
+from nile.base.interrupts import INTERRUPTS
 from nile.base.sizes import parse_size
 from nile.engine.database import Database
 from nile.summaries.errors import ConfigError, StoreError
@@ -57,19 +58,31 @@ def connect(
     from nile.pyramid.disk.directory import StoreDirectory
 
     every = None if checkpoint is None else parse_duration(checkpoint, where="checkpoint") / 1e9
-    directory = StoreDirectory.open(path, read_only=read_only)
-    while True:
-        try:
-            return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher)
-        except BaseException as error:
-            directory.close()
-            if not (read_only and isinstance(error, StoreError)):
-                raise
-            again = StoreDirectory.open(path, read_only=True)
-            if again.epoch == directory.epoch:
-                again.close()
-                raise
-            directory = again  # the writer went on and took files away before they were read
+
+    def opened() -> Database:
+        directory = StoreDirectory.open(path, read_only=read_only)
+        while True:
+            try:
+                return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher)
+            except BaseException as error:
+                directory.close()
+                if not (read_only and isinstance(error, StoreError)):
+                    raise
+                again = StoreDirectory.open(path, read_only=True)
+                if again.epoch == directory.epoch:
+                    again.close()
+                    raise
+                directory = again  # the writer went on and took files away before they were read
+
+    db: Database | None = None
+    try:
+        with INTERRUPTS:  # who is interrupted must not be left with a store that nobody can close
+            db = opened()
+    except BaseException:
+        if db is not None:
+            db.close()
+        raise
+    return db
 
 
 def _keyed(secret: bytes) -> KeyHasher:

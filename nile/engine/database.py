@@ -84,10 +84,7 @@ class Database:
         A database with a store writes a last checkpoint and lets the store go: nothing in it ends.  Raises what a
         callback raises, and StoreWriteError when the checkpoint could not be written.
         """
-        try:
-            self._live.close()
-        finally:
-            self._names.close()
+        self._live.close()
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from nile.base.durations import parse_duration
+from nile.base.plain import plain_schema
 from nile.summaries.errors import ConfigError, StoreCorrupt
 from nile.summaries.heavy import pa
 from nile.summaries.schemas import schema_from_json, schema_to_json
@@ -21,6 +23,7 @@ __all__ = [
     "integer",
     "refuse",
     "section",
+    "stream_definition",
     "text",
 ]
 
@@ -65,6 +68,37 @@ class StreamDefinition:
             None if value.get("event_id") is None else text(value, "event_id", where),
             integer(value, "idle", where),
         )
+
+
+def stream_definition(
+    name: str,
+    schema: Any,
+    time: str,
+    *,
+    lateness: Any,
+    where: str | None,
+    keep: Any,
+    event_id: str | None,
+    idle: Any,
+) -> StreamDefinition:
+    """A definition as a user gives it.  See `nile.engine.database.Database.stream`.  Raises ConfigError."""
+    place = f"stream '{name}'"
+    try:
+        columns = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"{place}: needed a pyarrow schema, or pairs of names and types; got {schema!r} ({error}); "
+            "write pa.schema([('ts', pa.timestamp('us')), ...])"
+        ) from None
+    if idle is not None and lateness is None:
+        raise ConfigError(
+            f"{place}, idle: needed a lateness, since what comes after a silence may be late; got none; declare one"
+        )
+    lateness, keep, idle = (
+        None if given is None else parse_duration(given, where=f"{place}, {what}")
+        for what, given in (("lateness", lateness), ("keep", keep), ("idle", idle))
+    )
+    return StreamDefinition(plain_schema(columns.remove_metadata()), time, lateness, where, keep, event_id, idle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,15 @@ class LiveStream:
         """That these are in order.  Raises TimestampOrderError."""
         self._order.check([part.run for part in parts])
 
+    def check_whole(self, what: str) -> None:
+        """That no push further up is still reading rows for this stream.  Raises ConfigError."""
+        if self.pushing:
+            raise ConfigError(
+                f"stream '{self.name}', {what}: needed a stream that no push is still reading rows for; got one from "
+                "inside such a push (its iterator, or a callback between two of its batches); do it when that push is "
+                "over"
+            )
+
     def take(self, parts: Sequence[Admitted]) -> int:
         """Take in rows that have been admitted and checked; how many tuples' turn has come."""
         done = 0

@@ -53,7 +53,7 @@ class Commits:
             if error is None:
                 self.tell()
             else:
-                self._torn = f"{type(error).__name__}: {error}".rstrip(": ")
+                self._tear(error)
         finally:
             try:
                 INTERRUPTS.__exit__(None, None, None)
@@ -93,6 +93,9 @@ class Commits:
                     standing = next(iter(self._to_tell))
                     standing.tell()
                     self.forget(standing)
+            except BaseException as error:
+                self._tear(error)
+                raise
             finally:
                 self._telling = False
 
@@ -111,6 +114,9 @@ class Commits:
         first = stops[0] if stops else self._faults[0]
         self._besides(first)
         raise first
+
+    def _tear(self, error: BaseException) -> None:
+        self._torn = self._torn or f"{type(error).__name__}: {error}".rstrip(": ")
 
     def _besides(self, error: BaseException) -> None:
         """What else went wrong goes with the error that comes out."""

@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nile.base.durations import parse_duration
 from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import memory_bytes
 from nile.base.plain import plain_schema
-from nile.execution.definitions import StreamDefinition, checked_offset
+from nile.execution.definitions import StreamDefinition, checked_offset, stream_definition
 from nile.execution.live.asking import asked_for, check_remembered
 from nile.execution.live.commits import Commits
 from nile.execution.live.keeping import Keeping
@@ -27,7 +26,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.idle import Idleness
 from nile.streams.live import LiveStream
 from nile.streams.manager import Admitted
-from nile.summaries.errors import ConfigError, NileError, UnknownStream
+from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -85,28 +84,9 @@ class Live:
         idle: Any = None,
     ) -> None:
         """Make a live stream known.  See `nile.engine.database.Database.stream`."""
-        try:
-            columns = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
-        except (TypeError, ValueError, pa.ArrowException) as error:
-            raise ConfigError(
-                f"stream '{name}': needed a pyarrow schema, or pairs of names and types; got {schema!r} ({error}); "
-                "write pa.schema([('ts', pa.timestamp('us')), ...])"
-            ) from None
-        place = f"stream '{name}'"
-        columns = plain_schema(columns.remove_metadata())
-        definition = StreamDefinition(
-            columns,
-            time,
-            None if lateness is None else parse_duration(lateness, where=f"{place}, lateness"),
-            where,
-            None if keep is None else parse_duration(keep, where=f"{place}, keep"),
-            event_id,
-            None if idle is None else parse_duration(idle, where=f"{place}, idle"),
+        definition = stream_definition(
+            name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle
         )
-        if idle is not None and lateness is None:
-            raise ConfigError(
-                f"{place}, idle: needed a lateness, since what comes after a silence may be late; got none; declare one"
-            )
         with self._lock, INTERRUPTS:
             self._commits.check()
             if self._keeper is None:
@@ -117,17 +97,18 @@ class Live:
                 held = self.definitions[name]
                 if replace(held, schema=plain_schema(held.schema)) != definition:
                     raise ConfigError(
-                        f"{place}: needed the definition that the store has of it; got another; DROP STREAM {name} "
-                        "first, or take another name"
+                        f"stream '{name}': needed the definition that the store has of it; got another; "
+                        f"DROP STREAM {name} first, or take another name"
                     )
                 return
             self._keeper.directory.check_writable()
             definition.as_json()  # a type that has no byte form is refused before anything is made
-            self.adopt(name, definition, None if keep is not None else self._keeper.history(name, columns))
+            kept = None if keep is not None else self._keeper.history(name, definition.schema)
+            self.adopt(name, definition, kept)
             self._keeper.checkpoint(self, self._names)
 
     def adopt(self, name: str, definition: StreamDefinition, history: History | None) -> LiveStream:
-        """A live stream with what it kept before."""
+        """A live stream with what it kept before; where that raises, all is as it was."""
         place = f"stream '{name}'"
         made = LiveStream(
             name,
@@ -141,12 +122,18 @@ class Live:
             history=history,
             hasher=self._names.hasher,
         )
-        self._names.register(name, made, time=definition.time, where=None, lateness=None)
-        self._streams[name] = made
-        self.definitions[name] = definition
-        self.offsets.pop(name, None)
         made.listeners += [self.summaries.arrived, partial(self.standing.arrived, made)]
         self.idleness.heard(made)
+        names, streams, definitions = self._names.snapshot(), dict(self._streams), dict(self.definitions)
+        try:
+            self._names.register(name, made, time=definition.time, where=None, lateness=None)
+            self._streams[name] = made
+            self.definitions[name] = definition
+            self.offsets.pop(name, None)
+        except BaseException:
+            self._names.go_back(names)
+            self._streams, self.definitions = streams, definitions
+            raise
         return made
 
     def fill(
@@ -257,7 +244,7 @@ class Live:
         """A live stream that no push further up is still reading rows for.  Raises UnknownStream, ConfigError."""
         self._commits.check()
         stream = self.get(name)
-        _check_whole(stream, what)
+        stream.check_whole(what)
         return stream
 
     def offset(self, name: str) -> Any:
@@ -312,7 +299,7 @@ class Live:
         stream = self.streams().get(name) if stream is None else stream
         if stream is None:
             return
-        _check_whole(stream, "DROP")
+        stream.check_whole("DROP")
         if readers := self.standing.readers(stream):
             raise ConfigError(
                 f"stream '{name}': needed a stream that no standing query with a name reads, before it can go; got "
@@ -366,32 +353,34 @@ class Live:
 
         state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
         """
-        with self._lock:
-            self._commits.check()
-            asked = asked_for(query, options, name)
-            made = self.standing.asked_again(name, asked.definition)
-            if made is not None:
-                made.bound(unread, when_full, self.tick, self._most_unread)
-                if callback is not None:
-                    made.attach(callback)
-            else:
-                if name is not None and self._keeper is not None:
-                    check_remembered(query, name, {*self.streams(), *self._names.sources()})
-                made = asked.made(self._names, self.streams(), self._commits, callback, state)
-                try:
+        new: Subscription | None = None
+        try:
+            with self._lock:
+                self._commits.check()
+                asked = asked_for(query, options, name)
+                made = self.standing.asked_again(name, asked.definition)
+                if made is not None:
+                    made.bound(unread, when_full, self.tick, self._most_unread)
+                    if callback is not None:
+                        made.attach(callback)
+                else:
+                    if name is not None and self._keeper is not None:
+                        check_remembered(query, name, {*self.streams(), *self._names.sources()})
+                    made = new = asked.made(self._names, self.streams(), self._commits, callback, state)
                     made.bound(unread, when_full, self.tick, self._most_unread)
                     with INTERRUPTS:
                         self.standing.add(made, name, asked.definition)
                         if name is not None and self._keeper is not None:
                             self._keeper.remember(self, self._names)  # in the store before anyone hears of it
-                except BaseException as error:
-                    if name is None or isinstance(error, NileError):  # nobody has it, and no store will go on with it
-                        self._commits.forget(made)
-                        made.detach()
-                    raise
-                self._commits.tell()
-            self._commits.complain()
-            return made
+                        new = made if name is None else None
+                    self._commits.tell()
+                self._commits.complain()
+                return made
+        except BaseException:
+            if new is not None:  # nobody has it, nor can find it by its name
+                self._commits.forget(new)
+                new.detach()
+            raise
 
     def subscription(self, name: str) -> Subscription:
         """A standing query by its name.  Raises UnknownStream."""
@@ -435,14 +424,7 @@ class Live:
                         stream.closed = True
                     self.standing.detach(stored=keeper is not None)
                     self._streams.clear()
+                    self._names.close()
                     if keeper is not None:
                         keeper.close()
             self._commits.complain()
-
-
-def _check_whole(stream: LiveStream, what: str) -> None:
-    if stream.pushing:
-        raise ConfigError(
-            f"stream '{stream.name}', {what}: needed a stream that no push is still reading rows for; got one from "
-            "inside such a push (its iterator, or a callback between two of its batches); do it when that push is over"
-        )

@@ -359,9 +359,9 @@ class Subscription(ABC):
             self._changed.notify_all()
 
     def _put_back(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
-        if found:
+        if found and not (self._found and self._found.first is found[0][1]):
             self._found.put_back(batch for _, batch in found)
-            self._handed = found[0][0]
+        self._handed = found[0][0] if found else self._handed
 
     def _hand_out(self, batch: pa.RecordBatch) -> None:
         """Number a batch of outputs and give it to whoever reads."""

@@ -1,0 +1,161 @@
+"""A database with every kind of standing query, all of whose state can be compared, and what may be done to it.
+
+The same changes give the same state, byte for byte, however they came about: `Scene.state` of a database that was
+interrupted, called back or gone back into is that of one to which the same was done in peace.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nile.engine.connect import connect
+from nile.engine.database import Database
+from nile.execution.held import packed
+from nile.execution.live.standing_query import Subscription
+from nile.experiments.faults.fault import expect
+from nile.pyramid.grid.manager_state import manager_content
+from nile.summaries.envelope import pack
+
+__all__ = ["QUERIES", "Callback", "Scene", "differing", "rows"]
+
+Callback = Callable[[pa.RecordBatch], None]
+
+QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "rows": ("SELECT n, k FROM a WHERE k < 3", {}),
+    "running": ("SELECT k, count(*) AS n FROM a GROUP BY k", {"emit": "changes"}),
+    "windowed": ("SELECT k, sum(n) AS n FROM a [RANGE '4 s'] GROUP BY k", {}),
+    "distinct": ("SELECT DISTINCT k FROM a [RANGE '3 s']", {"emit": "changes"}),
+    "stored": ("SELECT a.n, r.w FROM a, r WHERE a.k = r.k", {}),
+    "join": ("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW '2 s'", {}),
+    "self": ("SELECT x.n, y.n AS m FROM a x, a y WHERE x.k = y.k WINDOW '1 s'", {}),
+    "desc": ("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW '4 s' BUDGET 0.5", {}),
+    "weighted": (
+        "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE weighted a.k WINDOW '4 s' BUDGET 0.5",
+        {"seed": 1},
+    ),
+    "asc": (
+        "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE asc a.k WINDOW '4 s' BUDGET 0.5",
+        {"outlier_cap": 2},
+    ),
+}
+_SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("n", pa.int64())]
+
+
+def rows(first: int, count: int = 12) -> dict[str, Any]:
+    """Rows first..first+count-1 of a stream: five per second, six keys; the last is late by half a second."""
+    n = np.arange(first, first + count)
+    at = n / 5.0
+    at[-1] -= 0.5
+    return {"t": at, "k": n * n % 6, "n": n}
+
+
+class Scene:
+    """Streams a and b (out of order by up to a second), a relation r, a summary, and the standing queries named.
+
+    told: the rows that callbacks were told, by query; callbacks: what is called with a batch beside noting it.
+    store: where its store lies, None for none.
+    """
+
+    def __init__(
+        self,
+        queries: tuple[str, ...],
+        *,
+        store: Path | None = None,
+        polled: tuple[str, ...] = (),
+        callbacks: dict[str, Callback] | None = None,
+    ) -> None:
+        self.db = Database() if store is None else connect(store, checkpoint=None)
+        self.told: dict[str, list[dict[str, Any]]] = {}
+        self.standing: dict[str, Subscription] = {}
+        self.store = store
+        goods: Any = {"k": [0, 1, 4], "w": [7, 8, 9]}
+        if store is not None:
+            goods = store.with_suffix(".csv")
+            goods.write_text("k,w\n0,7\n1,8\n4,9\n")
+        self.db.register("r", goods)
+        for stream in "ab":
+            self.db.stream(stream, _SCHEMA, time="t", lateness="1 s", keep=None if stream == "a" else "20 s")
+        self.db.sql("CREATE SUMMARY s ON a (k) WITH GRANULARITY '2 s' AND COLLAPSE (2, 2)")
+        for name in queries:
+            self.subscribe(name, None if name in polled else (callbacks or {}).get(name, lambda _: None))
+        self.push("a", 0)
+        self.push("b", 0)
+
+    def subscribe(self, name: str, callback: Callback | None) -> None:
+        """One of QUERIES, with a callback that notes what it is told; None: it is polled."""
+        text, options = QUERIES[name]
+        told = self.told.setdefault(name, [])
+
+        def heard(batch: pa.RecordBatch) -> None:
+            told.extend(batch.to_pylist())
+            if callback is not None:
+                callback(batch)
+
+        self.standing[name] = self.db.subscribe(
+            text, None if callback is None else heard, name=None if self.store is None else name, **options
+        )
+
+    def push(self, stream: str, first: int, count: int = 12) -> int:
+        """Rows with an offset that says which."""
+        return self.db.push(stream, rows(first, count), offset={"rows": first + count})
+
+    def next(self, stream: str) -> int:
+        """The row that comes next."""
+        return self.db._live.get(stream).pushed
+
+    def found_again(self) -> None:
+        """Take up named queries that were made, let go of closed ones: who did that may have been interrupted."""
+        self.standing = {name: one for name, one in self.standing.items() if not one.closed}
+        for name in set(self.db.subscriptions) - set(self.standing):
+            self.standing[name] = self.db.subscription(name)
+
+    def reopen(self) -> None:
+        """The database as another process would have it."""
+        assert self.store is not None
+        self.db = connect(self.store, checkpoint=None)
+        self.standing.clear()
+        self.found_again()
+
+    def state(self) -> dict[str, Any]:
+        """All that is held and all that was told."""
+        out: dict[str, Any] = {}
+        live = self.db._live
+        for name, stream in live.streams().items():
+            kept = [(ts.tolist(), batch.to_pylist()) for ts, batch in stream.kept(stream.schema.names)]
+            flat = [row for ts, batch in kept for row in zip(ts, map(repr, batch), strict=True)]
+            out[f"stream {name}"] = (pack("stream", *stream.content()), live.offsets.get(name), flat)
+        for name in self.db._names.summaries:
+            manager = live.summaries.get(name)
+            out[f"summary {name}"] = None if manager is None else pack("summary", *manager_content(manager))
+        for name, one in self.standing.items():
+            out[f"query {name}"] = (one.closed, one.outputs, None if one.closed else packed("query", one.capture()))
+            out[f"told {name}"] = list(map(repr, self.told[name]))
+        out["names"] = (sorted(self.db._names.entries), self.db.subscriptions)
+        return out
+
+    def check_free(self) -> None:
+        """Nothing is held: another thread gets the lock, nobody is being told, no push is going on."""
+        live, got = self.db._live, []
+
+        def other() -> None:
+            if live._lock.acquire(timeout=5):
+                live._lock.release()
+                got.append(True)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        expect(got, "the lock is held by nobody who will let it go")
+        expect(not live._commits._telling, "somebody is told for ever")
+        expect(not any(stream.pushing for stream in live.streams().values()), "a push goes on for ever")
+
+
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The parts in which two states differ."""
+    return [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
