@@ -73,17 +73,25 @@ def check(path: str, as_json: bool) -> None:
 def repair(path: str, yes: bool, as_json: bool) -> None:
     """Save what can be saved of the store at PATH.
 
-    Nothing is deleted: what cannot be read is moved to lost/, with a report.  Exit status 1 when something is wrong
-    and was left as it is.
+    Nothing is deleted: what cannot be read is moved to lost/, with a report, and so is a standing query that cannot
+    be made again, since what it reads is gone.  Exit status 1 when something is wrong and was left as it is.
     """
+    from nile.durable.mending import let_go, stranded
     from nile.pyramid.disk.care import repair as mend
 
     repaired = mend(path, do=yes)
+    whole = repaired.action == "nothing" or repaired.done
+    queries = (let_go if yes else stranded)(path) if whole else {}
     if as_json:
-        click.echo(json.dumps(asdict(repaired), indent=2))
+        click.echo(json.dumps({**asdict(repaired), "queries": queries}, indent=2))
     else:
-        _show_repair(path, repaired)
-    sys.exit(1 if repaired.action != "nothing" and not repaired.done else 0)
+        if not (queries and repaired.action == "nothing"):
+            _show_repair(path, repaired)
+        for name, why in queries.items():
+            click.echo(f"{'let go' if yes else 'would let go'}: standing query {name!r}: {why}")
+        if queries and not yes:
+            click.echo(f"`nile store repair --yes {path}` does it; what it was is written to lost/.", err=True)
+    sys.exit(1 if not whole or (queries and not yes) else 0)
 
 
 def _show_info(described: Described) -> None:

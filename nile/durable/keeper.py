@@ -272,7 +272,13 @@ class Keeper:
         live.follow_summaries()
         for _, name, value in self._ordered(state, "queries"):
             wanted = QueryDefinition.from_json(value, self.where)
-            query, options = read_query(wanted.text, names), Options.of(dict(wanted.options()))
+            try:
+                query, options = read_query(wanted.text, names), Options.of(dict(wanted.options()))
+            except NileError as error:
+                raise StoreCorrupt(
+                    f"{self.where}: needed what standing query {name!r} reads; got: {error}; bring back the file that "
+                    f"it names, or let go of the query: `nile store repair {self.where}`"
+                ) from error
             standing = live.subscribe(query, options, None, name=name, state=content(self._envelope(value, _QUERY)))
             standing.refill(self._filed(value, standing.schema))
 
