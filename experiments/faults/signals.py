@@ -31,7 +31,7 @@ from nile.experiments.faults.scene import QUERIES, rows
 
 __all__ = ["SIGNALS", "main"]
 
-COUNT = 20
+COUNT = 10
 """Signals of one attempt."""
 _BATCH = 60
 _NAMES = ("rows", "windowed", "join", "desc")
@@ -166,7 +166,7 @@ def _control(seed: int) -> None:
 
 SIGNALS = Fault(
     "signals", f"{COUNT} real signals each to a process that pushes to a store", "as without; every output once",
-    _attempt, _control, full=25, small=1,
+    _attempt, _control, full=50, small=1,
 )  # fmt: skip
 
 if __name__ == "__main__":
