@@ -240,7 +240,10 @@ def can_keep_all(st: State) -> bool:
     if st.setting[js.GUIDE] != js.DIRECTORY or st.setting[js.SHARED] or st.setting[js.REPLAYED]:
         return False
     taking = st.prices[js.P_INSERT] + 3.0 * st.real[js.BOUNDS]
-    return st.real[js.ADMISSION] >= 1.0 and st.real[js.PER_ARRIVAL] >= _AMPLE * taking  # type: ignore[no-any-return]
+    granted = st.real[js.PER_ARRIVAL]
+    if st.whole[js.CONTROLS] == 0:  # nobody has looked yet
+        granted = st.real[js.GRANTED] / max(1.0, np.float64(st.whole[js.ARRIVED]))
+    return st.real[js.ADMISSION] >= 1.0 and granted >= _AMPLE * taking  # type: ignore[no-any-return]
 
 
 @part
