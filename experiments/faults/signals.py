@@ -36,7 +36,7 @@ COUNT = 10
 _BATCH = 60
 _NAMES = ("rows", "windowed", "join", "desc")
 _LONGEST = 0.04  # s from one signal to the next, at most
-_PATIENCE = 60.0  # s
+_PATIENCE = 300.0  # s: a machine may be busy
 
 
 def _work(db: Database, told: dict[str, dict[int, str]], batches: int | None) -> None:
