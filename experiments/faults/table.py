@@ -20,12 +20,27 @@ from nile.experiments.faults import (
     values,
 )
 from nile.experiments.faults.fault import Fault
-from nile.experiments.faults.surface import casts, closed, streams, types
+from nile.experiments.faults.surface import casts, closed, stores, streams, types
 from nile.summaries.errors import ConfigError
 
 __all__ = ["FAULTS", "chosen"]
 
-_MODULES = (files, disorder, values, times, counters, collisions, full_budget, inverse, types, casts, closed, streams)
+_MODULES = (
+    files,
+    disorder,
+    values,
+    times,
+    counters,
+    collisions,
+    full_budget,
+    inverse,
+    types,
+    casts,
+    closed,
+    streams,
+    stores,
+    stores,
+)
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
 _WHOLE = (interruption.INTERRUPT, signals.SIGNALS, callbacks.CALLBACKS, callbacks.REENTRANCE)
 
