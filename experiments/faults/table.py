@@ -39,7 +39,6 @@ _MODULES = (
     closed,
     streams,
     stores,
-    stores,
 )
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
 _WHOLE = (interruption.INTERRUPT, signals.SIGNALS, callbacks.CALLBACKS, callbacks.REENTRANCE)

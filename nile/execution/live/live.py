@@ -391,6 +391,7 @@ class Live:
     def unread(self) -> dict[str, int]:
         """Rows that wait for a reader, of each standing query with a name."""
         with self._lock:
+            self._names.check_open()
             return {name: made.unread for name, (_, made) in self.standing.named().items()}
 
     def subscriptions(self) -> tuple[str, ...]:
