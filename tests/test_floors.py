@@ -424,3 +424,15 @@ def test_import_nile_loads_no_heavy_package() -> None:
     file, *loaded = json.loads(run.stdout)
     assert Path(file) == ROOT / "nile/__init__.py"
     assert HEAVY & set(loaded) == set()
+
+
+def test_the_walks_of_the_architecture_page_name_files_that_exist_and_never_climb_back() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    walks = [part.split("```")[1] for part in page.split("\n## One ")[1:]]
+    assert len(walks) == 3
+    for walk in walks:
+        files = [next(word for word in line.split() if word.endswith(".py")) for line in walk.splitlines() if line]
+        assert 0 < len(files) <= 12
+        assert [name for name in files if not (ROOT / name).is_file()] == []
+        heights = [ROOMS.index(room_of(name.removesuffix(".py").replace("/", "."))) for name in files]
+        assert heights == sorted(heights, reverse=True)
