@@ -10,6 +10,7 @@ from nile.experiments.faults import (
     collisions,
     counters,
     disorder,
+    equal_keys,
     files,
     full_budget,
     interruption,
@@ -17,6 +18,7 @@ from nile.experiments.faults import (
     overload,
     signals,
     times,
+    unread,
     values,
 )
 from nile.experiments.faults.fault import Fault
@@ -39,6 +41,8 @@ _MODULES = (
     closed,
     streams,
     stores,
+    unread,
+    equal_keys,
 )
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
 _WHOLE = (interruption.INTERRUPT, signals.SIGNALS, callbacks.CALLBACKS, callbacks.REENTRANCE)
