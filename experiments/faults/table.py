@@ -10,7 +10,6 @@ from nile.experiments.faults import (
     collisions,
     counters,
     disorder,
-    equal_keys,
     files,
     full_budget,
     interruption,
@@ -18,9 +17,9 @@ from nile.experiments.faults import (
     overload,
     signals,
     times,
-    unread,
     values,
 )
+from nile.experiments.faults.bounds import equal_keys, unread
 from nile.experiments.faults.fault import Fault
 from nile.experiments.faults.surface import casts, closed, stores, streams, types
 from nile.summaries.errors import ConfigError
