@@ -25,6 +25,7 @@ from nile.base.interrupts import INTERRUPTS
 from nile.engine.connect import connect
 from nile.engine.database import Database
 from nile.execution.held import packed
+from nile.execution.live.standing_query import Subscription
 from nile.experiments.faults.fault import Fault, expect, generator
 from nile.experiments.faults.interruption import undefended
 from nile.experiments.faults.scene import QUERIES, rows
@@ -53,12 +54,18 @@ def _work(db: Database, told: dict[str, dict[int, str]], batches: int | None) ->
         name = min("ab", key=db.offset)
         first = db.offset(name)
         db.push(name, rows(first, _BATCH), offset=first + _BATCH)
-        with INTERRUPTS:  # what was read counts as told: a reader that drops it has lost it
-            for each, one in standing.items():
-                for ordinal, batch in one.poll_numbered():
-                    for k, row in enumerate(batch.to_pylist()):
-                        before = told[each].setdefault(ordinal + k, repr(row))
-                        expect(before == repr(row), f"{each}: output {ordinal + k} was {before}, and is {row}")
+        _read(standing, told)
+    _read(standing, told)  # what the last push found may wait from before an interrupt
+
+
+def _read(standing: dict[str, Subscription], told: dict[str, dict[int, str]]) -> None:
+    """Note what waits by its numbers: what was read counts as told, and a reader that drops it has lost it."""
+    with INTERRUPTS:
+        for each, one in standing.items():
+            for ordinal, batch in one.poll_numbered():
+                for k, row in enumerate(batch.to_pylist()):
+                    before = told[each].setdefault(ordinal + k, repr(row))
+                    expect(before == repr(row), f"{each}: output {ordinal + k} was {before}, and is {row}")
 
 
 def _held(db: Database) -> dict[str, str]:
