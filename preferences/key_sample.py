@@ -23,7 +23,7 @@ import numpy as np
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import student_quantile
 
-__all__ = ["KeySample", "KeyTotals", "outputs_of_one_key"]
+__all__ = ["KeySample", "KeyTotals", "counted", "outputs_of_one_key"]
 
 Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
@@ -97,12 +97,9 @@ class KeySample:
         From what was found up; the upper end leaves room for a heavy key that was left out.  It is infinite where
         nothing was found, or what was found does not carry an interval (`reach`).
         """
-        if not pairs.shape[0]:
-            return Estimate(0.0, 0.0, math.inf, confidence, False)
-        one = np.zeros(pairs.shape[0], np.int64)
-        reach = float(self.reach(np.asarray(pairs, np.float64), one, 1, confidence)[0])
+        variance, freedom = self.spread(np.asarray(pairs, np.float64), np.zeros(pairs.shape[0], np.int64), 1)
         total = float((self.weight * pairs).sum())
-        return _estimate(float(pairs.sum()), total, reach + self.unseen, reach, confidence)
+        return counted(float(pairs.sum()), total, float(variance[0]), float(freedom[0]), self.unseen, confidence)
 
 
 class KeyTotals:
@@ -130,15 +127,13 @@ class KeyTotals:
     def count(self, unseen: float, confidence: float) -> Estimate:
         """As `KeySample.count`, but for the order in which doubles were added."""
         key, level, total, within = self._keys.merged()
-        if not self._found:
-            return Estimate(0.0, 0.0, math.inf, confidence, False)
         one = np.zeros(key.shape[0], np.int64)
         parts = [_by_key(one, key, level, total, within, 1, bool(self._tuples))]
         for sums in self._tuples:
             tuples, share, weighed = sums.merged()
             parts.append(_by_tuple(np.zeros(tuples.shape[0], np.int64), tuples, share, weighed, 1))
-        reach = float(_reach(*_spread(parts), confidence)[0])
-        return _estimate(self._found, float(total.sum()), reach + unseen, reach, confidence)
+        variance, freedom = _spread(parts)
+        return counted(self._found, float(total.sum()), float(variance[0]), float(freedom[0]), unseen, confidence)
 
 
 class _Sums:
@@ -231,8 +226,10 @@ def _reach(variance: Array, freedom: Array, confidence: float) -> Array:
     return np.where((variance > 0.0) & (freedom < _FEW), math.inf, np.array(times) * np.sqrt(variance))
 
 
-def _estimate(found: float, total: float, above: float, below: float, confidence: float) -> Estimate:
-    return Estimate(total, min(total, max(found, total - below)), total + above, confidence, False)
+def counted(found: float, total: float, variance: float, freedom: float, unseen: float, confidence: float) -> Estimate:
+    """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`."""
+    reach = float(_reach(np.array([variance]), np.array([freedom]), confidence)[0]) if found else math.inf
+    return Estimate(total, min(total, max(found, total - reach)), total + reach + unseen, confidence, False)
 
 
 def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None, span: int) -> float:

@@ -13,7 +13,7 @@ import pytest
 
 import nile
 from nile.durable import keeper
-from nile.execution.live import live
+from nile.execution.live import live, subscriptions
 from nile.pyramid.disk.care import check
 
 COLUMNS = pa.schema([("t", pa.int64()), ("k", pa.string()), ("x", pa.float64()), ("odd", pa.bool_())])
@@ -183,8 +183,8 @@ def test_without_a_store_pushes_are_refused_with_the_numbers_and_nothing_is_lost
 
 
 def test_groups_without_end_are_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "memory_bytes", lambda: 8_000_000)
-    monkeypatch.setattr(live, "_LOOK_EVERY", 1_000)
+    monkeypatch.setattr(subscriptions, "memory_bytes", lambda: 8_000_000)
+    monkeypatch.setattr(subscriptions, "_LOOK_EVERY", 1_000)
     with nile.connect() as db:
         db.stream("s", COLUMNS, time="t")
         grows = db.subscribe("SELECT k, count(*) AS n FROM s GROUP BY k", lambda _: None)

@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Live"]
 
-_LOOK_EVERY = 1 << 16
-"""Tuples of a stream between two looks at what its standing queries hold."""
-_STATE_SHARE, _UNREAD_SHARE = 4, 32
-"""Of this machine's memory: what a standing query's state may take, and outputs that nobody reads, without a limit."""
+_UNREAD_SHARE = 32
+"""Of this machine's memory: what outputs that nobody reads may take, without a limit."""
 
 
 class Live:
@@ -62,7 +60,6 @@ class Live:
         self.standing = Subscriptions()
         self.summaries = LiveSummaries(names.hasher)
         self.idleness = Idleness()
-        self._looked: dict[str, int] = {}
         if keeper is not None:
             keeper.restore(self, names)
 
@@ -90,7 +87,8 @@ class Live:
         with self._lock, INTERRUPTS:
             self._commits.check()
             if self._keeper is None:
-                self._check_free(name)
+                if (there := self.streams().get(name)) is not None:
+                    self.standing.check_free(there)
                 self.adopt(name, definition, None)
                 return
             if name in self.streams():
@@ -183,7 +181,7 @@ class Live:
         with self._lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
-            self._check_state(stream)
+            self.standing.check_state(stream)
             if self._keeper is not None:
                 with INTERRUPTS:
                     self._keeper.make_room(self, self._names)  # first: a push that fails took nothing
@@ -205,18 +203,6 @@ class Live:
                 done += self._take(stream, whole, offset)
             self._commits.complain()
             return done
-
-    def _check_state(self, stream: LiveStream) -> None:
-        """Now and then that no standing query over a stream has grown beyond its share of the machine."""
-        seen = stream.accounting.tuples_in // _LOOK_EVERY
-        if self._looked.get(stream.name) != seen:
-            self.standing.check_state(stream, memory_bytes() // _STATE_SHARE)
-            self._looked[stream.name] = seen
-
-    @property
-    def _most_unread(self) -> int | None:
-        """Bytes of outputs that a query without a limit may hold for its reader; with a store the rest is in files."""
-        return memory_bytes() // _UNREAD_SHARE if self._keeper is None else None
 
     def _take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
         stream.check(parts)
@@ -280,7 +266,7 @@ class Live:
                 now = self.streams()
                 for name, stream in had.items():
                     if now.get(name) is not stream:
-                        self._check_free(name, stream)
+                        self.standing.check_free(stream)
                 if self._keeper is not None:
                     self._keeper.check(self, self._names)
                 self.follow_summaries()
@@ -293,18 +279,6 @@ class Live:
                 with INTERRUPTS:
                     self._keeper.remember(self, self._names)
             return done
-
-    def _check_free(self, name: str, stream: LiveStream | None = None) -> None:
-        """That a live stream may go, or be replaced.  Raises ConfigError."""
-        stream = self.streams().get(name) if stream is None else stream
-        if stream is None:
-            return
-        stream.check_whole("DROP")
-        if readers := self.standing.readers(stream):
-            raise ConfigError(
-                f"stream '{name}': needed a stream that no standing query with a name reads, before it can go; got "
-                f"{', '.join(map(repr, readers))}; close it first: db.subscription({readers[0]!r}).close()"
-            )
 
     def follow_summaries(self) -> None:
         """Keep the summaries that are asked for of live streams."""
@@ -354,20 +328,21 @@ class Live:
         state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
         """
         new: Subscription | None = None
+        most = memory_bytes() // _UNREAD_SHARE if self._keeper is None else None  # with a store the rest is in files
         try:
             with self._lock:
                 self._commits.check()
                 asked = asked_for(query, options, name)
                 made = self.standing.asked_again(name, asked.definition)
                 if made is not None:
-                    made.bound(unread, when_full, self.tick, self._most_unread)
+                    made.bound(unread, when_full, self.tick, most)
                     if callback is not None:
                         made.attach(callback)
                 else:
                     if name is not None and self._keeper is not None:
                         check_remembered(query, name, {*self.streams(), *self._names.sources()})
                     made = new = asked.made(self._names, self.streams(), self._commits, callback, state)
-                    made.bound(unread, when_full, self.tick, self._most_unread)
+                    made.bound(unread, when_full, self.tick, most)
                     with INTERRUPTS:
                         self.standing.add(made, name, asked.definition)
                         if name is not None and self._keeper is not None:

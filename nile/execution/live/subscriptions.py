@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nile.base.machine import memory_bytes
 from nile.base.sizes import format_size
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.standing_query import Subscription
@@ -14,6 +15,11 @@ from nile.summaries.errors import ConfigError, Overloaded, UnknownStream
 
 __all__ = ["Subscriptions"]
 
+_LOOK_EVERY = 1 << 16
+"""Tuples of a stream between two looks at what its standing queries hold."""
+_STATE_SHARE = 4
+"""Of this machine's memory: what a standing query's state may take."""
+
 
 class Subscriptions:
     """Standing queries in the order in which they were asked.  Not safe for threads: used under the lock of `Live`."""
@@ -21,6 +27,7 @@ class Subscriptions:
     def __init__(self) -> None:
         self._running: list[Subscription] = []
         self._named: dict[str, tuple[QueryDefinition, Subscription]] = {}
+        self._looked: dict[str, int] = {}
 
     def add(self, made: Subscription, name: str | None = None, definition: QueryDefinition | None = None) -> None:
         """One more; with a name, and what was asked, it can be found again."""
@@ -57,9 +64,15 @@ class Subscriptions:
             )
         return held
 
-    def readers(self, stream: LiveStream) -> list[str]:
-        """The names of those that have one and read a stream."""
-        return [name for name, (_, made) in self.named().items() if stream in made.streams.values()]
+    def check_free(self, stream: LiveStream) -> None:
+        """That a live stream may go, or be replaced.  Raises ConfigError."""
+        stream.check_whole("DROP")
+        readers = [name for name, (_, made) in self.named().items() if stream in made.streams.values()]
+        if readers:
+            raise ConfigError(
+                f"stream '{stream.name}': needed a stream that no standing query with a name reads, before it can go; "
+                f"got {', '.join(map(repr, readers))}; close it first: db.subscription({readers[0]!r}).close()"
+            )
 
     def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come, for all that read it."""
@@ -89,8 +102,15 @@ class Subscriptions:
             for standing in full:
                 standing.wait_for_reader()
 
-    def check_state(self, stream: LiveStream, most: int) -> None:
-        """Before a stream takes rows: that no query over it holds more than `most` bytes.  Raises Overloaded."""
+    def check_state(self, stream: LiveStream) -> None:
+        """Before a stream takes rows, now and then: that no query over it holds more than its share of the machine.
+
+        Raises Overloaded.
+        """
+        seen = stream.accounting.tuples_in // _LOOK_EVERY
+        if self._looked.get(stream.name) == seen:
+            return
+        most = memory_bytes() // _STATE_SHARE
         for standing in self._running:
             if standing.closed or stream not in standing.streams.values():
                 continue
@@ -100,6 +120,7 @@ class Subscriptions:
                     f"{', '.join(standing.streams)}, a quarter of this machine's memory; got {format_size(held)}; "
                     "nothing was taken: close() it, or ask it with a WINDOW, or group by fewer keys"
                 )
+        self._looked[stream.name] = seen
 
     def settle(self, files: Files, most: int) -> None:
         """Before rows are taken: move outputs that nobody reads to files, where all take more than `most` bytes.

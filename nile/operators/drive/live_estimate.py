@@ -9,15 +9,13 @@ of outputs, so that the state does not depend on how the input was cut.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.preferences.key_sample import outputs_of_one_key
+from nile.preferences.key_sample import counted, outputs_of_one_key
 from nile.summaries.estimate import Estimate
-from nile.summaries.intervals import student_quantile
 
 __all__ = ["LiveSample"]
 
@@ -116,13 +114,9 @@ class LiveSample:
         part = np.maximum(np.bincount(cell, (1.0 - self._level) * (reached**2 - before**2)), 0.0)
         part = part + np.bincount(cell, self._sums[:, 1])
         variance, squares = float(part.sum()), float((part**2).sum())
-        times = NormalDist().inv_cdf(0.5 + _CONFIDENCE / 2.0)
-        if bool((self._level < 1.0).any()) and squares > 0.0:
-            times = student_quantile(_CONFIDENCE, int(max(1.0, math.floor(variance**2 / squares))))
-        reach = times * math.sqrt(variance)
-        total, found = self._total, float(self._found)
-        low = min(total, max(found, total - reach))
-        return Estimate(total, low, total + reach + self._unseen(last), _CONFIDENCE, False)
+        dropped = bool((self._level < 1.0).any()) and squares > 0.0
+        freedom = max(1.0, math.floor(variance**2 / squares)) if dropped else math.inf
+        return counted(float(self._found), self._total, variance, freedom, self._unseen(last), _CONFIDENCE)
 
     def _unseen(self, last: int | None) -> float:
         """About how many outputs per key that was left out may have."""
