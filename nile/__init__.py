@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from nile.engine.connect import connect
     from nile.engine.database import Database
     from nile.execution.live.approximate import ApproximateSubscription
-    from nile.execution.live.standing_query import Subscription
+    from nile.execution.live.subscription import Subscription
     from nile.execution.statement.builder import QueryBuilder
     from nile.preferences.budget import Budget, BudgetReport
     from nile.preferences.clock import Bursts
@@ -162,7 +162,7 @@ _HOMES = {
     "SelectionQuery": "nile.answers.selection_query",
     "StandingAnswer": "nile.answers.standing",
     "StandingQueries": "nile.answers.standing",
-    "Subscription": "nile.execution.live.standing_query",
+    "Subscription": "nile.execution.live.subscription",
     "connect": "nile.engine.connect",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

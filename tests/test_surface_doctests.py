@@ -27,5 +27,5 @@ def test_there_are_examples_to_run() -> None:
         "nile.engine.database",
         "nile.execution.statement.builder",
         "nile.answers.result",
-        "nile.execution.live.subscription",
+        "nile.execution.live.exact_subscription",
     } <= set(MODULES)

@@ -199,7 +199,7 @@ def _again(scene: Scene, peace: Scene) -> None:
 
 def _control(seed: int) -> None:
     """A database that tells callbacks while a change is made, as each finds something, and stops at what they raise."""
-    from nile.execution.live.standing_query import Subscription
+    from nile.execution.live.subscription import Subscription
 
     hand_out = Subscription._hand_out
 

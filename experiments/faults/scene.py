@@ -17,7 +17,7 @@ import pyarrow as pa
 from nile.engine.connect import connect
 from nile.engine.database import Database
 from nile.execution.held import packed
-from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import expect
 from nile.pyramid.grid.manager_state import manager_content
 from nile.summaries.envelope import pack

@@ -25,7 +25,7 @@ from nile.base.interrupts import INTERRUPTS
 from nile.engine.connect import connect
 from nile.engine.database import Database
 from nile.execution.held import packed
-from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import Fault, expect, generator
 from nile.experiments.faults.interruption import undefended
 from nile.experiments.faults.scene import QUERIES, rows

@@ -70,7 +70,7 @@ class Interrupts:
 
     Only the main thread ever runs handlers: in others it does nothing.  Blocks may nest, the outermost counts.  What
     the handlers raise (KeyboardInterrupt) comes out of its end, all others called first.
-    Cost: 4 us in the main thread.
+    Cost: 30 us in the main thread: the handler of each signal is looked at, those of Python are swapped.
     """
 
     def __init__(self) -> None:

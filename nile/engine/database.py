@@ -16,7 +16,7 @@ from nile.answers.standing import StandingQueries, standing_queries
 from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
 from nile.execution.live.live import Live
-from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import QueryBuilder, read_query

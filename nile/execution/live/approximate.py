@@ -13,7 +13,7 @@ from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.live.approximate_rows import JoinRows
 from nile.execution.live.commits import Commits
-from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.operators.common.contract import Figures, LiveOperator
 from nile.operators.common.plan import JoinPlan

@@ -11,8 +11,8 @@ from nile.execution.choice import choose
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.live.commits import Commits
-from nile.execution.live.standing_query import Subscription
-from nile.execution.live.subscription import ExactSubscription
+from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.preferences.budget import Budget
 from nile.sql.plan import Query, leaves_of

@@ -14,7 +14,7 @@ from nile.execution.definitions import StreamDefinition, checked_offset, stream_
 from nile.execution.live.asking import asked_for, check_remembered
 from nile.execution.live.commits import Commits
 from nile.execution.live.keeping import Keeping
-from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import Subscription
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
 from nile.execution.options import Options

@@ -1,172 +1,389 @@
-"""Standing queries over live streams: signed changes (or new rows) as tuples are pushed."""
+"""What every standing query over live streams is to its reader: outputs that wait, are numbered, and are handed out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Self
 
-from nile.exact.pipeline.pipeline import Changes, Pipeline
-from nile.exact.state.held import Held, State
-from nile.execution.choice import Choice
-from nile.execution.exact.physical import Compiler, with_selections
-from nile.execution.exact.run import changed, output_schema
+from nile.base.interrupts import INTERRUPTS
+from nile.base.sizes import format_size
+from nile.exact.state.expire import joined
+from nile.exact.state.held import MOST, Held, State
 from nile.execution.live.commits import Commits
-from nile.execution.live.standing_query import Subscription
-from nile.execution.reading import Readable, Reading, named_leaf, selected
-from nile.sql.plan import Query, Relation, Stream, leaves_of
+from nile.execution.live.unread import Filed, Files, Unread
+from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from nile.summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError, DatabaseClosed, EnvelopeError, NileError, Overloaded
+from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
-__all__ = ["ExactSubscription"]
+__all__ = ["Subscription"]
 
 
-class ExactSubscription(Subscription):
-    """A standing query.  Made by `Database.subscribe`; it sees what is pushed from then on.
+class Subscription(ABC):
+    """Outputs numbered from 0 in their order, read by `poll`, iteration, `follow` or a callback.
 
-    `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing
-    is left; `follow()` waits for more until the query or the database is closed (by another thread, or by its
-    timeout).  callback: called with every batch, in the thread that pushes, instead of keeping it, once all that was
-    pushed is taken in everywhere; what it raises comes out of the push, once all other callbacks have been called.
-    Nothing of an instant is emitted before all its streams have passed it: push to them all, or `advance`.
-    Outputs are numbered from 0 in their order, which no cut into batches and no restart changes: `poll_numbered()` says
-    the ordinal of each batch's first row, and in a callback `ordinal` does.  What a restored query emits again has the
-    ordinals it had, so a reader that keeps the greatest one it has seen takes every output once.
-    Closing gives what is left; a context manager closes.
-
-    >>> import nile, pyarrow as pa
-    >>> with nile.connect() as db:
-    ...     db.stream("clicks", pa.schema([("at", pa.float64()), ("page", pa.string())]), time="at")
-    ...     pages = db.subscribe("SELECT page FROM clicks WHERE page <> 'home'")
-    ...     _ = db.push("clicks", {"at": [1.0, 2.0, 3.0], "page": ["home", "shop", "shop"]})
-    ...     db.advance(10.0)
-    ...     [row for batch in pages for row in batch.to_pylist()]
-    [{'page': 'shop'}, {'page': 'shop'}]
+    A subclass works on what arrives (`_arrived`, `_progress`, `_finish`) and hands what it finds to `_hand_out`.  All
+    three are parts of a change (`Commits`); a query that cannot do its part has no way on, and ends.
     """
 
-    def __init__(
-        self,
-        home: Readable,
-        query: Query,
-        choice: Choice,
-        live: dict[str, LiveStream],
-        commits: Commits,
-        callback: Callable[[pa.RecordBatch], None] | None,
-        state: Mapping[str, Any] | None = None,
+    schema: pa.Schema
+    _may_drop = True
+
+    def __init__(self, commits: Commits, callback: Callable[[pa.RecordBatch], None] | None) -> None:
+        self._callback = callback
+        self._commits = commits
+        self._lock = commits.lock
+        self._changed = threading.Condition(commits.lock)
+        self._found = Unread()
+        self._closed = False
+        self._left_to_store = False
+        self._handed = 0
+        self._streams: dict[str, LiveStream] = {}
+        self._unread_limit: int | None = None
+        self._most_bytes: int | None = None
+        self._when_full = "wait"
+        self._tick: Callable[[], None] = lambda: None
+        self.outputs = 0
+        self.dropped = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """state: what `capture` gave of another one of the same query; this one goes on where that one was."""
-        super().__init__(commits, callback)
-        self.query = query
-        self.choice = choice
-        self._may_drop = choice.emit != "changes"
-        self.schema = output_schema(query, choice.emit)
-        plan = with_selections(query.plan)
-        reading = Reading(home, plan)
-        leaves = leaves_of(plan)
-        tables = {
-            leaf.alias: pa.Table.from_batches([reading.whole(leaf).batch])
-            for leaf in leaves
-            if isinstance(leaf, Relation)
-        }
-        compiler = Compiler(reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm or "chain")
-        self._pipeline = Pipeline(compiler.plan(plan), choice.scheduling, choice.emit)  # type: ignore[arg-type]
-        self._leaves: dict[str, list[Stream]] = {}
-        finite = []
-        for leaf in leaves:
-            if isinstance(leaf, Stream) and leaf.name in live:
-                self._leaves.setdefault(leaf.name, []).append(leaf)
-            elif isinstance(leaf, Stream):
-                finite.append(leaf)
-        self._streams = {name: live[name] for name in self._leaves}
-        if not self._streams:
-            raise ConfigError(
-                "subscribe: needed a query over a live stream; got none; make one with db.stream(), or ask sql()"
-            )
-        for leaf in finite if state is None else ():
-            held = reading.whole(leaf)
-            self._take(self._pipeline.push(leaf.alias, held.ts, held.batch))
-            self._take(self._pipeline.close(leaf.alias))
-        if state is not None:
-            self._go_on_from(Held(state, "state of a standing query"))
-        self._reading = reading
-
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else "open"
-        return (
-            f"<nile.Subscription over {', '.join(self._streams)}, emit {self.choice.emit}: {len(self._found)} batches "
-            f"wait, {state}>"
-        )
+        self.close()
 
     @property
-    def accounting(self) -> dict[str, Accounting]:
-        """Of each live stream: in = applied + late + shed + rejected."""
-        return {name: stream.accounting for name, stream in self._streams.items()}
+    def closed(self) -> bool:
+        """Whether it takes no more tuples."""
+        return self._closed
 
     @property
-    def memory(self) -> int:
-        """Bytes of the operators' state."""
+    def streams(self) -> Mapping[str, LiveStream]:
+        """The live streams it reads, by name."""
+        return self._streams
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The streams that are silent (`idle`): what is told now is told without them."""
         with self._lock:
-            return int(self._pipeline.memory)
+            return tuple(name for name, stream in self._streams.items() if stream.silent)
+
+    @property
+    def unread(self) -> int:
+        """Rows that wait to be read."""
+        return self.outputs - self._handed
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of memory that they take; those in files of the store take none."""
+        return self._found.bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether pushes have to wait for its reader."""
+        limit = self._unread_limit
+        if self._callback is not None or self._closed:
+            return False
+        if limit is None:
+            return self._most_bytes is not None and self.unread_bytes >= self._most_bytes
+        return self.unread >= limit and self._when_full != "drop"
+
+    def bound(
+        self, unread: int | None, when_full: str, tick: Callable[[], None], most_bytes: int | None = None
+    ) -> None:
+        """How many rows may wait, and what then; tick: called before reading, for streams that are silent.
+
+        most_bytes: of memory that rows without such a limit may take, None where files of a store take the rest.
+
+        Raises ConfigError.
+        """
+        choices = ("wait", "refuse", "drop")
+        if when_full not in choices or (unread is not None and (type(unread) is not int or unread < 1)):
+            raise ConfigError(
+                f"subscribe: needed unread=None or a number of rows, and when_full one of {', '.join(choices)}; got "
+                f"{unread!r} and {when_full!r}; leave them out for no limit"
+            )
+        if unread is not None and when_full == "drop" and not self._may_drop:
+            raise ConfigError(
+                "subscribe, when_full: needed 'wait' or 'refuse' for a query that emits changes, which mean nothing "
+                "with some of them gone; got 'drop'; or say emit='append'"
+            )
+        self._unread_limit, self._when_full, self._tick = unread, when_full, tick
+        self._most_bytes = most_bytes
+
+    def wait_for_reader(self) -> None:
+        """Wait until there is room for outputs.  Raises Overloaded where the query refuses, or was given no limit."""
+        if self._unread_limit is None:
+            raise Overloaded(
+                f"push: needed less than {format_size(self._most_bytes or 0)} of outputs that nobody reads of a "
+                f"standing query over {', '.join(self._streams)}; got {self.unread:,} rows, "
+                f"{format_size(self.unread_bytes)}; nothing was taken: poll() it or close() it, then push the same "
+                "again; or subscribe with unread= and when_full='wait' or 'drop', or in a database with a store, where "
+                "they go to files"
+            )
+        if self._when_full == "refuse":
+            raise Overloaded(
+                f"push: needed fewer than {self._unread_limit} rows unread of a standing query over "
+                f"{', '.join(self._streams)}; got {self.unread}; nothing was taken: read them, then push the same again"
+            )
+        while self.full:
+            self._changed.wait()
+
+    @property
+    @abstractmethod
+    def accounting(self) -> dict[str, Accounting]:
+        """Of its streams: in = applied + late + shed + rejected."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """Bytes held."""
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent so far.  Of an exact query: all of it."""
+        return BudgetReport(1.0, 1.0, "fraction", 1.0)
+
+    @property
+    def coverage(self) -> float:
+        """The mean share of the window, in time, that could still be reached.  1 of an exact query."""
+        return 1.0
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many outputs the exact answer has so far.  Of an exact query: as many as there are."""
+        return Estimate.exact(float(self.outputs))
 
     def poll(self) -> list[pa.RecordBatch]:
-        """What has been found since the last call; of emit 'snapshot' the state now.  Never waits."""
-        if self.choice.emit != "snapshot" or self._closed:
-            return super().poll()
-        with self._lock:
-            self._commits.check()
-            self._tick()
-            return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
+        """What has been found since the last call.  Never waits."""
+        return self._read(lambda found: [batch for _, batch in found])  # type: ignore[no-any-return]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
-        """As `poll`, each batch after the ordinal of its first row.  Raises ConfigError of emit 'snapshot'."""
-        if self.choice.emit == "snapshot":
-            raise ConfigError(
-                "poll_numbered: needed a query that emits changes or new rows; got emit='snapshot', whose states have "
-                "no order; call poll()"
+        """As `poll`, each batch after the ordinal of its first row."""
+        return self._read(lambda found: found)  # type: ignore[no-any-return]
+
+    def _read(self, form: Callable[[list[tuple[int, pa.RecordBatch]]], Any]) -> Any:
+        """All that waits, numbered.  A reader who is interrupted before it has them finds them there again."""
+        found: list[tuple[int, pa.RecordBatch]] = []
+        try:
+            with self._lock:
+                self._check_here()
+                self._commits.check()
+                self._tick()
+                self._unread(found)
+                return form(found)
+        except BaseException:
+            with self._lock, INTERRUPTS:
+                self._put_back(found)
+            raise
+
+    def _check_here(self) -> None:
+        """Raises DatabaseClosed."""
+        if self._left_to_store:
+            raise DatabaseClosed(
+                f"standing query over {', '.join(self._streams)}: needed an open database; got one after close(), "
+                f"whose store keeps what nobody has read ({self.unread:,} rows); open the store and ask by its name"
             )
-        return super().poll_numbered()
+
+    @property
+    def ordinal(self) -> int:
+        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
+        return self._handed
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while True:
-            found = self.poll()
+        while found := self.poll():
             yield from found
-            if not found or self.choice.emit == "snapshot":
+
+    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
+        self._check_here()
+        while True:
+            with self._changed:
+                self._tick()
+                if not self._found and not self._closed:
+                    self._changed.wait(timeout)
+            try:
+                found = Subscription.poll(self)
+            except DatabaseClosed:  # while it was followed: the store keeps the rest
                 return
+            if not found:
+                return
+            yield from found
 
-    def _progress(self, *, certain: bool = True) -> None:
-        """certain: somebody said how far the streams have come, not just a tuple that came."""
-        if (at := self._passed()) is not None:
-            self._take(self._pipeline.advance(at, certain=certain))
+    def arrived(self, name: str, batch: TupleBatch) -> None:
+        """Tuples of a stream whose turn has come."""
+        self._work(partial(self._arrived, name, batch))
 
-    def _finish(self) -> None:
-        last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
-        self._take(self._pipeline.finish(last))
+    def progress(self) -> None:
+        """Emit what follows of how far the streams have come."""
+        self._work(self._progress)
 
-    def _arrived(self, name: str, batch: TupleBatch) -> None:
-        assert batch.carried is not None
-        for leaf in self._leaves[name]:
-            columns = batch.carried.select(list(self._reading.columns(leaf)))
-            ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
-            if rows.num_rows:
-                self._take(self._pipeline.push(leaf.alias, ts, rows))
-        self._progress(certain=False)
+    def finish(self) -> None:
+        """Emit what is left, and end: a part of a change."""
+        self._work(self._finish)
+        self._end()
 
-    def capture(self) -> State:
-        """What the query holds: the state of its operators, outputs that nobody has read, and how many there were.
-
-        For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
-        """
+    def close(self) -> None:
+        """No tuple will come any more: emits what is left.  Raises what a callback raises."""
         with self._lock:
-            return {**self._mailbox(), "operators": self._pipeline.capture()}
+            if self._commits.torn:
+                self.detach()
+            elif not self._closed:
+                with self._commits:
+                    self.finish()
+            self._commits.complain()
 
-    def _go_on_from(self, held: Held) -> None:
-        """Raises EnvelopeError for a state that is not of this query."""
-        self._refill(held)
-        self._pipeline.restore(held.state("operators"))
-        held.end()
+    def attach(self, callback: Callable[[pa.RecordBatch], None]) -> None:
+        """From now on call this with every batch; first with those that wait.  The next push raises what it raises."""
+        self._check_here()
+        with self._lock, INTERRUPTS:
+            self._callback = callback
+            self._commits.wake(self)
+            self._commits.tell()
 
-    def _take(self, found: list[Changes]) -> None:
-        for each in found:
-            self._hand_out(changed(each, self.schema) if self.choice.emit == "changes" else each.rows)
+    def detach(self, *, left_to_store: bool = False) -> None:
+        """Take leave of the streams without an end: nothing more comes.  left_to_store: one goes on with it."""
+        with self._lock, INTERRUPTS:
+            self._left_to_store = left_to_store
+            self._end()
+
+    def tell(self) -> None:
+        """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
+        while self._found and self._callback is not None:
+            fault = INTERRUPTS.calling(self._callback, self._found.first)
+            if fault is not None:
+                self._commits.fault(fault)
+            self._handed += len(self._found.popleft())
+
+    @abstractmethod
+    def capture(self) -> State:
+        """All that is held, for `nile.execution.held.flat` and `packed`."""
+
+    @abstractmethod
+    def _arrived(self, name: str, batch: TupleBatch) -> None:
+        """Tuples of a stream whose turn has come."""
+
+    @abstractmethod
+    def _progress(self) -> None:
+        """Emit what follows of how far the streams have come."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Emit what is left: no tuple will come any more."""
+
+    def _work(self, step: Callable[[], None]) -> None:
+        """A part of a change, unless closed.  What it cannot do ends this query alone, and the push raises it."""
+        if self._closed:
+            return
+        try:
+            step()
+        except Exception as error:
+            if isinstance(error, MemoryError) and not isinstance(error, NileError):
+                raise  # not the fault of this query: the whole change is off
+            error.add_note(f"a standing query over {', '.join(self._streams)} has ended by this")
+            self._commits.fault(error)
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._changed.notify_all()
+
+    def _passed(self) -> int | None:
+        """The last instant that all streams have passed; None before there is one, and once closed."""
+        passed = [stream.passed for stream in self._streams.values()]
+        if self._closed or any(at is None for at in passed):
+            return None
+        return min(at for at in passed if at is not None) - 1
+
+    def _mailbox(self) -> State:
+        """Outputs so far, and those that nobody has read, for `capture`; of those in files only how many they are."""
+        filed = sum(each.batch.num_rows for each in self._found.filed())
+        said = {"outputs": self.outputs, "read": self._handed, "unread": joined(self._found.tail(), self.schema)}
+        return {**said, "filed": filed} if filed else said
+
+    def _refill(self, held: Held) -> None:
+        """Put back what `_mailbox` gave.  Raises EnvelopeError."""
+        self.outputs = held.integer("outputs", 0, MOST)
+        self._handed = held.integer("read", 0, self.outputs)
+        filed = held.integer("filed", 0, self.outputs - self._handed) if held.has("filed") else 0
+        found = held.rows("unread", self.schema, self.outputs - self._handed - filed)
+        if found.num_rows:
+            self._found.append(found)
+
+    def seal(self, files: Files, least: int) -> None:
+        """Move outputs that wait to a file of the store, if they take more than `least` bytes of memory.
+
+        A callback's are in memory until it has been told.  Raises StoreWriteError: then nothing has moved.
+        """
+        if self._callback is None:
+            self._found.seal(files, self.schema, least)
+
+    def filed(self) -> list[Filed]:
+        """The outputs that wait in files, before all others."""
+        return self._found.filed()
+
+    def read_through(self) -> list[Any]:
+        """Files whose outputs wait no longer, told once."""
+        return self._found.read_through()
+
+    def refill(self, filed: Sequence[Filed]) -> None:
+        """Put back what waits in files, after what `capture` gave has been.  Raises EnvelopeError."""
+        tail = list(self._found)
+        waiting = sum(map(len, tail)) + sum(each.batch.num_rows for each in filed)
+        if waiting != self.unread:
+            raise EnvelopeError(
+                f"state of a standing query: needed {self.unread} outputs that wait; got {waiting}; the bytes are not "
+                "what Nile wrote"
+            )
+        self._found.adopt(filed, tail)
+
+    def _unread(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
+        """Hand out what waits, but to a callback, which will be told."""
+        if self._callback is not None:
+            return
+        with INTERRUPTS:
+            ends = list(accumulate(map(len, self._found), initial=self._handed))
+            found += zip(ends, self._found, strict=False)
+            self._handed = ends[-1]
+            self._found.clear()
+            self._changed.notify_all()
+
+    def _put_back(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
+        if found and not (self._found and self._found.first is found[0][1]):
+            self._found.put_back(batch for _, batch in found)
+        self._handed = found[0][0] if found else self._handed
+
+    def _hand_out(self, batch: pa.RecordBatch) -> None:
+        """Number a batch of outputs and give it to whoever reads."""
+        if not batch.num_rows:
+            return
+        self.outputs += batch.num_rows
+        self._found.append(batch)
+        if self._callback is not None:
+            self._commits.wake(self)
+            return
+        if self._unread_limit is not None and self._when_full == "drop":
+            self._drop(self.unread - self._unread_limit)
+        self._changed.notify_all()
+
+    def _drop(self, rows: int) -> None:
+        """Let the oldest outputs go."""
+        while rows > 0:
+            gone = min(rows, len(self._found.first))
+            if gone < len(self._found.first):
+                self._found.shorten(gone)
+            else:
+                self._found.popleft()
+            self._handed += gone
+            self.dropped += gone
+            rows -= gone

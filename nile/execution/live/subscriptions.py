@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nile.base.machine import memory_bytes
 from nile.base.sizes import format_size
 from nile.execution.definitions import QueryDefinition
-from nile.execution.live.standing_query import Subscription
+from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
