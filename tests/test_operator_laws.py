@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -151,7 +152,8 @@ def test_weights_add_up_to_the_exact_answer_on_average(case: Case, fraction: flo
 def test_pushed_as_it_comes_it_finds_the_same_and_goes_on_from_what_it_held(case: Case) -> None:
     """Cut at instants into uneven pushes; half way everything is taken out as plain values and put into another one."""
     assert case.live is not None
-    wanted, operator = case.found()
+    with patch("nile.operators.join.join.is_sampled", lambda _: False):  # that needs all of the input first
+        wanted, operator = case.found()
     live, streams = case.live()
     run = LiveRun(live)
     times = np.unique(np.concatenate([one.ts for one in streams]))

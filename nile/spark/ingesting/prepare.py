@@ -28,6 +28,7 @@ from nile.spark.paths import check_output, plain_links
 from nile.spark.sqltypes import cell_sql, key_sql, plain_type, read_type, shown_sql, time_sql, value_sql
 from nile.streams.csv import WRONG_FIELDS, CsvSource
 from nile.streams.manager import StreamManager, StreamSpec
+from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import KeyTypeError
 from nile.summaries.heavy import pa, pq
 from nile.summaries.heavy import spark_functions as functions
@@ -110,6 +111,14 @@ def _check_key(manager: StreamManager, spec: PrepareSpec) -> None:
             f"stream '{spec.name}': key column '{spec.key}': Spark cannot carry {kind}; cast it to another type "
             "(timestamp[us], int64), or register the file directly, without Spark"
         )
+    if isinstance(manager.source, ParquetSource):
+        for column in _columns(spec):
+            if column in manager.source.rewritten:
+                raise KeyTypeError(
+                    f"stream '{spec.name}': {'key ' * (column == spec.key)}column '{column}': Spark cannot carry its "
+                    "type in the file, which only Arrow reads; cast it to another type (float, text), or register the "
+                    "file directly, without Spark"
+                )
 
 
 def _columns(spec: PrepareSpec) -> list[str]:
