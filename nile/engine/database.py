@@ -269,12 +269,7 @@ class Database:
         live = self._live.summaries.get(name)
         if live is not None:
             return live
-        options = made.settings
-        if "max_length" in options:
-            options["max_length"] = f"{options['max_length']} ns"
-        return self.summarize(
-            made.stream, made.column, granularity=f"{made.granularity} ns", rate=made.rate, depth=made.depth, **options
-        )
+        return self.summarize(made.stream, made.column, **made.asked)
 
     @overload
     def join(  # type: ignore[overload-overlap]

@@ -77,6 +77,12 @@ class CreateSummary:
             for name, value in self.options
         }
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What `Database.summarize` is called with for the same summary."""
+        options = {name: f"{value} ns" if name == "max_length" else value for name, value in self.settings.items()}
+        return {"granularity": f"{self.granularity} ns", "rate": self.rate, "depth": self.depth, **options}
+
 
 @dataclass(frozen=True, slots=True)
 class Drop:

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Live"]
 
-_UNREAD_SHARE = 32
-"""Of this machine's memory: what outputs that nobody reads may take, without a limit."""
+_UNREAD_SHARE = 32  # of this machine's memory: what outputs that nobody reads may take, without a limit
 
 
 class Live:
@@ -45,11 +44,11 @@ class Live:
 
     Callbacks are called after a change, inside the lock: they may do what everybody may, but must not wait for others.
 
-    definitions, offsets: of each stream, as it was made and how far its source has been read; standing: its queries.
+    names: of the database.  definitions, offsets: of each stream, as made and how far read.  standing: its queries.
     """
 
     def __init__(self, names: Registry, keeper: Keeping | None = None) -> None:
-        self._names = names
+        self.names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
         self._commits = Commits()
@@ -62,11 +61,6 @@ class Live:
         self.idleness = Idleness()
         if keeper is not None:
             keeper.restore(self, names)
-
-    @property
-    def names(self) -> Registry:
-        """The names of the database."""
-        return self._names
 
     def create(
         self,
@@ -103,7 +97,7 @@ class Live:
             definition.as_json()  # a type that has no byte form is refused before anything is made
             kept = None if keep is not None else self._keeper.history(name, definition.schema)
             self.adopt(name, definition, kept)
-            self._keeper.checkpoint(self, self._names)
+            self._keeper.checkpoint(self, self.names)
 
     def adopt(self, name: str, definition: StreamDefinition, history: History | None) -> LiveStream:
         """A live stream with what it kept before; where that raises, all is as it was."""
@@ -118,18 +112,18 @@ class Live:
             event_id=definition.event_id,
             idle=definition.idle,
             history=history,
-            hasher=self._names.hasher,
+            hasher=self.names.hasher,
         )
         made.listeners += [self.summaries.arrived, partial(self.standing.arrived, made)]
         self.idleness.heard(made)
-        names, streams, definitions = self._names.snapshot(), dict(self._streams), dict(self.definitions)
+        names, streams, definitions = self.names.snapshot(), dict(self._streams), dict(self.definitions)
         try:
-            self._names.register(name, made, time=definition.time, where=None, lateness=None)
+            self.names.register(name, made, time=definition.time, where=None, lateness=None)
             self._streams[name] = made
             self.definitions[name] = definition
             self.offsets.pop(name, None)
         except BaseException:
-            self._names.go_back(names)
+            self.names.go_back(names)
             self._streams, self.definitions = streams, definitions
             raise
         return made
@@ -155,20 +149,20 @@ class Live:
             stream.filled(last)
             self.offsets[name] = offset
             for made, manager in summaries:
-                self._names.keep_summary(made)
+                self.names.keep_summary(made)
                 self.summaries.adopt(made, stream, manager)
-            return self._keeper.checkpoint(self, self._names)
+            return self._keeper.checkpoint(self, self.names)
 
     def get(self, name: str) -> LiveStream:
         """A live stream.  Raises UnknownStream."""
-        held = self._names.stream(name).source
+        held = self.names.stream(name).source
         if self._streams.get(name) is not held:
             raise UnknownStream(f"stream {name!r} is not live: it has a source; make a live one with db.stream()")
         return self._streams[name]
 
     def streams(self) -> dict[str, LiveStream]:
         """Live streams whose names have not been given to something else."""
-        known = self._names
+        known = self.names
         return {
             name: one for name, one in self._streams.items() if name in known.entries and known.adopt(name)[0] is one
         }
@@ -184,7 +178,7 @@ class Live:
             self.standing.check_state(stream)
             if self._keeper is not None:
                 with INTERRUPTS:
-                    self._keeper.make_room(self, self._names)  # first: a push that fails took nothing
+                    self._keeper.make_room(self, self.names)  # first: a push that fails took nothing
             if offset is not None:
                 checked_offset(offset, f"stream '{name}'")
             done, admitted = 0, stream.admitted(data)
@@ -243,14 +237,14 @@ class Live:
     def checkpoint(self) -> int:
         """Write a checkpoint; its epoch."""
         with self._lock:
-            self._names.check_open()
+            self.names.check_open()
             if self._keeper is None:
                 raise ConfigError(
                     "checkpoint: needed a database with a store; got one in memory; open one with nile.connect('path')"
                 )
             with INTERRUPTS:
                 self._commits.check()
-                return self._keeper.checkpoint(self, self._names)
+                return self._keeper.checkpoint(self, self.names)
 
     def change(self, statement: Callable[[], Any]) -> Any:
         """Run what may change the names that are known, follow summaries, and keep it for good; or leave it undone.
@@ -260,7 +254,7 @@ class Live:
         """
         with self._lock:
             self._commits.check()
-            before, had = self._names.snapshot(), self.streams()
+            before, had = self.names.snapshot(), self.streams()
             try:
                 done = statement()
                 now = self.streams()
@@ -268,21 +262,21 @@ class Live:
                     if now.get(name) is not stream:
                         self.standing.check_free(stream)
                 if self._keeper is not None:
-                    self._keeper.check(self, self._names)
+                    self._keeper.check(self, self.names)
                 self.follow_summaries()
             except BaseException:
                 with INTERRUPTS:
-                    self._names.go_back(before)
+                    self.names.go_back(before)
                     self.follow_summaries()
                 raise
             if self._keeper is not None:
                 with INTERRUPTS:
-                    self._keeper.remember(self, self._names)
+                    self._keeper.remember(self, self.names)
             return done
 
     def follow_summaries(self) -> None:
         """Keep the summaries that are asked for of live streams."""
-        self.summaries.follow(self._names.summaries.values(), self.streams())
+        self.summaries.follow(self.names.summaries.values(), self.streams())
 
     def advance(self, time: Any, name: str | None) -> None:
         """No tuple older than `time` will come, to one stream or to all."""
@@ -290,7 +284,7 @@ class Live:
         with self._lock:
             if self._keeper is not None:
                 self._keeper.directory.check_writable()
-            self._names.check_open()
+            self.names.check_open()
             known = self.streams()
             streams = [self._free(each, "advance") for each in (known if name is None else [name])]
             with self._commits:
@@ -340,13 +334,13 @@ class Live:
                         made.attach(callback)
                 else:
                     if name is not None and self._keeper is not None:
-                        check_remembered(query, name, {*self.streams(), *self._names.sources()})
-                    made = new = asked.made(self._names, self.streams(), self._commits, callback, state)
+                        check_remembered(query, name, {*self.streams(), *self.names.sources()})
+                    made = new = asked.made(self.names, self.streams(), self._commits, callback, state)
                     made.bound(unread, when_full, self.tick, most)
                     with INTERRUPTS:
                         self.standing.add(made, name, asked.definition)
                         if name is not None and self._keeper is not None:
-                            self._keeper.remember(self, self._names)  # in the store before anyone hears of it
+                            self._keeper.remember(self, self.names)  # in the store before anyone hears of it
                         new = made if name is None else None
                     self._commits.tell()
                 self._commits.complain()
@@ -360,19 +354,19 @@ class Live:
     def subscription(self, name: str) -> Subscription:
         """A standing query by its name.  Raises UnknownStream."""
         with self._lock:
-            self._names.check_open()
+            self.names.check_open()
             return self.standing.get(name)
 
     def unread(self) -> dict[str, int]:
         """Rows that wait for a reader, of each standing query with a name."""
         with self._lock:
-            self._names.check_open()
+            self.names.check_open()
             return {name: made.unread for name, (_, made) in self.standing.named().items()}
 
     def subscriptions(self) -> tuple[str, ...]:
         """The names of standing queries."""
         with self._lock:
-            self._names.check_open()
+            self.names.check_open()
             return tuple(self.standing.named())
 
     def close(self) -> None:
@@ -381,7 +375,7 @@ class Live:
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
         with self._lock:
-            if self._names.closed:
+            if self.names.closed:
                 return
             with INTERRUPTS:
                 keeper, self._keeper = self._keeper, None
@@ -393,14 +387,14 @@ class Live:
                             for stream in self._streams.values():
                                 stream.close()
                             self.standing.finish()
-                    elif self._streams or self._names.entries:
-                        keeper.remember(self, self._names)
+                    elif self._streams or self.names.entries:
+                        keeper.remember(self, self.names)
                 finally:
                     for stream in self._streams.values():
                         stream.closed = True
                     self.standing.detach(stored=keeper is not None)
                     self._streams.clear()
-                    self._names.close()
+                    self.names.close()
                     if keeper is not None:
                         keeper.close()
             self._commits.complain()
