@@ -13,7 +13,6 @@ from nile.durable import keeper
 from nile.execution.held import packed
 from nile.pyramid.grid.manager_state import manager_bytes
 
-keeper._SEALED = 500  # bytes: outputs that wait go to files of their own at most checkpoints
 _READ_EVERY = 5_000
 
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
@@ -101,4 +100,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    keeper._SEALED = 500  # bytes: outputs that wait go to files of their own at most checkpoints; here alone
     main()
