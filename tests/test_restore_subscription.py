@@ -76,7 +76,7 @@ def restarted(
 def revived(db: nile.Database, envelope: Any, text: str, how: dict[str, Any]) -> ExactSubscription:
     like = db.subscribe(text, **how)
     made = ExactSubscription(
-        db._live._names, like.query, like.choice, db._live.streams(), db._live._commits, None, content(envelope)
+        db._live.names, like.query, like.choice, db._live.streams(), db._live._commits, None, content(envelope)
     )
     db._live.standing.add(made)
     like._closed = True
