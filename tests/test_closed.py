@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import nile
+from nile.experiments.faults.scoring import attempted
 from nile.experiments.faults.surface import closed
 
 CLICKS = pa.schema([("at", pa.float64()), ("page", pa.string())])
@@ -16,7 +17,7 @@ CLICKS = pa.schema([("at", pa.float64()), ("page", pa.string())])
 
 @pytest.mark.parametrize("seed", range(len(closed.asked())), ids=closed.asked())
 def test_what_is_asked_after_close_is_refused_and_answers_given_before_are_whole(seed: int) -> None:
-    closed.attempt(seed)
+    assert attempted(closed.FAULT, [seed]).failed == []
 
 
 def test_outputs_that_a_store_keeps_are_not_read_twice(tmp_path: Path) -> None:

@@ -247,20 +247,22 @@ def _endless(path: Path, rows: int) -> list[list[str]]:
     return [line.split() for line in told.stdout.splitlines()]
 
 
-def _flat(lines: list[list[str]]) -> None:
-    """Memory and what a checkpoint writes, in MB and KB: late ones as early ones."""
+def _risen(lines: list[list[str]]) -> list[str]:
+    """Memory and what a checkpoint writes, in MB and KB, where late ones are above early ones."""
     figures = np.array([[int(part) for part in line[1:3]] for line in lines if line[0] != "read"])
     early, late = (np.median(part, axis=0) for part in np.array_split(figures[2:], 2))
-    assert late[0] < early[0] + 40, f"{early[0]} MB, then {late[0]} MB"
-    assert late[1] < 1.3 * early[1] + 500, f"checkpoints of {early[1]} KB, then of {late[1]} KB"
+    told = [f"{early[0]} MB, then {late[0]} MB"] if late[0] >= early[0] + 40 else []
+    if late[1] >= 1.3 * early[1] + 500:
+        told.append(f"checkpoints of {early[1]} KB, then of {late[1]} KB")
+    return told
 
 
 def test_four_million_rows_that_nobody_reads_take_no_memory_and_are_written_once(tmp_path: Path) -> None:
-    _flat(_endless(tmp_path / "store", 4_000_000))
+    assert _risen(_endless(tmp_path / "store", 4_000_000)) == []
 
 
 @pytest.mark.long
 def test_ten_million_rows_that_nobody_reads_take_no_memory_and_are_written_once(tmp_path: Path) -> None:
     lines = _endless(tmp_path / "store", 10_000_000)
-    _flat(lines)
+    assert _risen(lines) == []
     assert int(lines[-1][1]) == pytest.approx(8_000_000, rel=0.01)
