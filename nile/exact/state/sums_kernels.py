@@ -58,7 +58,7 @@ def is_special(bits: int, step: int, special: Array) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
 def magnitude(digits: Array, scratch: Array) -> bool:
     """|sum| into scratch, int64, as many digits, each of 32 bits but the last; whether it is below 0.  Runs carries."""
     n = digits.shape[0]
@@ -80,7 +80,7 @@ def magnitude(digits: Array, scratch: Array) -> bool:
     return bool(negative)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
 def nearest(digits: Array) -> tuple[float, int]:
     """(m, e): m * 2**e is what digits >= 0 of 32 bits stand for, m of 53 bits, to the nearest, ties to even."""
     top = digits.shape[0] - 1
@@ -193,7 +193,14 @@ def apply_doubles(
             step = 1 if sign[i] > 0 else -1
             counts[code] += step
             b = bits[i]
-            if not is_special(b, step, special[code]):
+            if (b >> 52) & 0x7FF == 0x7FF:  # written out: a call of is_special for each double costs a quarter
+                if b & np.int64(0xFFFFFFFFFFFFF) != 0:
+                    special[code, 0] += step
+                elif b > 0:
+                    special[code, 1] += step
+                else:
+                    special[code, 2] += step
+            else:
                 add_double(digits[code], b, step > 0, base)
         if i == last[t]:
             now[code] = read(digits[code], base, special[code], scratch)
