@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,15 @@ __all__ = ["main"]
 
 class _Told(click.Group):
     """A group whose commands end on a NileError, or a standard stream that fails, with one message and status 2."""
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(context, args)
+        except click.UsageError as error:
+            known = sorted(self.commands)
+            near = difflib.get_close_matches(args[0], known, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise click.UsageError(f"{error.message.rstrip('.')}; {meant}", context) from None
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         with standard_streams():
@@ -74,6 +84,8 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
     if example:
         click.echo(EXAMPLE, nl=False)
         return
+    if config is not None and not config.is_file():
+        raise click.UsageError(f"needed a config; got {config}, which is no file; `nile run --example` prints one")
     if config is None or out is None:
         raise click.UsageError("needed a config and a folder: nile run CONFIG.toml --out DIR (or --example)")
     from nile.experiments.run.demo import run_and_tell
@@ -91,8 +103,9 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
     multiple=True,
     help="Run the statements of a file first.",
 )
+@click.option("-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="As STATEMENT; several in turn.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json", "markdown"]), help="How rows are shown.")
-def sql(statements: tuple[str, ...], files: tuple[Path, ...], form: str | None) -> None:
+def sql(statements: tuple[str, ...], files: tuple[Path, ...], commands: tuple[str, ...], form: str | None) -> None:
     """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop.
 
     \b
@@ -102,7 +115,7 @@ def sql(statements: tuple[str, ...], files: tuple[Path, ...], form: str | None) 
     from nile.shell.terminal import run_shell
 
     try:
-        scripts = (*(file.read_text(encoding="utf-8-sig") for file in files), *statements)
+        scripts = (*(file.read_text(encoding="utf-8-sig") for file in files), *commands, *statements)
     except UnicodeDecodeError as error:
         raise click.UsageError(
             f"--file: needed statements in UTF-8; got other bytes ({error.reason}); convert it"

@@ -34,7 +34,7 @@ _PATH = click.argument("path", type=click.Path())
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@store.command()
+@store.command(short_help="What a store holds.")
 @_PATH
 @_JSON
 def info(path: str, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def info(path: str, as_json: bool) -> None:
         _show_info(described)
 
 
-@store.command()
+@store.command(short_help="Read all of a store: is it as it was written?")
 @_PATH
 @_JSON
 def check(path: str, as_json: bool) -> None:
@@ -66,7 +66,7 @@ def check(path: str, as_json: bool) -> None:
     sys.exit(1 if checked.wrong else 0)
 
 
-@store.command()
+@store.command(short_help="Save what can be saved of a damaged store.")
 @_PATH
 @click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
 @_JSON

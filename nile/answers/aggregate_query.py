@@ -10,13 +10,13 @@ from typing import Any, Self
 from nile.aggregates.asked import read_aggregates
 from nile.answers.aggregate_answer import AggregateAnswer
 from nile.answers.bound_aggregate import BoundAggregate
+from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
 from nile.expressions.conditions import Value, parse_value
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import instant, read_conditions
 from nile.operators.inputs.aggregating import Asked
 from nile.operators.inputs.home import Home
-from nile.preferences.budget import Budget
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import ConfigError, ExpressionError
 
@@ -32,6 +32,9 @@ class AggregateQuery:
 
     database: Home = field(repr=False)
     bound: BoundAggregate
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.bound}>"
 
     def within(self, window: str | float | timedelta | None) -> Self:
         """WINDOW: only tuples at most this much older than the last one, both ends included; None: all."""
@@ -56,7 +59,7 @@ class AggregateQuery:
 
     def plan(
         self,
-        budget: Budget | float | None = None,
+        budget: GivenBudget | None = None,
         *,
         error: float | None = None,
         confidence: float = 0.95,
@@ -67,7 +70,7 @@ class AggregateQuery:
 
     def run(
         self,
-        budget: Budget | float | None = None,
+        budget: GivenBudget | None = None,
         *,
         error: float | None = None,
         confidence: float = 0.95,
@@ -90,7 +93,7 @@ class AggregateQuery:
         """The stream read and everything evaluated, for several runs: `AggregateAnswer(asked, plan, accounting)`."""
         return self.bound.load(self.database)
 
-    def explain(self, budget: Budget | float | None = None, *, error: float | None = None) -> str:
+    def explain(self, budget: GivenBudget | None = None, *, error: float | None = None) -> str:
         """The plan in words, without running it."""
         return self.bound.explain(self.plan(budget, error=error))
 

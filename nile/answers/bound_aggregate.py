@@ -7,13 +7,13 @@ from typing import Any
 
 from nile.aggregates.asked import Aggregate
 from nile.answers.aggregate_answer import AggregateAnswer
+from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition, Value
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.loading import load_columns
-from nile.preferences.budget import Budget
 from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
 from nile.summaries.costs import cost_table
@@ -41,6 +41,18 @@ class BoundAggregate:
     costs: str = "engine"
     options: tuple[tuple[str, Any], ...] = ()
 
+    def __str__(self) -> str:
+        """As one would write it."""
+        made = ", ".join(f"{each.text} AS {each.name}" for each in self.aggregates)
+        by = ", ".join(value.text for value in self.by)
+        told = f"SELECT {made} FROM {self.stream}"
+        if self._standing:
+            told += f" for {len(self.queries)} standing queries"
+        elif self.queries[0][1]:
+            told += f" WHERE {' AND '.join(condition.text for condition in self.queries[0][1])}"
+        window = "" if self.window is None else f" WINDOW '{format_duration(self.window)}'"
+        return told + (f" GROUP BY {by}" if by else "") + window
+
     def using(self, **options: Any) -> BoundAggregate:
         """With costs or fields of AggregatePlan.  Raises ConfigError for anything else."""
         for name in options:
@@ -53,22 +65,21 @@ class BoundAggregate:
 
     def plan(
         self,
-        budget: Budget | float | None = None,
+        budget: GivenBudget | None = None,
         *,
         error: float | None = None,
         confidence: float = 0.95,
         otherwise: str = "flag",
     ) -> AggregatePlan:
         """What the operator is given, checked and complete.  Raises BudgetError, ConfigError."""
-        if budget is not None and not isinstance(budget, Budget):
-            budget = Budget(budget)
-        if budget is not None and budget.fraction is None:
+        granted = None if budget is None else read_budget(budget)
+        if granted is not None and granted.fraction is None:
             raise BudgetError(
-                f"aggregates: needed a budget as a fraction of the exact work; got one of {budget}; "
+                f"aggregates: needed a budget as a fraction of the exact work; got one of {granted}; "
                 "write Budget(fraction=0.1), or ask for an error"
             )
         return AggregatePlan(
-            budget=None if budget is None else budget.fraction,
+            budget=None if granted is None else granted.fraction,
             target=None if error is None else ErrorTarget(error, confidence, otherwise),
             confidence=confidence,
             costs=cost_table(self.costs),

@@ -10,6 +10,7 @@ from nile.aggregates.asked import Aggregate
 from nile.answers.join_aggregate import JoinAggregateAnswer, columns_of_aggregates
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.multiway_answer import MultiwayAnswer
+from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
 from nile.exact.join.wjoin import TOLD
 from nile.expressions.conditions import Condition, Value
@@ -69,6 +70,20 @@ class BoundJoin:
     pace: Pace = field(default_factory=Pace)
     speed: float = 1.0
 
+    def __str__(self) -> str:
+        """As one would write it."""
+        from_ = ", ".join(
+            place.stream if place.stream == place.name else f"{place.stream} AS {place.name}" for place in self.places
+        )
+        first, *others = (f"{place.name}.{place.key}" for place in self.places)
+        where = [f"{first} = {other}" for other in others]
+        where += [place.where.text for place in self.places if place.where is not None]
+        where += [] if self.condition is None else [self.condition.text]
+        told = f"SELECT * FROM {from_} WHERE {' AND '.join(where)}"
+        told += "" if self.window is None else f" WINDOW '{format_duration(self.window)}'"
+        told += "" if self.preference is None else f" WITH PREFERENCE {self.preference}"
+        return told + (f" FADE FACTOR {self.fade:g}" if self.preference is not None and self.fade != 1.0 else "")
+
     @property
     def names(self) -> tuple[str, ...]:
         """What the question calls its streams."""
@@ -101,10 +116,9 @@ class BoundJoin:
                 raise ConfigError(f"query option: needed one of {known}; got {name!r}; check the spelling")
         return replace(self, **own, summary=tuple(summary.items()))
 
-    def plan(self, budget: Budget | float | None = None) -> JoinPlan:
+    def plan(self, budget: GivenBudget | None = None) -> JoinPlan:
         """What the operator is given, checked and complete.  Raises ConfigError, BudgetError."""
-        if not isinstance(budget, Budget):
-            budget = Budget(1.0 if budget is None else budget)
+        budget = read_budget(1.0 if budget is None else budget)
         if self.preference is None:
             if budget.fraction is None:
                 raise BudgetError(
@@ -164,7 +178,7 @@ class BoundJoin:
         return retimed(load_together(home.manager, self.streams, self.keys, where, asked), self.pace, self.seed)
 
     def answer(
-        self, home: Home, budget: Budget | float | None = None, carry: Sequence[tuple[str, ...]] = ()
+        self, home: Home, budget: GivenBudget | None = None, carry: Sequence[tuple[str, ...]] = ()
     ) -> JoinAnswer | MultiwayAnswer:
         """Read the streams and prepare the answer; rows are found as they are asked for.
 
@@ -179,7 +193,7 @@ class BoundJoin:
         several = MultiwayJoinable(streams, self.window, self.condition)
         return MultiwayAnswer(several, plan, names=self.names, key=key, speed=self.speed)
 
-    def explain(self, budget: Budget | float | None = None) -> str:
+    def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
         plan = self.plan(budget)
         window = "the whole stream" if self.window is None else format_duration(self.window)
@@ -231,9 +245,13 @@ class BoundJoinAggregate:
     aggregates: tuple[Aggregate, ...]
     by: tuple[Value, ...]
 
-    def answer(
-        self, home: Home, budget: Budget | float | None = None, *, confidence: float = 0.95
-    ) -> JoinAggregateAnswer:
+    def __str__(self) -> str:
+        """As one would write it."""
+        made = [value.text for value in self.by] + [f"{each.text} AS {each.name}" for each in self.aggregates]
+        told = str(self.join).replace("*", ", ".join(made), 1)
+        return told + (f" GROUP BY {', '.join(value.text for value in self.by)}" if self.by else "")
+
+    def answer(self, home: Home, budget: GivenBudget | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
         """Run the join under a budget and aggregate what it finds.
 
         Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under

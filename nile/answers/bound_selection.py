@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nile.answers.selection_answer import SelectionAnswer
+from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream, retimed
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
-from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.summaries.costs import cost_table
 from nile.summaries.errors import ConfigError, CostWarning
@@ -47,6 +47,13 @@ class BoundSelection:
     speed: float = 1.0
     options: tuple[tuple[str, Any], ...] = ()
 
+    def __str__(self) -> str:
+        """As one would write it."""
+        many = len(self.predicates) > 1
+        where = f"{len(self.predicates)} standing conditions" if many else self.predicates[0][1].text
+        window = "" if self.window is None else f" WINDOW '{format_duration(self.window)}'"
+        return f"SELECT * FROM {self.stream} WHERE {where}{window} WITH PREFERENCE {self.preference}"
+
     def using(self, **options: Any) -> BoundSelection:
         """With method, costs, output or fields of SelectionPlan.  Raises ConfigError for anything else."""
         for name in options:
@@ -57,11 +64,11 @@ class BoundSelection:
         kept = dict(self.options) | {name: value for name, value in options.items() if name not in _OWN}
         return replace(self, **own, options=tuple(kept.items()))
 
-    def plan(self, budget: Budget | float | None = None) -> SelectionPlan:
+    def plan(self, budget: GivenBudget | None = None) -> SelectionPlan:
         """What the operator is given, checked and complete.  Raises ConfigError, BudgetError."""
         return SelectionPlan(
             window=self.window,
-            budget=budget if budget is None or isinstance(budget, Budget) else Budget(budget),
+            budget=None if budget is None else read_budget(budget),
             method=self.method,
             preference=self.preference,
             promise=self.promise,
@@ -71,7 +78,7 @@ class BoundSelection:
             **dict(self.options),
         )
 
-    def explain(self, budget: Budget | float | None = None) -> str:
+    def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
         plan = self.plan(budget)
         asked = f"{len(self.predicates)} standing selections" if len(self.predicates) > 1 else "standing selection"
@@ -89,7 +96,7 @@ class BoundSelection:
         (loaded,) = retimed((loaded,), self.pace, int(dict(self.options).get("seed", 0)))
         return Selectable(loaded, self.on, self.predicates)
 
-    def answer(self, home: Home, budget: Budget | float | None = None, carry: tuple[str, ...] = ()) -> SelectionAnswer:
+    def answer(self, home: Home, budget: GivenBudget | None = None, carry: tuple[str, ...] = ()) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.
 
         Raises ConfigError, BudgetError, KeyTypeError, SourceError, TimestampOrderError.  Warns (CostWarning), with

@@ -13,12 +13,13 @@ from nile.answers.answer import Answer
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_outputs
 from nile.answers.kept_outputs import KeptOutputs
 from nile.answers.tabular import Members, cheaper_as_ranges, held_together, refuse_beyond_memory, room_for_answers
+from nile.base.budgets import GivenBudget
 from nile.base.durations import format_duration
 from nile.operators.common.contract import Found, ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Loaded
-from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.pyramid.grid.manager import Memory
 from nile.report.accuracy.reporting import Wanted
@@ -116,7 +117,7 @@ class JoinOutputs(Answer, Generic[Out]):
         state = "complete" if self._found.done else "not complete"
         rows = self._found.rows
         return (
-            f"<{type(self).__name__} of {', '.join(self.names)}: {self.plan.method}, {self.plan.preference}: "
+            f"<{type(self).__name__} of {', '.join(self.aliases)}: {self.plan.method}, {self.plan.preference}: "
             f"{rows} outputs so far, {state}>"
         )
 
@@ -252,7 +253,7 @@ class JoinOutputs(Answer, Generic[Out]):
         """
         return aggregate_of_outputs(self, self.aliases, self._key, aggregates, by)
 
-    def again(self, budget: Budget | float | None = None, **changes: Any) -> Self:
+    def again(self, budget: GivenBudget | None = None, **changes: Any) -> Self:
         """The same query over the streams as they were read, under another budget (None: its own) or a changed plan.
 
         changes: fields of the plan, such as seed, method, preference; a seed is that of the summary too.

@@ -13,14 +13,15 @@ from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
 from nile.answers.join_aggregate import JoinAggregateAnswer, read_join_aggregates
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_outputs import JoinOutputs
+from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import read_pair_condition, taken_apart
-from nile.preferences.budget import Budget
 from nile.preferences.clock import Bursts, Pace, checked_speed
 from nile.preferences.fade import Fade
+from nile.preferences.preference import preference_number
 from nile.summaries.errors import ConfigError
 
 __all__ = ["JoinAggregateQuery", "JoinQuery", "MultiwayQuery", "join_query"]
@@ -40,6 +41,9 @@ class JoinQuery:
     database: Home = field(repr=False)
     bound: BoundJoin
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.bound}>"
+
     def _with(self, **changes: Any) -> Self:
         return replace(self, bound=replace(self.bound, **changes))
 
@@ -48,7 +52,11 @@ class JoinQuery:
         return self._with(window=None if window is None else parse_duration(window, where="window"))
 
     def prefer(self, preference: str, *, fade: float = 1.0, outlier_cap: int = 4) -> Self:
-        """WITH PREFERENCE desc | weighted | asc, FADE FACTOR fade; outlier_cap: the most tuples of a rare key."""
+        """WITH PREFERENCE desc | weighted | asc, FADE FACTOR fade; outlier_cap: the most tuples of a rare key.
+
+        Raises ConfigError.
+        """
+        preference_number(preference)
         return self._with(preference=preference, fade=Fade(fade).factor, outlier_cap=outlier_cap)
 
     def guided_by(self, guide: str) -> Self:
@@ -92,7 +100,7 @@ class JoinQuery:
         read, groups = read_join_aggregates(aggregates, by, self.bound.names, schemas)
         return JoinAggregateQuery(self.database, BoundJoinAggregate(self.bound, read, groups))
 
-    def run(self, budget: Budget | float | None = None, *, carry: Sequence[tuple[str, ...]] = ()) -> JoinAnswer:
+    def run(self, budget: GivenBudget | None = None, *, carry: Sequence[tuple[str, ...]] = ()) -> JoinAnswer:
         """Read the streams, each once, and prepare the answer; rows are found as they are asked for.
 
         budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a share
@@ -104,16 +112,16 @@ class JoinQuery:
         """
         return self.bound.answer(self.database, budget, carry)  # type: ignore[return-value]
 
-    def plan(self, budget: Budget | float | None = None) -> JoinPlan:
+    def plan(self, budget: GivenBudget | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""
         return self.bound.plan(budget)
 
-    def explain(self, budget: Budget | float | None = None) -> str:
+    def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
         return self.bound.explain(budget)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MultiwayQuery(JoinQuery):
     """A join of n streams, or of two under a condition: as a JoinQuery, but for what its answer is.
 
@@ -121,7 +129,7 @@ class MultiwayQuery(JoinQuery):
     """
 
     def run(  # type: ignore[override]
-        self, budget: Budget | float | None = None, *, carry: Sequence[tuple[str, ...]] = ()
+        self, budget: GivenBudget | None = None, *, carry: Sequence[tuple[str, ...]] = ()
     ) -> JoinOutputs[Any]:
         """As `JoinQuery.run`."""
         return self.bound.answer(self.database, budget, carry)
@@ -134,7 +142,10 @@ class JoinAggregateQuery:
     database: Home = field(repr=False)
     bound: BoundJoinAggregate
 
-    def run(self, budget: Budget | float | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.bound}>"
+
+    def run(self, budget: GivenBudget | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
         """Run the join under a budget and aggregate what it finds: see `BoundJoinAggregate.answer`."""
         return self.bound.answer(self.database, budget, confidence=confidence)
 

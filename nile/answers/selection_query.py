@@ -8,12 +8,13 @@ from typing import Any, Self
 
 from nile.answers.bound_selection import BoundSelection
 from nile.answers.selection_answer import AGGREGATES, SelectionAnswer
+from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.plan import SelectionPlan
-from nile.preferences.budget import Budget
 from nile.preferences.clock import Bursts, Pace, checked_speed
+from nile.preferences.preference import preference_number
 from nile.summaries.errors import ConfigError
 
 __all__ = ["SelectionQuery"]
@@ -29,6 +30,9 @@ class SelectionQuery:
     database: Home = field(repr=False)
     bound: BoundSelection
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.bound}>"
+
     def _with(self, **changes: Any) -> Self:
         return replace(self, bound=replace(self.bound, **changes))
 
@@ -40,7 +44,9 @@ class SelectionQuery:
         """WITH PREFERENCE desc | asc: regions by their promise; weighted: of every region the same share.
 
         by: `share`, the estimated share of satisfying tuples of a region, or `value`, value x frequency.
+        Raises ConfigError.
         """
+        preference_number(preference)
         return self._with(preference=preference, promise=by)
 
     def preferring_for(self, aggregate: str) -> Self:
@@ -74,15 +80,15 @@ class SelectionQuery:
         """
         return replace(self, bound=self.bound.using(**options))
 
-    def plan(self, budget: Budget | float | None = None) -> SelectionPlan:
+    def plan(self, budget: GivenBudget | None = None) -> SelectionPlan:
         """The checked plan that `run` would follow."""
         return self.bound.plan(budget)
 
-    def explain(self, budget: Budget | float | None = None) -> str:
+    def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
         return self.bound.explain(budget)
 
-    def run(self, budget: Budget | float | None = None) -> SelectionAnswer:
+    def run(self, budget: GivenBudget | None = None) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.
 
         budget: a Budget or a fraction of what `naive` needs to feed every tuple to every selection; None:

@@ -16,6 +16,7 @@ from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_outputs import JoinOutputs
 from nile.answers.join_query import JoinQuery
 from nile.answers.multiway_answer import MultiwayAnswer
+from nile.base.budgets import GivenBudget
 from nile.expressions.conditions import Condition
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
@@ -25,7 +26,7 @@ from nile.operators.inputs.joining import Joinable, Loaded, load_together
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.join.join import JoinInput
 from nile.operators.multiway.multiway import MultiwayJoin
-from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import ConfigError
 from nile.summaries.hashing import Encoded, KeyTable
@@ -45,7 +46,10 @@ class StandingQueries:
     queries: tuple[BoundJoin, ...]
     weights: tuple[float, ...]
 
-    def run(self, budget: Budget | float | None = None) -> StandingAnswer:
+    def __repr__(self) -> str:
+        return f"<StandingQueries: {'; '.join(map(str, self.queries))}>"
+
+    def run(self, budget: GivenBudget | None = None) -> StandingAnswer:
         """Read each stream once and prepare one answer a query.
 
         budget: a fraction of what the exact answers of all queries cost together, a shared stream's insertion
@@ -217,7 +221,7 @@ def _own(query: BoundJoin, plan: JoinPlan, joined: MultiwayJoinable, names: list
     return OwnJoin(MultiwayJoin(plan, given), streams[given.stream], place, given.costs, weight)
 
 
-def _plans(queries: Sequence[BoundJoin], budget: Budget | float | None) -> list[JoinPlan]:
+def _plans(queries: Sequence[BoundJoin], budget: GivenBudget | None) -> list[JoinPlan]:
     """The plans of all queries under one budget; those over shared streams with one summary, of the widest window."""
     shared = [query for query in queries if _shares(query)]
     for query in queries:

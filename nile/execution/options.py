@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import parse_duration
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES
 from nile.preferences.budget import Budget
@@ -34,7 +35,7 @@ class Options:
     partitions first; "local" (the default) runs in this process.  Raises ConfigError.
     """
 
-    budget: Budget | float | None = None
+    budget: GivenBudget | None = None
     emit: str | None = None
     algorithm: str | None = None
     scheduling: str | None = None
@@ -64,7 +65,7 @@ class Options:
                 hint = f"did you mean {near[0]!r}?" if near else "name one of these"
                 raise ConfigError(f"{name}: needed one of {', '.join(values)}; got {given!r}; {hint}")
         if self.budget is not None and not isinstance(self.budget, Budget):
-            object.__setattr__(self, "budget", Budget(self.budget))
+            object.__setattr__(self, "budget", read_budget(self.budget))
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Options:

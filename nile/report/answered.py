@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from nile.base.budgets import GivenBudget
 from nile.streams.accounting import Accounting
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from nile.operators.multiway.outputs import MultiwayFigures
     from nile.operators.selection.data import SelectionFigures
     from nile.operators.selection.plan import SelectionPlan
-    from nile.preferences.budget import Budget, BudgetReport
+    from nile.preferences.budget import BudgetReport
     from nile.summaries.estimate import Estimate
 
 __all__ = ["AnsweredAggregates", "AnsweredCombinations", "AnsweredJoin", "AnsweredSelections"]
@@ -53,7 +54,7 @@ class _OfJoin(_Answered, Protocol):
     def warnings(self) -> tuple[str, ...]:
         """What should be known before its numbers are used."""
 
-    def again(self, budget: Budget | float | None = None, **changes: Any) -> Self:
+    def again(self, budget: GivenBudget | None = None, **changes: Any) -> Self:
         """The same question over the same streams, with another budget or otherwise changed."""
 
 

@@ -48,6 +48,9 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
     if cursor.take("DESCRIBE") or cursor.take("DESC"):
         known = [*catalog.entries, *catalog.summaries]
         return Describe(_known(cursor, known, "a stream, relation or summary"))
+    token = cursor.peek()
+    if token is not None and token.text in catalog.entries:
+        raise Fault(f"needed a statement; got a name alone; write SELECT * FROM {token.text}", cursor.start)
     raise cursor.fault(f"one of {', '.join(_STATEMENTS)}", known=_STATEMENTS)
 
 

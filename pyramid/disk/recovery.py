@@ -186,7 +186,9 @@ def choose(files: Files, root: str, found: Found) -> tuple[Generation, str | Non
 
 def found_missing(root: str) -> StoreMissing:
     """The error for a path without a store."""
-    return StoreMissing(f"{root}: needed a store; got an empty or absent folder; check the path, or let it be created")
+    return StoreMissing(
+        f"{root}: needed a store; got an empty or absent folder; check the path; nile.connect(path) makes one"
+    )
 
 
 def own_files(files: Files, root: str) -> Iterator[str]:

@@ -8,10 +8,12 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from nile.answers.result import Result
+from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
 from nile.execution.options import Options
 from nile.execution.statement.statements import Engine, run_query
 from nile.preferences.budget import Budget
+from nile.preferences.preference import preference_number
 from nile.sql.catalog import Catalog
 from nile.sql.expression_text import identifier, text_literal
 from nile.sql.plan import Query
@@ -64,6 +66,9 @@ class QueryBuilder:
     clauses: tuple[tuple[str, str], ...] = ()
     limited: str = ""
     given: Budget | None = None
+
+    def __repr__(self) -> str:
+        return f"<QueryBuilder: {self.sql()}>"
 
     @classmethod
     def over(cls, engine: Engine, source: str, alias: str | None) -> QueryBuilder:
@@ -173,16 +178,17 @@ class QueryBuilder:
         return replace(self, limited=f"LIMIT {int(count)}" + (f" OFFSET {int(offset)}" if offset else ""))
 
     def prefer(self, kind: Kind, *terms: str) -> QueryBuilder:
-        """WITH PREFERENCE kind term, ...: columns or SUMMARY.Estimate.Count(column)."""
+        """WITH PREFERENCE kind term, ...: columns or SUMMARY.Estimate.Count(column).  Raises ConfigError."""
+        preference_number(kind)
         return self._clause("WITH PREFERENCE", " ".join([kind, ", ".join(terms)]).strip())
 
     def fade(self, factor: float) -> QueryBuilder:
         """FADE FACTOR."""
         return self._clause("FADE FACTOR", repr(float(factor)))
 
-    def budget(self, budget: Budget | float) -> QueryBuilder:
-        """A Budget, or a fraction of the exact work."""
-        return replace(self, given=budget if isinstance(budget, Budget) else Budget(budget))
+    def budget(self, budget: GivenBudget) -> QueryBuilder:
+        """A Budget, a fraction of the exact work, a percentage ("10 %") or CPU time ("2 s")."""
+        return replace(self, given=read_budget(budget))
 
     def error(self, error: float, confidence: float = 0.95, otherwise: str = "flag") -> QueryBuilder:
         """ERROR error CONFIDENCE confidence ELSE otherwise, of aggregates."""

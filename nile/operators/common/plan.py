@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nile.base.budgets import GivenBudget, read_budget
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
@@ -104,10 +105,10 @@ class JoinPlan:
                 "4 is the default"
             )
 
-    def changed(self, budget: Budget | float | None = None, **changes: Any) -> JoinPlan:
+    def changed(self, budget: GivenBudget | None = None, **changes: Any) -> JoinPlan:
         """The same under another budget (None: its own) and with changed fields; a seed is that of the summary too."""
         if budget is not None:
-            changes["budget"] = budget if isinstance(budget, Budget) else Budget(budget)
+            changes["budget"] = read_budget(budget)
         if "seed" in changes:
             changes["spec"] = replace(changes.get("spec", self.spec), seed=changes["seed"])
         return replace(self, **changes)
