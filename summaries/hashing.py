@@ -24,11 +24,22 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.summaries.hash_kernels")
 
-__all__ = ["PUBLIC", "Encoded", "KeyHasher", "KeyTable", "hash_keys", "hash_order", "key_family"]
+__all__ = [
+    "PUBLIC",
+    "Encoded",
+    "KeyHasher",
+    "KeyTable",
+    "hash_keys",
+    "hash_order",
+    "is_hashed",
+    "key_family",
+    "key_words",
+]
 
 Array = np.ndarray[Any, Any]
 SEED = 0x9E3779B97F4A7C15
 _CANONICAL_NAN = np.array([np.nan]).view(np.int64)[0]
+_BYTES = ("text", "bytes")
 _NO_MASK = np.zeros(0, np.bool_)
 
 
@@ -219,6 +230,47 @@ def hash_keys(column: pa.Array, hasher: KeyHasher | None = None, *, where: str =
     return KeyTable(hasher or KeyHasher()).encode(column, where=where).hashes
 
 
+def key_words(column: pa.Array, *, where: str = "key") -> tuple[Array, Array]:
+    """(words, valid) of a column [n], int64 [n] and bool [n], the latter [0] where no key is null.
+
+    Keys that are equal have equal words; so, but for text, bytes and decimals, whose words are hashes, have no others.
+    Numbers of 64 bits are not copied.  Raises KeyTypeError.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    family = key_family(column.type, where=where)
+    n = len(column)
+    if family == "null":
+        return np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else _NO_MASK
+    if pa.types.is_dictionary(column.type):
+        words, _ = key_words(column.dictionary, where=where)
+        if not words.shape[0]:
+            return np.zeros(n, np.int64), valid
+        return words[column.indices.fill_null(0).to_numpy(zero_copy_only=False)], valid
+    if is_hashed(column.type):
+        return PUBLIC.strings(*_strings(column)).view(np.int64), valid
+    try:
+        return _words(column, family), valid
+    except pa.ArrowInvalid as error:
+        raise _unfit(where, column.type, error) from None
+
+
+def is_hashed(kind: pa.DataType) -> bool:
+    """Whether the words of `key_words` are hashes, which different keys may share."""
+    family = key_family(kind, where="key")
+    return family in _BYTES or family.startswith("decimal")
+
+
+def _unfit(where: str, kind: pa.DataType, error: Exception) -> KeyTypeError:
+    return KeyTypeError(
+        f"{where}: keys of this type need to fit int64 nanoseconds (years 1677 to 2262); "
+        f"got {kind} beyond ({error}); make such keys null, or cast them to numbers"
+    )
+
+
 def hash_order(hashes: Array) -> Array:
     """The places of hashes (uint64 [n]) in ascending order, equal ones as they came: int64 [n].
 
@@ -281,10 +333,7 @@ class KeyTable:
                 return self._encode_dictionary(_dictionary(column))
             return self._encode_words(column)
         except pa.ArrowInvalid as error:
-            raise KeyTypeError(
-                f"{where}: keys of this type need to fit int64 nanoseconds (years 1677 to 2262); "
-                f"got {column.type} beyond ({error}); make such keys null, or cast them to numbers"
-            ) from None
+            raise _unfit(where, column.type, error) from None
 
     def hashes(self) -> Array:
         """The hash of every code: uint64 [known]."""
@@ -316,7 +365,7 @@ class KeyTable:
 
     @property
     def _is_bytes(self) -> bool:
-        return self.family in ("text", "bytes") or self.family.startswith("decimal")
+        return self.family in _BYTES or self.family.startswith("decimal")
 
     def _from_words(self, words: Array) -> pa.Array:
         if self.family == "boolean":

@@ -27,6 +27,7 @@ nile.exact.state nile.exact.join nile.exact.pipeline
 nile.streams nile.sql
 nile.operators.common nile.operators.opponents nile.operators.join nile.operators.multiway nile.operators.selection
 nile.operators.aggregate nile.operators.history nile.operators.drive nile.operators.inputs
+nile.operators.strategies
 nile.report nile.report.pages nile.report.accuracy nile.answers
 nile.execution nile.execution.exact nile.execution.approximate nile.execution.progress nile.execution.live
 nile.execution.statement

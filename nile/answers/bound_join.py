@@ -30,7 +30,7 @@ from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BoundJoin", "BoundJoinAggregate", "Place"]
 
-_OWN = ("method", "costs", "seed", "forgetting")
+_OWN = ("method", "strategy", "costs", "seed", "forgetting")
 _SUMMARY = (
     "granularity", "rate", "depth", "structure", "buckets", "rows", "columns", "confidence", "threshold",
     "max_length", "max_zones",
@@ -61,6 +61,7 @@ class BoundJoin:
     fade: float = 1.0
     guide: str = AUTO
     method: str = "nile"
+    strategy: str = ""
     output: str = "pairs"
     outlier_cap: int = 4
     costs: str = "engine"
@@ -105,7 +106,7 @@ class BoundJoin:
         return len(self.places) == 2 and self.condition is None
 
     def using(self, **options: Any) -> BoundJoin:
-        """With method, costs, seed, forgetting, or a SummarySpec field.  Raises ConfigError for anything else."""
+        """With method, strategy, costs, seed, forgetting, or a SummarySpec field.  Raises ConfigError."""
         own = {name: value for name, value in options.items() if name in _OWN}
         summary = dict(self.summary)
         for name, value in options.items():
@@ -135,6 +136,7 @@ class BoundJoin:
             window=self.window,
             budget=budget,
             method=self.method,
+            strategy=self.strategy,
             preference=preference,
             preferred=self.preference is not None,
             guide=choose_guide(spec, costs, preference).guide if self.guide == AUTO else self.guide,
@@ -152,6 +154,11 @@ class BoundJoin:
 
     def _check(self, plan: JoinPlan) -> None:
         """What the operator of several streams, or of a condition over them, cannot do."""
+        if plan.strategy not in ("", "promise"):
+            raise ConfigError(
+                f"strategy: needed two streams without a condition on the pair; got {len(self.places)} streams"
+                f"{' under one' if self.condition is not None else ''}; leave the strategy out"
+            )
         if plan.method not in METHODS:
             raise ConfigError(
                 f"method: needed one of {', '.join(METHODS)} for several streams or a condition on the pair; "
@@ -215,6 +222,8 @@ class BoundJoin:
             lines.append(f"  by the wall clock: another run finds other {what}")
         if plan.method == "nile" and not plan.is_exact:
             lines += self._guiding(plan)
+        if plan.strategy:
+            lines.insert(2, f"  strategy {plan.strategy}: forecast by a look at raw keys once they are read")
         return "\n".join(lines)
 
     def _conditions(self) -> list[str]:

@@ -16,8 +16,10 @@ from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.strategies.join import StrategyJoin, is_planned
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
+from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -64,6 +66,9 @@ class JoinAnswer(JoinOutputs[Outputs]):
         running: Iterator[Outputs] | MeteredRun[Outputs]
         if standing is not None:
             self._join, running = standing
+        elif is_planned(plan):
+            planned = StrategyJoin(plan, joined)
+            self._join, running = planned, planned.run()
         elif is_chain_join(plan):
             whole = ChainJoin(plan, joined)
             self._join, running = whole, whole.run()
@@ -93,14 +98,30 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def members(self) -> Members:
         """The tuples behind the pairs, range records expanded.  Runs the query to its end."""
         found = self.pairs()
-        codes = self.joined.exact.left_code if isinstance(self._join, ChainJoin) else self._join.data.left.codes
-        key = codes[found.left].astype(np.int64)
+        if isinstance(self._join, StrategyJoin):
+            key = self._join.codes(found.left)
+        else:
+            codes = self.joined.exact.left_code if isinstance(self._join, ChainJoin) else self._join.data.left.codes
+            key = codes[found.left].astype(np.int64)
         return Members(self.joined.streams, (found.left, found.right), key, found.weight)
 
     def found_members(self) -> Iterator[tuple[tuple[Array, Array], Array]]:
         """As `pairs`, as they are found."""
         for pairs in self._expanded():
             yield (pairs.left, pairs.right), pairs.weight
+
+    @property
+    def estimate(self) -> Estimate:
+        """As of every join; by a strategy also where pairs were counted, or only looked at, without being found."""
+        if isinstance(self._join, StrategyJoin) and self._known is None:
+            self._finish()
+            return self._join.total
+        return super().estimate
+
+    @property
+    def strategy(self) -> str:
+        """The contestants of a run by strategy, in words: forecast costs, pairs and quality; "" for other runs."""
+        return "\n".join(self._join.explain()) if isinstance(self._join, StrategyJoin) else ""
 
     @property
     def input(self) -> JoinInput:
@@ -119,6 +140,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def _sample(self, parts: list[Outputs]) -> KeySample:
         if isinstance(self._join, PromisingJoin):
             return pair_sample(self._join, parts)
+        if isinstance(self._join, StrategyJoin):
+            return self._join.sample(parts)
         every = self.members()
         return KeySample(every.weight, np.ones(every.key.shape[0]), every.key)
 

@@ -103,7 +103,7 @@ class JoinOutputs(Answer, Generic[Out]):
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
             running.run() if isinstance(running, MeteredRun) else running, self._once_more, self._sizes,
-            self._sample if sampled else None, repeats=self._repeats,
+            self._sample if sampled and plan.strategy in ("", "promise") else None, repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
         )  # fmt: skip
         self._is_sample = sampled
@@ -351,7 +351,13 @@ class JoinOutputs(Answer, Generic[Out]):
 
     def _cheaper(self) -> tuple[str, ...]:
         plan, joined = self.plan, self._streams
-        if plan.is_exact or plan.budget.fraction is None or plan.method != "nile" or not joined.has_ranges:
+        if (
+            plan.is_exact
+            or plan.strategy
+            or plan.budget.fraction is None
+            or plan.method != "nile"
+            or not joined.has_ranges
+        ):
             return ()
         exact = math.fsum(joined.costs(plan.costs, ranges=True))
         names = [one.name for one in self.streams]

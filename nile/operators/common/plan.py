@@ -14,7 +14,7 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.costs import ENGINE, CostTable
 from nile.summaries.errors import BudgetError, ConfigError
 
-__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "JoinPlan", "default_spec"]
+__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "STRATEGIES", "JoinPlan", "default_spec"]
 
 METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform")
 PREFERRING = ("nile", "paper")
@@ -23,6 +23,10 @@ SCANNING = ("paper", "scan")
 """Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
+STRATEGIES = ("auto", "exact", "counts", "keys", "summary", "promise")
+"""How a join of two streams may be answered: the whole of it; all tuples counted, then the best, or drawn, pairs alone;
+keys chosen by their hash before anything is encoded; no pair at all; promising regions, tuple by tuple.  auto: the
+best of these for the budget, by forecast (`nile.operators.strategies`)."""
 
 
 def default_spec(window: int | None, *, ranking: bool = True, **options: object) -> SummarySpec:
@@ -50,6 +54,7 @@ class JoinPlan:
     together, that make a pair an outlier.  waiting: arrivals that may wait for credit before the oldest is shed;
     None: see `patience`.  blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
     given; a whole answer then comes in the order that standing queries give it in too, else in that of `nile.exact`.
+    strategy: one of STRATEGIES; "": that of the method, at the prices of `costs`.
     """
 
     window: int | None
@@ -67,6 +72,7 @@ class JoinPlan:
     waiting: int | None = None
     blind: bool = False
     preferred: bool = True
+    strategy: str = ""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -74,6 +80,7 @@ class JoinPlan:
             ("preference", self.preference, PREFERENCES),
             ("guide", self.guide, GUIDES),
             ("output", self.output, OUTPUTS),
+            ("strategy", self.strategy or "auto", STRATEGIES),
         ):
             if value not in known:
                 raise ConfigError(f"{name}: needed one of {', '.join(known)}; got {value!r}; name one of these")
@@ -104,6 +111,24 @@ class JoinPlan:
                 f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
                 "4 is the default"
             )
+
+        if self.strategy not in ("", "promise") and (hinders := self._unplanned()):
+            raise ConfigError(
+                f"strategy: needed pairs by method 'nile' over input that is there whole; got {hinders}; leave the "
+                "strategy out, or say strategy='promise'"
+            )
+
+    def _unplanned(self) -> str:
+        """What keeps a plan from being run by a strategy, in words; "": nothing."""
+        hindrances = {
+            f"method {self.method!r}": self.method != "nile",
+            f"output {self.output!r}": self.output != "pairs",
+            f"replay {self.pace.replay!r}": self.pace.is_replay,
+            "forgetting": self.spec.forgetting,
+            f"a budget of {self.budget}": self.budget.unit == "share",
+            "estimates that are read as 0": self.blind,
+        }
+        return next((words for words, holds in hindrances.items() if holds), "")
 
     def changed(self, budget: GivenBudget | None = None, **changes: Any) -> JoinPlan:
         """The same under another budget (None: its own) and with changed fields; a seed is that of the summary too."""

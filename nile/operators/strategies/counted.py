@@ -1,0 +1,113 @@
+"""Two streams with every arrival's matches counted, and pairs written from that: the best arrivals', or drawn ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.join.chain import ExactJoin
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.strategies import strategy_kernels as kernels
+else:
+    kernels = lazy("nile.operators.strategies.strategy_kernels")
+
+__all__ = ["CountedJoin"]
+
+Array = np.ndarray[Any, Any]
+_CHUNK = 65_536
+
+
+class CountedJoin:
+    """The join of two streams, whose pairs are counted before any is written.  Memory: about 50 bytes per tuple.
+
+    Of each arrival in total order, [n]: side, int8, and key, int64, its stream and key; matches, standing, int32, the
+    pairs that it completes and the tuples of its key in both windows, itself included.
+    """
+
+    def __init__(self, exact: ExactJoin) -> None:
+        self.side = exact.order()
+        n = self.side.shape[0]
+        right = self.side == 1
+        after = np.cumsum(right)
+        self._own = np.where(right, after - 1, np.arange(n) - after)
+        self.key = np.empty(n, np.int64)
+        self.key[right] = exact.right_code
+        self.key[~right] = exact.left_code
+        self.keys = exact.keys
+        self.matches, self._high, self.standing = (np.empty(n, np.int32) for _ in range(3))
+        window = -1 if exact.window is None else exact.window
+        kernels.window_ranges(
+            self.side, exact.left_ts, exact.right_ts, exact.left_code, exact.right_code,
+            np.zeros((exact.keys, 4), np.int32), window,
+            self.matches, self._high, self.standing,
+        )  # fmt: skip
+        self._lists = (*_listed(exact.left_code, exact.keys), *_listed(exact.right_code, exact.keys))
+
+    @property
+    def pairs(self) -> int:
+        """How many there are."""
+        return int(self.matches.sum(dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        kept = (self.side, self._own, self.key, self.matches, self._high, self.standing, *self._lists)
+        return sum(each.nbytes for each in kept)
+
+    def most(self) -> Array:
+        """Arrivals that complete pairs, those with most first, to a factor of two: int64 [m]."""
+        # Powers of two are sorted in a few passes over bytes; within one, arrivals keep their order.
+        found = np.flatnonzero(self.matches)
+        power = np.frexp(self.matches[found].astype(np.float64))[1].astype(np.uint8)
+        return found[np.argsort(np.uint8(255) - power, kind="stable")]
+
+    def outliers(self, cap: int) -> Array:
+        """Arrivals whose pairs are outliers, the rarest keys' first: int64 [m]."""
+        found = np.flatnonzero((self.matches > 0) & (self.standing <= cap))
+        return found[np.argsort(self.standing[found], kind="stable")]
+
+    def written(self, arrivals: Array, most: int) -> Iterator[tuple[Array, Array]]:
+        """(left, right) ordinals of the pairs of whole arrivals in their order, the first `most`, in chunks."""
+        progress = np.zeros(2, np.int64)
+        while most > 0 and progress[0] < arrivals.shape[0]:
+            left, right = (np.empty(min(_CHUNK, most), np.int64) for _ in range(2))
+            n = kernels.write_best(
+                arrivals, self.side, self._own, self.key, self.matches, self._high, *self._lists, progress, left,
+                right,
+            )  # fmt: skip
+            if n:
+                yield left[:n], right[:n]
+            most -= n
+
+    def by_stratum(self, strata: tuple[Array, Array], count: int) -> tuple[Array, Array]:
+        """(the stratum of each arrival, the pairs of each stratum).  strata: uint8, of the tuples of either stream."""
+        which = np.empty(self.side.shape[0], np.uint8)
+        for side in (0, 1):
+            which[self.side == side] = strata[side]
+        return which, np.bincount(which, self.matches, count)
+
+    def drawn(self, which: Array, rate: Array, phase: float) -> Iterator[tuple[Array, Array, Array]]:
+        """(left, right ordinals, stratum) of a systematic sample of the pairs, in chunks.
+
+        which: uint8, the stratum of each arrival; rate: float64 [strata], in [0, 1]; phase: in [0, 1).
+        """
+        progress, place = np.zeros(2, np.int64), np.array([phase, np.ceil(phase)])
+        while progress[0] < which.shape[0]:
+            left, right, of = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.uint8)
+            n = kernels.draw_pairs(
+                self.side, self._own, self.key, which, rate, self.matches, self._high, *self._lists, progress,
+                place, left, right, of,
+            )  # fmt: skip
+            if n:
+                yield left[:n], right[:n], of[:n]
+
+
+def _listed(code: Array, keys: int) -> tuple[Array, Array]:
+    """(where the tuples of each key begin, tuples by key): int64 [keys + 1], [n]."""
+    begins, listed = np.zeros(keys + 1, np.int64), np.empty(code.shape[0], np.int64)
+    kernels.list_tuples(code, begins, np.empty(keys, np.int64), listed)
+    return begins, listed
