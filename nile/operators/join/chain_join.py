@@ -18,12 +18,13 @@ from nile.operators.common.start import UNIT
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.costs import CostTable
 
-__all__ = ["ChainJoin", "is_chain_join"]
+__all__ = ["CERTAIN", "ChainJoin", "is_chain_join"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
-_CERTAIN = np.ones(_CHUNK)
-_CERTAIN.flags.writeable = False
+CERTAIN = np.ones(_CHUNK)
+CERTAIN.flags.writeable = False
+"""Weights of a batch whose outputs were not drawn."""
 
 
 class Joined(Protocol):
@@ -64,7 +65,7 @@ class ChainJoin:
         for left, right in self._blocks():
             for begin in range(0, left.shape[0], _CHUNK):
                 part = left[begin : begin + _CHUNK]
-                yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=_CERTAIN[: part.shape[0]])
+                yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=CERTAIN[: part.shape[0]])
 
     def _blocks(self) -> Iterator[tuple[Array, Array]]:
         exact = self._joined.exact

@@ -24,28 +24,27 @@ _CHUNK = 65_536
 class CountedJoin:
     """The join of two streams, whose pairs are counted before any is written.  Memory: about 50 bytes per tuple.
 
-    Of each arrival in total order, [n]: side, int8, and key, int64, its stream and key; matches, standing, int32, the
+    Of each arrival in total order, [n]: side, int8, and key, int32, its stream and key; matches, standing, int32, the
     pairs that it completes and the tuples of its key in both windows, itself included.
     """
 
-    def __init__(self, exact: ExactJoin) -> None:
-        self.side = exact.order()
-        n = self.side.shape[0]
-        right = self.side == 1
-        after = np.cumsum(right)
-        self._own = np.where(right, after - 1, np.arange(n) - after)
-        self.key = np.empty(n, np.int64)
-        self.key[right] = exact.right_code
-        self.key[~right] = exact.left_code
+    def __init__(self, exact: ExactJoin, places: tuple[Array, Array] | None = None) -> None:
+        """places: of the tuples of either stream, int64, what they are told as; None: as they are."""
+        n = exact.left_ts.shape[0] + exact.right_ts.shape[0]
         self.keys = exact.keys
-        self.matches, self._high, self.standing = (np.empty(n, np.int32) for _ in range(3))
+        self.side, self._own = np.empty(n, np.int8), np.empty(n, np.int64)
+        self.key, self.matches, self._high, self.standing = (np.empty(n, np.int32) for _ in range(4))
         window = -1 if exact.window is None else exact.window
         kernels.window_ranges(
-            self.side, exact.left_ts, exact.right_ts, exact.left_code, exact.right_code,
-            np.zeros((exact.keys, 4), np.int32), window,
-            self.matches, self._high, self.standing,
+            exact.left_ts, exact.right_ts, exact.left_code, exact.right_code, np.zeros((exact.keys, 4), np.int32),
+            window, self.side, self._own, self.key, self.matches, self._high, self.standing,
         )  # fmt: skip
-        self._lists = (*_listed(exact.left_code, exact.keys), *_listed(exact.right_code, exact.keys))
+        left, right = (_listed(code, exact.keys) for code in (exact.left_code, exact.right_code))
+        if places is not None:
+            self._own[self.side == 0] = places[0]
+            self._own[self.side == 1] = places[1]
+            left, right = (left[0], places[0][left[1]]), (right[0], places[1][right[1]])
+        self._lists = (*left, *right)
 
     @property
     def pairs(self) -> int:
@@ -85,25 +84,25 @@ class CountedJoin:
 
     def by_stratum(self, strata: tuple[Array, Array], count: int) -> tuple[Array, Array]:
         """(the stratum of each arrival, the pairs of each stratum).  strata: uint8, of the tuples of either stream."""
-        which = np.empty(self.side.shape[0], np.uint8)
-        for side in (0, 1):
-            which[self.side == side] = strata[side]
-        return which, np.bincount(which, self.matches, count)
+        which, pairs = np.empty(self.side.shape[0], np.uint8), np.zeros(count)
+        kernels.join_strata(self.side, *strata, self.matches, which, pairs)
+        return which, pairs
 
-    def drawn(self, which: Array, rate: Array, phase: float) -> Iterator[tuple[Array, Array, Array]]:
-        """(left, right ordinals, stratum) of a systematic sample of the pairs, in chunks.
+    def drawn(self, which: Array, rate: Array, stands: Array, phase: float) -> Iterator[tuple[Array, Array, Array]]:
+        """(left, right ordinals, weight) of a systematic sample of the pairs, in chunks.
 
-        which: uint8, the stratum of each arrival; rate: float64 [strata], in [0, 1]; phase: in [0, 1).
+        which: uint8, the stratum of each arrival; rate, stands: float64 [strata], the probability of a pair, and its
+        weight; phase: in [0, 1).
         """
         progress, place = np.zeros(2, np.int64), np.array([phase, np.ceil(phase)])
         while progress[0] < which.shape[0]:
-            left, right, of = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.uint8)
+            left, right, weight = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
             n = kernels.draw_pairs(
                 self.side, self._own, self.key, which, rate, self.matches, self._high, *self._lists, progress,
-                place, left, right, of,
+                place, stands, left, right, weight,
             )  # fmt: skip
             if n:
-                yield left[:n], right[:n], of[:n]
+                yield left[:n], right[:n], weight[:n]
 
 
 def _listed(code: Array, keys: int) -> tuple[Array, Array]:

@@ -57,8 +57,9 @@ def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: floa
     counted = base + n * (prices.encode + prices.rank)
     room = max(0.0, SPARE * grant - counted) / prices.emit
     few = min(pairs, room)
+    weighed = look.weighed(cap if preference == "asc" else 0)
     if preference == "asc":
-        wanted = float(look.outliers_by_slot(cap).sum())
+        wanted = float(weighed[1].sum())
         few = min(wanted, room)
         counts = Forecast(
             "counts",
@@ -77,8 +78,8 @@ def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: floa
         admission, worth = sampled_keys(look, prices, left)
         why = "keys by hash, tuples of heavy ones by coin; drawn among their pairs"
     else:
-        admission = best_keys(look, prices, left, preference, cap)
-        worth = _share(admission.pairs, pairs if preference == "desc" else float(look.outliers_by_slot(cap).sum()))
+        admission = best_keys(weighed, prices, left)
+        worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "keys with most pairs per tuple" if preference == "desc" else "rare keys"
     keys = Forecast(
         "keys", base + prices.look * n + admission.cost, admission.pairs, worth, f"{why}; refused unencoded"
@@ -102,7 +103,7 @@ def choose(candidates: list[Forecast], grant: float) -> Forecast:
 def looking_cost(look: Look, prices: Prices) -> float:
     """ns of the look itself."""
     hashed = sum(n for n, one in zip(look.tuples, look.joined.streams, strict=True) if is_hashed(one.key.type))
-    return prices.slot * look.looked + prices.text * hashed
+    return prices.seen * look.looked + prices.weigh * look.slots + prices.text * hashed
 
 
 def exact_cost(look: Look, prices: Prices) -> float:
@@ -110,24 +111,19 @@ def exact_cost(look: Look, prices: Prices) -> float:
     return sum(look.tuples) * (prices.read + prices.encode + prices.probe) + look.pairs * prices.chain
 
 
-def best_keys(
-    look: Look, prices: Prices, room: float, preference: str, cap: int, done: Array | None = None
-) -> Admission:
-    """As many slots as the room pays for, in ns, the best first.  done: bool [slots], which are left out.
+def best_keys(weighed: tuple[Array, Array, Array], prices: Prices, room: float, done: Array | None = None) -> Admission:
+    """As many slots as the room pays for, in ns, the best first.
 
-    Best by the pairs (desc), or outliers under `cap` (asc), that there are per tuple that has to come in.
+    weighed: by `Look.weighed`; done: bool [slots], which are left out.
     """
-    left, right = look.counts
-    tuples, wanted = left + right, look.pairs_by_slot if preference == "desc" else look.outliers_by_slot(cap)
-    worth = left * right / np.maximum(1.0, tuples) if preference == "desc" else wanted / np.maximum(1.0, tuples)
-    order = np.lexsort((tuples, -worth))
+    tuples, wanted, order = weighed
     if done is not None:
         order = order[~done[order]]
-    taking = np.cumsum(tuples[order] * (prices.encode + prices.rank))
+    taking = np.cumsum(tuples[order] * (prices.take + prices.copy + prices.rank))
     written = np.cumsum(wanted[order] * prices.emit)
     # The last slot may have more pairs than are paid for: those of its best tuples are written.
     count = int(np.searchsorted(taking + np.append(0.0, written[:-1]), room, side="right"))
-    stratum = np.zeros(look.slots, np.uint8)
+    stratum = np.zeros(tuples.shape[0], np.uint8)
     stratum[order[:count]] = 1
     one = np.ones(2)
     cost, expected = 0.0, 0.0
@@ -140,9 +136,12 @@ def best_keys(
 def sampled_keys(look: Look, prices: Prices, room: float) -> tuple[Admission, float]:
     """Rates of keys and tuples under which totals vary least for the room, in ns; and what the sample is worth."""
     seen = look.seen.sum(axis=0)
-    heavy = np.argsort(-seen, kind="stable")[:_LISTED]
-    heavy = heavy[seen[heavy] >= _SURE]
-    tuples = look.counts.sum(axis=1)
+    heavy = np.flatnonzero(seen >= _SURE)
+    if heavy.shape[0] > _LISTED:
+        least = np.partition(seen[heavy], -_LISTED)[-_LISTED]
+        heavy = heavy[seen[heavy] >= least]
+    heavy = heavy[np.argsort(-seen[heavy], kind="stable")][:_LISTED]
+    tuples = look.seen.sum(axis=1) * np.array(look.every, np.float64)
     counts = look.seen.T[heavy].astype(np.float64)
     # Both streams may have been looked at unalike: by the denser, the sparser is scaled up.
     stands = float(min(look.every))
@@ -152,7 +151,7 @@ def sampled_keys(look: Look, prices: Prices, room: float) -> tuple[Admission, fl
         np.array([pairs]), np.maximum(tuples, 1.0)[None, :], int(look.keys), counts[None, :, :],
         np.array([stands]), np.array([look.closeness]),
     )  # fmt: skip
-    taking, emitting = prices.encode + prices.rank, prices.emit
+    taking, emitting = prices.encode + prices.copy + prices.rank, prices.emit
     strata = best_strata(sizes, max(1.0, room), taking, emitting)
     stratum = np.zeros(look.slots, np.uint8)
     stratum[heavy] = 1 + np.arange(heavy.shape[0], dtype=np.uint8)

@@ -13,7 +13,7 @@ from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable
-from nile.operators.join.chain_join import ChainJoin
+from nile.operators.join.chain_join import CERTAIN, ChainJoin
 from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.forecast import (
     SPARE,
@@ -63,7 +63,7 @@ class StrategyJoin:
         self._outputs = self._bytes = 0
         self._spent = 0.0
         self._known: int | None = None
-        self._sampled: Estimate | None = None
+        self._sampled: tuple[CountedJoin, Array] | None = None
         self._came: list[list[Array]] = [[], []]
         self._admission: Admission | None = None
         self._partners: list[tuple[Array, Array]] = []
@@ -161,12 +161,13 @@ class StrategyJoin:
             yield from self._round(self._admission)
             return
         done = np.zeros(self.look.slots, np.bool_)
+        weighed = self.look.weighed(self.plan.outlier_cap if self.plan.preference == "asc" else 0)
         for k in range(_ROUNDS):
             looking = PRICES.look * sum(self.look.tuples) if k else 0.0
             room = SPARE * self.grant - self._spent - looking
             if k and room < _WORTH_A_ROUND * self.grant:
                 return
-            admission = best_keys(self.look, PRICES, room, self.plan.preference, self.plan.outlier_cap, done)
+            admission = best_keys(weighed, PRICES, room, done)
             if not admission.stratum.any():
                 return
             done |= admission.stratum == 1
@@ -181,13 +182,14 @@ class StrategyJoin:
             strata.append(which)
             self._came[side].append(at)
         left, right = (self.look.taken(side, places[side]) for side in (0, 1))
-        counted = self._counted(Joinable(left, right, self._joined.window))
-        for part in self._found(counted, admission, (strata[0], strata[1])):
-            yield Outputs(left=places[0][part.left], right=places[1][part.right], weight=part.weight)
+        counted = self._counted(Joinable(left, right, self._joined.window), (places[0], places[1]))
+        yield from self._found(counted, admission, (strata[0], strata[1]))
 
-    def _counted(self, joined: Joinable) -> CountedJoin:
-        counted = CountedJoin(joined.exact)
-        self._spent += (PRICES.encode + PRICES.rank) * sum(map(len, joined.streams))
+    def _counted(self, joined: Joinable, places: tuple[Array, Array] | None = None) -> CountedJoin:
+        counted = CountedJoin(joined.exact, places)
+        coding = PRICES.take if self.chosen.strategy == "keys" and self.plan.preference != "weighted" else PRICES.encode
+        copying = 0.0 if places is None else PRICES.copy
+        self._spent += (coding + copying + PRICES.rank) * sum(map(len, joined.streams))
         self._bytes = max(self._bytes, counted.nbytes)
         return counted
 
@@ -198,24 +200,26 @@ class StrategyJoin:
             asc = self.plan.preference == "asc"
             arrivals = counted.outliers(self.plan.outlier_cap) if asc else counted.most()
             for left, right in counted.written(arrivals, room):
-                yield Outputs(left=left, right=right, weight=np.ones(left.shape[0]))
+                yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
             return
         weight = 1.0 / (admission.level * admission.left * admission.right)
         which, pairs = counted.by_stratum(strata, weight.shape[0])
         if self.chosen.strategy == "keys":
-            self._sampled = self._told(counted, admission, which, weight)
+            self._sampled = counted, which
         rate = drawing_rates(pairs, weight, float(room))
         phase = float(np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4])).random())
-        for left, right, of in counted.drawn(which, rate, phase):
-            yield Outputs(left=left, right=right, weight=weight[of] / rate[of])
+        for left, right, stands in counted.drawn(which, rate, weight / rate, phase):
+            yield Outputs(left=left, right=right, weight=stands)
 
-    def _told(self, counted: CountedJoin, admission: Admission, which: Array, weight: Array) -> Estimate:
+    def _told(self, counted: CountedJoin, which: Array) -> Estimate:
         """How many pairs there are, by all that the sampled keys have, drawn or not.
 
         The variance is that of keys that are in or out whole, and of tuples with coins of their own, whose pairs with
         later tuples are taken to be as many as those with earlier ones.
         """
-        stands = counted.matches * weight[which]
+        assert self._admission is not None
+        admission = self._admission
+        stands = counted.matches * (1.0 / (admission.level * admission.left * admission.right))[which]
         by_key = np.bincount(counted.key, stands, counted.keys)
         level = np.ones(counted.keys)
         level[counted.key] = admission.level[which]
@@ -287,7 +291,7 @@ class StrategyJoin:
         if self._known is not None:
             return Estimate.exact(float(self._known))
         if self._sampled is not None:
-            return self._sampled
+            return self._told(*self._sampled)
         pairs, reach = self.look.pairs, _TWICE * self.look.error
         found = float(self._outputs)
         return Estimate(max(found, pairs), max(found, pairs - reach), max(found, pairs + reach), _CONFIDENCE, False)

@@ -23,14 +23,14 @@ __all__ = ["Look"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_SLOTS, _MOST_SLOTS = 12, 18
-_SEEN = 200_000
+_SEEN = 400_000
 """Tuples of a stream that are looked at: below, all of them."""
 _TIMES = 1024
 _SCATTER = 4.0
 
 
 class Look:
-    """Counts by slot.  words: of each stream int64 [n], equal where keys are; counts: float64 [2, slots], tuples.
+    """Counts by slot.  words: of each stream int64 [n], equal where keys are; seen: int32 [2, slots], tuples.
 
     every: of each stream, one tuple in so many was looked at; the same for every budget, so that a larger one ranks
     slots alike.  Cost: 2 ns a tuple looked at, 12 a tuple with keys of text.
@@ -58,7 +58,7 @@ class Look:
             kernels.slot_counts(self.words[k], self.valid[k], self.seed, self.shift, first, self.every[k], counts[k])
         self.looked = sum(-(-n // every) for n, every in zip(self.tuples, self.every, strict=True))
         self.seen = counts
-        self.counts = counts * np.array(self.every, np.float64)[:, None]
+        self._weighed: dict[int, tuple[Array, Array, Array]] = {}
 
     @cached_property
     def closeness(self) -> float:
@@ -74,57 +74,56 @@ class Look:
         return float(max(1e-9, (high - low).mean() / right.shape[0]))
 
     @cached_property
-    def pairs_by_slot(self) -> Array:
-        """About how many pairs the keys of each slot have, keys that share a slot by chance taken off: float64."""
-        left, right = self.counts
-        beside = left.mean() * right.mean()
-        together = np.maximum(0.0, left * right - beside) / (1.0 - 1.0 / self.slots)
-        whole = max(0.0, float(left @ right) - self.slots * beside) / (1.0 - 1.0 / self.slots)
-        total = float(together.sum())
-        out: Array = together * (self.closeness * whole / total if total else 0.0)
-        return out
-
-    def outliers_by_slot(self, cap: int) -> Array:
-        """About how many pairs of each slot's keys are outliers: no more than `cap` tuples of the key in both windows.
-
-        Tuples are taken to come as in a Poisson process, and keys of a slot to be alike; where a slot was not seen,
-        half a tuple of each stream that was is believed.  float64 [slots].
-        """
+    def _beside(self) -> float:
+        """Of left * right of a slot, what keys that share it by chance make."""
         left, right = (
-            np.maximum(counts, 0.5 * (every - 1)) for counts, every in zip(self.counts, self.every, strict=True)
+            float(seen.sum()) * every / self.slots for seen, every in zip(self.seen, self.every, strict=True)
         )
-        keys = max(1.0, self.keys / self.slots)
-        beside = (left + right) * (1.0 if self.joined.window is None else 0.5 * self.closeness) / keys
-        term = np.exp(-beside)
-        few = term.copy()
-        for j in range(1, cap - 1):
-            term *= beside / j
-            few += term
-        out: Array = left * right / keys * self.closeness * few
-        return out
+        return left * right
+
+    @cached_property
+    def _sums(self) -> Array:
+        sums = np.zeros(6)
+        kernels.sum_slots(self.seen, np.array(self.every), self._beside, sums)
+        return sums
 
     @cached_property
     def pairs(self) -> float:
-        """About how many pairs there are: the inner product of both streams' counts by slot.
+        """About how many pairs there are: the inner product of both streams' counts by slot, less what chance makes.
 
         Source: Alon, Gibbons, Matias, Szegedy, "Tracking Join and Self-Join Sizes in Limited Storage", PODS 1999.
         """
-        return float(self.pairs_by_slot.sum())
+        whole = (float(self._sums[2]) - self.slots * self._beside) / (1.0 - 1.0 / self.slots)
+        return self.closeness * max(0.0, whole)
 
     @cached_property
     def error(self) -> float:
         """The standard error of `pairs`: that of slots shared by chance, and of the tuples not looked at."""
-        left, right = self.counts
-        shared = (float(left @ left) * float(right @ right) + float(left @ right) ** 2) / self.slots
-        # A slot's sampled counts vary like Poisson ones.
-        unseen = float((left * right * (right * (self.every[0] - 1) + left * (self.every[1] - 1))).sum())
-        return self.closeness * float(np.sqrt(shared + unseen))
+        left, right, both, _, unseen, _ = self._sums
+        return self.closeness * float(np.sqrt((left * right + both * both) / self.slots + unseen))
 
     @property
     def keys(self) -> float:
         """About how many distinct keys were seen, by the slots that no key fell in."""
-        empty = max(1, int(np.count_nonzero((self.seen[0] == 0) & (self.seen[1] == 0))))
-        return max(1.0, -self.slots * float(np.log(empty / self.slots)))
+        return max(1.0, -self.slots * float(np.log(max(1.0, self._sums[5]) / self.slots)))
+
+    def weighed(self, cap: int) -> tuple[Array, Array, Array]:
+        """(tuples, pairs wanted, slots with most of these per tuple first): float64 [slots] twice, int64 [slots].
+
+        cap: of outliers, which are wanted alone; 0: every pair is.
+        """
+        if cap in self._weighed:
+            return self._weighed[cap]
+        tuples, wanted, rank = np.empty(self.slots), np.empty(self.slots), np.empty(self.slots, np.uint16)
+        share = 1.0 if self.joined.window is None else 0.5 * self.closeness
+        above = float(self._sums[3])
+        scale = self.closeness if cap else self.pairs / above if above else 0.0
+        kernels.weigh_slots(
+            self.seen, np.array(self.every), self._beside, scale, cap, share, max(1.0, self.keys / self.slots), tuples,
+            wanted, rank,
+        )  # fmt: skip
+        self._weighed[cap] = tuples, wanted, rank.argsort(kind="stable")
+        return self._weighed[cap]
 
     def coin_seed(self, side: int) -> int:
         """The seed of the coins of a stream's tuples."""

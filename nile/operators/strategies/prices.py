@@ -9,22 +9,26 @@ __all__ = ["PRICES", "Prices"]
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Nanoseconds.  Per tuple: read (handed over, times converted), text (hashing a key that is no number), slot
-    (counting it by the slot of its key), look (admitting or refusing it), encode (a code for its key), probe (the exact
-    chain join), rank (its range of matches, and its place in the list of its key), promise (queues of promising
-    regions).  Per pair: chain (the exact join's), emit (written from a list); both with the columns handed out.
+    """Nanoseconds.  Per tuple: read (handed over, times converted), text (hashing a key that is no number), seen
+    (counting it by the slot of its key), look (admitting or refusing it), encode (a code for its key), take (the same
+    of one that came in with a few heavy keys), copy (of one that came in), probe (the exact chain join), rank (its range of matches, and its
+    place in the list of its key), promise (queues of promising regions).  Per slot: weigh (what it promises, and its rank).
+    Per pair: chain (the exact join's), emit (written from a list); both with the columns handed out.
     """
 
-    read: float = 8.0
+    read: float = 5.0
     text: float = 12.0
-    slot: float = 2.0
-    look: float = 3.0
-    encode: float = 32.0
-    probe: float = 45.0
-    rank: float = 45.0
+    seen: float = 8.0
+    weigh: float = 30.0
+    look: float = 2.5
+    encode: float = 36.0
+    take: float = 25.0
+    copy: float = 7.0
+    probe: float = 70.0
+    rank: float = 38.0
     promise: float = 600.0
-    chain: float = 11.0
-    emit: float = 11.0
+    chain: float = 12.0
+    emit: float = 12.0
 
 
 PRICES = Prices()

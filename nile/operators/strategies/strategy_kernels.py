@@ -9,7 +9,10 @@ import numpy as np
 from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, kernel
 
-__all__ = ["admit", "draw_pairs", "list_tuples", "slot_counts", "slots_of", "thin", "window_ranges", "write_best"]
+__all__ = [
+    "admit", "draw_pairs", "join_strata", "list_tuples", "slot_counts", "slots_of", "sum_slots", "thin", "weigh_slots",
+    "window_ranges", "write_best",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 _LOW = U8(0x7FFFFFFF)
@@ -79,50 +82,113 @@ def slots_of(words: Array, places: Array, seed: int, shift: int, out: Array) -> 
 
 
 @kernel
+def sum_slots(seen: Array, every: Array, beside: float, sums: Array) -> None:
+    """Sums over slots, with left and right the tuples a slot is taken to have: sums, float64 [6], of the squares of
+    left and of right, left * right, what it is above `beside`, its variance for tuples not looked at, and slots where
+    neither was seen.  seen: int32 [2, slots]; every: int64 [2].
+    """
+    for s in range(seen.shape[1]):
+        left, right = float(seen[0, s] * every[0]), float(seen[1, s] * every[1])
+        both = left * right
+        sums[0] += left * left
+        sums[1] += right * right
+        sums[2] += both
+        sums[3] += max(0.0, both - beside)
+        sums[4] += both * (right * (every[0] - 1) + left * (every[1] - 1))
+        sums[5] += 1.0 if seen[0, s] == 0 and seen[1, s] == 0 else 0.0
+
+
+@kernel
+def weigh_slots(
+    seen: Array,
+    every: Array,
+    beside: float,
+    scale: float,
+    cap: int,
+    share: float,
+    keys: float,
+    tuples: Array,
+    wanted: Array,
+    rank: Array,
+) -> None:
+    """Of each slot the tuples, the pairs or outliers expected, and its rank by them per tuple, lowest first.
+
+    beside: left * right of keys that share a slot by chance; scale: pairs per left * right; cap: of outliers, 0: all
+    pairs are wanted; share: of a key's tuples, those in both windows; keys: in a slot.  For outliers tuples are taken
+    to come as in a Poisson process, and a slot that was not seen to have half as many as one seen once.
+    tuples, wanted: float64 [slots]; rank: uint16 [slots].
+    """
+    for s in range(seen.shape[1]):
+        left, right = float(seen[0, s] * every[0]), float(seen[1, s] * every[1])
+        if cap == 0:
+            wanted[s] = scale * max(0.0, left * right - beside)
+            tuples[s] = left + right
+            worth = left * right / max(1.0, left + right)
+        else:
+            left, right = max(left, 0.5 * every[0]), max(right, 0.5 * every[1])
+            tuples[s] = left + right
+            standing = (left + right) * share / keys
+            term = np.exp(-standing)
+            few = term
+            for j in range(1, cap - 1):
+                term *= standing / j
+                few += term
+            wanted[s] = left * right / keys * scale * few
+            worth = wanted[s] / max(1.0, left + right)
+        # Logarithms rank as the worth itself does, in two bytes, which sort in a few passes.
+        rank[s] = np.uint16(65535 - min(65535, max(0, int(700.0 * (np.log2(max(worth, 1e-12)) + 40.0)))))
+
+
+@kernel
 def window_ranges(
-    order: Array,
     left_ts: Array,
     right_ts: Array,
     left_code: Array,
     right_code: Array,
     known: Array,
     window: int,
+    side: Array,
+    own: Array,
+    key: Array,
     matches: Array,
     high: Array,
     standing: Array,
 ) -> None:
-    """Of each arrival the range of its matches in the other stream's list of its key: [high - matches, high).
+    """Arrivals in total order, each with the range of its matches in the other stream's list of its key.
 
-    order: int8 [n], the stream of each; ts: int64 ns; code: int64, -1 null; window: ns, -1 the whole stream.  matches,
-    high, standing: int32 [n]; standing: tuples of the key in both windows, itself included.  known: int32 [keys, 4],
-    zeros: of each key the tuples seen and gone, (left, right) each.  O(n).
+    ts: int64 ns; code: int64, -1 null; known: int32 [keys, 4], zeros: of each key the tuples seen and gone, (left,
+    right) each; window: ns, -1 the whole stream.  Of each arrival, [n]: side, int8; own, int64, its ordinal; key,
+    matches, high, standing, int32: its matches are ranks [high - matches, high); standing: tuples of the key in both
+    windows, itself included.  O(n).
     """
-    seen_left = seen_right = gone_left = gone_right = 0
-    for k in range(order.shape[0]):
-        right = order[k] == 1
-        ts = right_ts[seen_right] if right else left_ts[seen_left]
-        code = right_code[seen_right] if right else left_code[seen_left]
+    i = j = gone_left = gone_right = 0
+    for k in range(side.shape[0]):
+        right = i == left_ts.shape[0] or (j < right_ts.shape[0] and right_ts[j] < left_ts[i])
+        if right:
+            ts, code, own[k] = right_ts[j], right_code[j], j
+            j += 1
+        else:
+            ts, code, own[k] = left_ts[i], left_code[i], i
+            i += 1
         if window >= 0:
-            while gone_left < seen_left and ts - left_ts[gone_left] > window:
+            while gone_left < i and ts - left_ts[gone_left] > window:
                 if left_code[gone_left] >= 0:
                     known[left_code[gone_left], 2] += 1
                 gone_left += 1
-            while gone_right < seen_right and ts - right_ts[gone_right] > window:
+            while gone_right < j and ts - right_ts[gone_right] > window:
                 if right_code[gone_right] >= 0:
                     known[right_code[gone_right], 3] += 1
                 gone_right += 1
-        if right:
-            seen_right += 1
-        else:
-            seen_left += 1
+        which = 1 if right else 0
+        side[k] = which
+        key[k] = code
         if code < 0:
             matches[k] = high[k] = standing[k] = 0
             continue
-        own = 1 if right else 0
-        known[code, own] += 1
-        matches[k] = known[code, 1 - own] - known[code, 3 - own]
-        high[k] = known[code, 1 - own]
-        standing[k] = matches[k] + known[code, own] - known[code, 2 + own]
+        known[code, which] += 1
+        matches[k] = known[code, 1 - which] - known[code, 3 - which]
+        high[k] = known[code, 1 - which]
+        standing[k] = matches[k] + known[code, which] - known[code, 2 + which]
 
 
 @kernel
@@ -140,6 +206,24 @@ def list_tuples(code: Array, begins: Array, at: Array, listed: Array) -> None:
         if code[i] >= 0:
             listed[at[code[i]]] = i
             at[code[i]] += 1
+
+
+@kernel
+def join_strata(side: Array, left: Array, right: Array, matches: Array, which: Array, pairs: Array) -> None:
+    """The stratum of each arrival, and the pairs of each stratum.
+
+    side: int8 [n]; left, right: uint8, of either stream's tuples; matches: int32 [n]; which: uint8 [n]; pairs: float64
+    [strata], zeros.
+    """
+    i = j = 0
+    for k in range(side.shape[0]):
+        if side[k] == 0:
+            which[k] = left[i]
+            i += 1
+        else:
+            which[k] = right[j]
+            j += 1
+        pairs[which[k]] += matches[k]
 
 
 @kernel
@@ -199,15 +283,16 @@ def draw_pairs(
     right_listed: Array,
     progress: Array,
     place: Array,
+    stands: Array,
     left_out: Array,
     right_out: Array,
-    stratum_out: Array,
+    weight_out: Array,
 ) -> int:
     """A systematic sample of the pairs, each of stratum s with probability rate[s]; returns how many were written.
 
     Arrivals lie one after another on a line, each as long as rate * matches; a pair is drawn where a whole number falls
-    into its part.  progress: int64 [2], as `write_best`; place: float64 [2], the end of the last arrival dealt with,
-    and the next whole number (both from an offset in [0, 1)).
+    into its part, and stands for stands[s].  progress: int64 [2], as `write_best`; place: float64 [2], the end of
+    the last arrival dealt with, and the next whole number (both from an offset in [0, 1)).
     """
     written = 0
     room = left_out.shape[0]
@@ -215,18 +300,22 @@ def draw_pairs(
         k = progress[0]
         share = rate[strata[k]]
         count = matches[k]
+        if count == 0 or share == 0.0:
+            progress[0] += 1
+            continue
+        each = 1.0 / share
         end = place[0] + share * count
         while place[1] < end:
             if written == room:
                 return written
-            rank = high[k] - 1 - min(count - 1, int((place[1] - place[0]) / share))
+            rank = high[k] - 1 - min(count - 1, int((place[1] - place[0]) * each))
             if side[k] == 0:
                 left_out[written] = own[k]
                 right_out[written] = right_listed[right_begins[code[k]] + rank]
             else:
                 left_out[written] = left_listed[left_begins[code[k]] + rank]
                 right_out[written] = own[k]
-            stratum_out[written] = strata[k]
+            weight_out[written] = stands[strata[k]]
             written += 1
             place[1] += 1.0
         place[0] = end
