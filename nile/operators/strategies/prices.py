@@ -11,11 +11,11 @@ __all__ = ["PRICES", "Prices"]
 class Prices:
     """Nanoseconds.
 
-    Per tuple: read, handed over and its time converted; text, hashing a key that is no number; seen, counted by the slot
-    of its key; look, admitted or refused; encode, a code for its key; take, the same among few heavy keys; copy, of one
-    that came in; probe, the exact chain join; rank, its range of matches and its place in its key's list; promise, queues
-    of promising regions.  Per slot: weigh, what it promises, and its rank.  Per pair: chain, the exact join's; emit,
-    written from a list; both with the columns handed out.
+    Per tuple: read, handed over and its time converted; text, hashing a key that is no number; seen, counted by the
+    slot of its key; look, admitted or refused; encode, a code for its key; take, the same among few heavy keys; copy,
+    of one that came in; probe, the exact chain join; rank, its range of matches and its place in its key's list;
+    promise, queues of promising regions. Per slot: weigh, what it promises, and its rank. Per pair: chain, the exact
+    join's; emit, written from a list; both with the columns handed out.
     """
 
     read: float = 5.0
