@@ -14,6 +14,7 @@ from nile.experiments.benchmarks import (
     scan,
     share,
     sketch,
+    strategies,
     surface,
     ways,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "scan",
     "share",
     "sketch",
+    "strategies",
     "surface",
     "truth",
     "ways",
