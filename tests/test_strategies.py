@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import nile
+from nile.operators.strategies import join
 from nile.operators.strategies.forecast import choose
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
@@ -16,6 +18,12 @@ Array = np.ndarray[Any, Any]
 N, KEYS, WINDOW = 3_000, 300, 0.5
 WAYS = ("auto", "exact", "counts", "keys", "summary")
 PREFERENCES = ("desc", "weighted", "asc")
+
+
+@pytest.fixture(autouse=True)
+def _without_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs as small as these would be answered whole by what every run is granted beside its fraction."""
+    monkeypatch.setattr(join, "PRICES", replace(join.PRICES, start=0.0))
 
 
 def _keys(seed: int, skew: float = 0.9) -> Array:
@@ -183,3 +191,16 @@ def test_what_no_strategy_can_do_is_refused() -> None:
         query.returning("ranges").using(strategy="auto").run(0.5)
     with pytest.raises(ConfigError, match="got method 'paper'"):
         query.using(strategy="auto", method="paper").run(0.5)
+
+
+def test_a_small_input_is_answered_whole() -> None:
+    join.PRICES = replace(join.PRICES, start=1e7)
+    answer = _run(_database(), "desc", "auto", 0.05)
+    assert len(answer.to_arrow()) == _all()[0].sum() == answer.estimate.value
+
+
+def test_aggregates_over_a_sample_of_keys() -> None:
+    db, (joins, _) = _database(), _all()
+    query = db.join("a", "b", on="k", window=WINDOW).prefer("weighted").using(strategy="keys")
+    table = query.aggregate({"n": "count(*)", "most": "max(a.k)"}).run(0.5).to_arrow()
+    assert 0.5 < table["n"][0].as_py() / joins.sum() < 2.0

@@ -31,6 +31,7 @@ SHARES = (0.02, 0.1, 0.2, 0.4, 0.7, 1.0)
 """Of the keys, that the exact engine is given."""
 SEEDS, ROUNDS, BINS = 5, 3, 100
 _KEYS = (20_000, 2_000, 200, 100)
+_NOTHING = 1e-9  # of a squared error: what rounding leaves
 _GAP = 1_000_000  # ns between tuples of a stream
 
 
@@ -135,24 +136,22 @@ def _against(cell: Cell, preference: str, fraction: float, hashed: list[dict[str
     if preference == "weighted":
         own = float(np.mean([_error(cell, _asked(cell, preference, fraction, seed)) for seed in range(SEEDS)]))
         best = float(at([each["error"] for each in hashed]))
-        return told | {"quality": own, "best": best, "ratio": best / own if own else 1e9}
-    outliers = (cell.counted.matches > 0) & (cell.counted.standing <= 4)
-    every = int(cell.counted.matches[outliers].sum()) if preference == "asc" else cell.counted.pairs
+        return told | {"quality": own, "best": best, "ratio": best / max(own, _NOTHING)}
+    every = _outliers(cell.counted) if preference == "asc" else cell.counted.pairs
     if not every:
         return told
-    best = max(float(at([each["recall"] for each in hashed])), stopped)
+    best = max(float(at([each["outliers" if preference == "asc" else "recall"] for each in hashed])), stopped)
     return told | {"quality": found / every, "best": best, "ratio": found / every / best}
 
 
 def _hashed(cell: Cell, share: float) -> dict[str, float]:
-    """The exact engine on a share of the keys by hash: CPU seconds, recall on average, error of the histogram."""
+    """The exact engine on a share of the keys by hash: CPU seconds, recall of both kinds, error of the histogram."""
 
     def run() -> int:
         joined = cell.db.join("a", "b", on="k", window=cell.window).run().joined
-        pairs = _sampled(joined, share, 0)
-        return _drained_joined(cell, pairs)
+        return _drained_joined(cell, _sampled(joined, share, 0))
 
-    run()
+    found = run()
     seconds = median(_timed(run)[0] for _ in range(ROUNDS))
     errors = []
     for seed in range(SEEDS):
@@ -166,7 +165,17 @@ def _hashed(cell: Cell, share: float) -> dict[str, float]:
         each = np.bincount(inside.exact.left_code, minlength=counted.keys)
         pairs[rows] = (by_key / np.maximum(1, each))[inside.exact.left_code]
         errors.append(_distance(cell, np.bincount(cell.bin_of, pairs, BINS)))
-    return {"cpu": seconds, "recall": share, "error": float(np.mean(errors))}
+    within, whole = (_outliers(each) for each in (CountedJoin(_sampled(cell.joined, share, 0).exact), cell.counted))
+    return {
+        "cpu": seconds,
+        "recall": found / cell.counted.pairs,
+        "outliers": within / max(1, whole),
+        "error": max(_NOTHING, float(np.mean(errors))),
+    }
+
+
+def _outliers(counted: CountedJoin) -> int:
+    return int(counted.matches[(counted.matches > 0) & (counted.standing <= 4)].sum())
 
 
 def _sampled(joined: Joinable, share: float, seed: int) -> Joinable:

@@ -39,13 +39,14 @@ class Admission:
 class Forecast:
     """One contestant.  cost: ns of CPU; pairs: that it is expected to give; quality: in [0, 1], by the preference: the
     share of all pairs (desc) or of all outliers (asc), or how many pairs drawn evenly from all would tell as much
-    (weighted, as a share of all); why: in words."""
+    (weighted, as a share of all); why: in words; admission: what comes in under `keys`."""
 
     strategy: str
     cost: float
     pairs: float
     quality: float
     why: str
+    admission: Admission | None = None
 
 
 def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: float) -> list[Forecast]:

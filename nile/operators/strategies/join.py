@@ -24,7 +24,6 @@ from nile.operators.strategies.forecast import (
     exact_cost,
     forecasts,
     looking_cost,
-    sampled_keys,
 )
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES
@@ -79,7 +78,7 @@ class StrategyJoin:
         """ns that may be spent, reading included."""
         budget = self.plan.budget
         if budget.fraction is not None:
-            return _WHOLE if self.plan.is_exact else budget.fraction * exact_cost(self.look, PRICES)
+            return _WHOLE if self.plan.is_exact else PRICES.start + budget.fraction * exact_cost(self.look, PRICES)
         if budget.outputs is not None:
             return _WHOLE
         per = sum(self.look.tuples) if budget.unit == "seconds_per_tuple" else 1
@@ -157,7 +156,8 @@ class StrategyJoin:
     def _keys(self) -> Iterator[Outputs]:
         self._spent += PRICES.look * sum(self.look.tuples)
         if self.plan.preference == "weighted":
-            self._admission, _ = sampled_keys(self.look, PRICES, SPARE * self.grant - self._spent)
+            self._admission = self.chosen.admission
+            assert self._admission is not None
             yield from self._round(self._admission)
             return
         done = np.zeros(self.look.slots, np.bool_)

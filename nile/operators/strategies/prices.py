@@ -15,7 +15,8 @@ class Prices:
     slot of its key; look, admitted or refused; encode, a code for its key; take, the same among few heavy keys; copy,
     of one that came in; probe, the exact chain join; rank, its range of matches and its place in its key's list;
     promise, queues of promising regions. Per slot: weigh, what it promises, and its rank. Per pair: chain, the exact
-    join's; emit, written from a list; both with the columns handed out.
+    join's; emit, written from a list; both with the columns handed out. Per run: start, granted beside every
+    fraction, since no run takes less before its first tuple.
     """
 
     read: float = 5.0
@@ -31,6 +32,7 @@ class Prices:
     promise: float = 600.0
     chain: float = 12.0
     emit: float = 12.0
+    start: float = 1e7
 
 
 PRICES = Prices()
