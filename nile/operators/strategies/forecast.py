@@ -82,9 +82,8 @@ def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: floa
         admission = best_keys(weighed, prices, left)
         worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "keys with most pairs per tuple" if preference == "desc" else "rare keys"
-    keys = Forecast(
-        "keys", base + prices.look * n + admission.cost, admission.pairs, worth, f"{why}; refused unencoded"
-    )
+    cost = base + prices.look * n + admission.cost
+    keys = Forecast("keys", cost, admission.pairs, worth, f"{why}; the rest refused unencoded", admission)
     summary = Forecast("summary", base, 0.0, 0.0, "counts by slot alone: how many pairs there are, none of them")
     promise = Forecast(
         "promise", n * (prices.read + prices.encode + prices.promise), pairs * min(1.0, grant / whole), 0.0,
