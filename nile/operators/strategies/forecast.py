@@ -92,9 +92,13 @@ def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: floa
     return [exact, counts, keys, summary, promise]
 
 
-def choose(candidates: list[Forecast], grant: float) -> Forecast:
-    """The best that the grant pays for; of equals the cheapest.  Promise is chosen by name alone."""
+def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Forecast:
+    """The best that the grant pays for; of equals the cheapest.  Promise is chosen by name alone.
+
+    start: ns beyond the grant at which the whole answer is still better than a part of it for little less.
+    """
     paid = [each for each in candidates if each.cost <= grant and each.strategy != "promise"]
+    paid += [each for each in candidates if each.strategy == "exact" and grant < each.cost <= grant + start]
     if not paid:
         return min((each for each in candidates if each.strategy != "promise"), key=lambda each: each.cost)
     return max(paid, key=lambda each: (each.quality, -each.cost))

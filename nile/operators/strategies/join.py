@@ -26,7 +26,7 @@ from nile.operators.strategies.forecast import (
     looking_cost,
 )
 from nile.operators.strategies.looking import Look
-from nile.operators.strategies.prices import PRICES
+from nile.operators.strategies.prices import PRICES, Prices
 from nile.preferences.key_sample import KeySample, outputs_of_one_key
 from nile.preferences.key_sample import counted as counted_estimate
 from nile.pyramid.grid.manager import Memory
@@ -74,11 +74,20 @@ class StrategyJoin:
         return Look(self._joined, self.plan.seed)
 
     @cached_property
+    def prices(self) -> Prices:
+        """What steps cost among as many keys as there are."""
+        return PRICES.among(self.look.keys)
+
+    @cached_property
     def grant(self) -> float:
         """ns that may be spent, reading included."""
         budget = self.plan.budget
         if budget.fraction is not None:
-            return _WHOLE if self.plan.is_exact else PRICES.start + budget.fraction * exact_cost(self.look, PRICES)
+            return (
+                _WHOLE
+                if self.plan.is_exact
+                else self.prices.start + budget.fraction * exact_cost(self.look, self.prices)
+            )
         if budget.outputs is not None:
             return _WHOLE
         per = sum(self.look.tuples) if budget.unit == "seconds_per_tuple" else 1
@@ -87,7 +96,7 @@ class StrategyJoin:
     @cached_property
     def candidates(self) -> list[Forecast]:
         """Every contestant's forecast."""
-        return forecasts(self.look, PRICES, self.plan.preference, self.plan.outlier_cap, min(self.grant, 1e18))
+        return forecasts(self.look, self.prices, self.plan.preference, self.plan.outlier_cap, min(self.grant, 1e18))
 
     @cached_property
     def chosen(self) -> Forecast:
@@ -95,7 +104,7 @@ class StrategyJoin:
         if self.plan.strategy == "auto":
             wanted = "counts" if self.plan.budget.unit == "outputs" or self._wants_outliers else ""
             if not wanted:
-                return choose(self.candidates, self.grant)
+                return choose(self.candidates, self.grant, self.prices.start)
         else:
             wanted = self.plan.strategy
         return next(each for each in self.candidates if each.strategy == wanted)
@@ -115,14 +124,14 @@ class StrategyJoin:
         began = time.thread_time_ns()
         way = self.chosen.strategy
         n = sum(self.look.tuples)
-        self._spent = PRICES.read * n + looking_cost(self.look, PRICES)
+        self._spent = self.prices.read * n + looking_cost(self.look, self.prices)
         found = {"exact": self._exact, "counts": self._counts, "keys": self._keys, "summary": self._nothing}[way]()
         seconds = self.plan.budget.unit in ("seconds", "seconds_per_tuple")
         for part in found:
             room = self._most - self._outputs
             kept = part if len(part) <= room else part.first(room)
             self._outputs += len(kept)
-            self._spent += len(kept) * (PRICES.chain if way == "exact" else PRICES.emit)
+            self._spent += len(kept) * (self.prices.chain if way == "exact" else self.prices.emit)
             yield kept
             if self._outputs >= self._most or (seconds and time.thread_time_ns() - began > self.grant):
                 return
@@ -135,10 +144,13 @@ class StrategyJoin:
             yield from self._counts()
             return
         self._chain = ChainJoin(self.plan, self._joined)
-        self._spent += sum(self.look.tuples) * (PRICES.encode + PRICES.probe)
+        self._spent += sum(self.look.tuples) * (self.prices.encode + self.prices.probe)
         whole = True
         for part in self._chain.run():
-            if self._spent + len(part) * PRICES.chain > self.grant and self.chosen.cost <= self.grant:
+            if (
+                self._spent + len(part) * self.prices.chain > self.grant + self.prices.start
+                and self.plan.strategy == "auto"
+            ):
                 whole = False  # more pairs than were forecast
                 break
             yield part
@@ -154,7 +166,7 @@ class StrategyJoin:
         yield from self._found(counted, whole, (strata[0], strata[1]))
 
     def _keys(self) -> Iterator[Outputs]:
-        self._spent += PRICES.look * sum(self.look.tuples)
+        self._spent += self.prices.look * sum(self.look.tuples)
         if self.plan.preference == "weighted":
             self._admission = self.chosen.admission
             assert self._admission is not None
@@ -163,11 +175,11 @@ class StrategyJoin:
         done = np.zeros(self.look.slots, np.bool_)
         weighed = self.look.weighed(self.plan.outlier_cap if self.plan.preference == "asc" else 0)
         for k in range(_ROUNDS):
-            looking = PRICES.look * sum(self.look.tuples) if k else 0.0
+            looking = self.prices.look * sum(self.look.tuples) if k else 0.0
             room = SPARE * self.grant - self._spent - looking
             if k and room < _WORTH_A_ROUND * self.grant:
                 return
-            admission = best_keys(weighed, PRICES, room, done)
+            admission = best_keys(weighed, self.prices, room, done)
             if not admission.stratum.any():
                 return
             done |= admission.stratum == 1
@@ -187,15 +199,19 @@ class StrategyJoin:
 
     def _counted(self, joined: Joinable, places: tuple[Array, Array] | None = None) -> CountedJoin:
         counted = CountedJoin(joined.exact, places)
-        coding = PRICES.take if self.chosen.strategy == "keys" and self.plan.preference != "weighted" else PRICES.encode
-        copying = 0.0 if places is None else PRICES.copy
-        self._spent += (coding + copying + PRICES.rank) * sum(map(len, joined.streams))
+        coding = (
+            self.prices.take
+            if self.chosen.strategy == "keys" and self.plan.preference != "weighted"
+            else self.prices.encode
+        )
+        copying = 0.0 if places is None else self.prices.copy
+        self._spent += (coding + copying + self.prices.rank) * sum(map(len, joined.streams))
         self._bytes = max(self._bytes, counted.nbytes)
         return counted
 
     def _found(self, counted: CountedJoin, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
         """The pairs that are written of those counted, as many as the grant still pays for."""
-        room = int(min(float(self._most - self._outputs), max(0.0, self.grant - self._spent) / PRICES.emit))
+        room = int(min(float(self._most - self._outputs), max(0.0, self.grant - self._spent) / self.prices.emit))
         if self.plan.preference != "weighted":
             asc = self.plan.preference == "asc"
             arrivals = counted.outliers(self.plan.outlier_cap) if asc else counted.most()
@@ -276,12 +292,12 @@ class StrategyJoin:
         """What has been done so far; costs are nanoseconds, by the prices."""
         arrivals, nulls = sum(self.look.tuples), sum(self.look.nulls)
         shed = self.shed
-        written = self._outputs * (PRICES.chain if self.chosen.strategy == "exact" else PRICES.emit)
+        written = self._outputs * (self.prices.chain if self.chosen.strategy == "exact" else self.prices.emit)
         return JoinFigures(
             arrivals=arrivals, nulls=nulls, admitted=arrivals - nulls - sum(shed), shed=shed, outputs=self._outputs,
             regions=0, pruned=0, zones=0, changes=0, expired=0, evicted=0, granted=min(self.grant, _WHOLE),
             spent=self._spent, spent_insert=self._spent - written, spent_hit=written,
-            exact_cost=exact_cost(self.look, PRICES), coverage=1.0, forgotten=0,
+            exact_cost=exact_cost(self.look, self.prices), coverage=1.0, forgotten=0,
             admission=1.0 - sum(shed) / max(1, arrivals - nulls), sampling_rate=1.0,
         )  # fmt: skip
 
@@ -329,7 +345,7 @@ class StrategyJoin:
 
     def explain(self) -> list[str]:
         """The contestants, one line each: forecast cost, pairs, quality, why; the one that runs is marked."""
-        whole = exact_cost(self.look, PRICES)
+        whole = exact_cost(self.look, self.prices)
         lines = []
         for each in self.candidates:
             mark = "*" if each.strategy == self.chosen.strategy else " "

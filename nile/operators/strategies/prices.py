@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 __all__ = ["PRICES", "Prices"]
+
+
+_CACHED, _MEASURED, _LEAST = 16_384, 500_000, 0.4
+"""Keys whose tables stay in the caches, keys that the prices are of, and the least share of a price that remains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,13 @@ class Prices:
     chain: float = 12.0
     emit: float = 12.0
     start: float = 1e7
+
+    def among(self, keys: float) -> Prices:
+        """The prices where there are so many distinct keys: tables beyond the caches are dearer with every doubling."""
+        beyond = math.log2(1.0 + keys / _CACHED) / math.log2(1.0 + _MEASURED / _CACHED)
+        scale = min(1.5, _LEAST + (1.0 - _LEAST) * beyond)
+        dear = ("encode", "take", "probe", "rank")
+        return replace(self, **{name: scale * getattr(self, name) for name in dear})
 
 
 PRICES = Prices()
