@@ -110,9 +110,10 @@ def looking_cost(look: Look, prices: Prices) -> float:
     return prices.seen * look.looked + prices.weigh * look.slots + prices.text * hashed
 
 
-def exact_cost(look: Look, prices: Prices) -> float:
-    """ns of the exact answer."""
-    return sum(look.tuples) * (prices.read + prices.encode + prices.probe) + look.pairs * prices.chain
+def exact_cost(look: Look, prices: Prices, pairs: float | None = None) -> float:
+    """ns of the exact answer.  pairs: how many it has, where that is known."""
+    every = look.pairs if pairs is None else pairs
+    return sum(look.tuples) * (prices.read + prices.encode + prices.probe) + every * prices.chain
 
 
 def best_keys(weighed: tuple[Array, Array, Array], prices: Prices, room: float, done: Array | None = None) -> Admission:

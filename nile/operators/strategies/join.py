@@ -211,7 +211,8 @@ class StrategyJoin:
 
     def _found(self, counted: CountedJoin, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
         """The pairs that are written of those counted, as many as the grant still pays for."""
-        room = int(min(float(self._most - self._outputs), max(0.0, self.grant - self._spent) / self.prices.emit))
+        granted = _WHOLE if self.chosen.strategy == "exact" else self.grant
+        room = int(min(float(self._most - self._outputs), max(0.0, granted - self._spent) / self.prices.emit))
         if self.plan.preference != "weighted":
             asc = self.plan.preference == "asc"
             arrivals = counted.outliers(self.plan.outlier_cap) if asc else counted.most()
@@ -297,7 +298,7 @@ class StrategyJoin:
             arrivals=arrivals, nulls=nulls, admitted=arrivals - nulls - sum(shed), shed=shed, outputs=self._outputs,
             regions=0, pruned=0, zones=0, changes=0, expired=0, evicted=0, granted=min(self.grant, _WHOLE),
             spent=self._spent, spent_insert=self._spent - written, spent_hit=written,
-            exact_cost=exact_cost(self.look, self.prices), coverage=1.0, forgotten=0,
+            exact_cost=exact_cost(self.look, self.prices, self._known), coverage=1.0, forgotten=0,
             admission=1.0 - sum(shed) / max(1, arrivals - nulls), sampling_rate=1.0,
         )  # fmt: skip
 
