@@ -53,7 +53,7 @@ def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: floa
     """All contestants for a grant of ns, those that cost more than the grant among them.  cap: of outliers."""
     n, pairs = sum(look.tuples), look.pairs
     base = prices.read * n + looking_cost(look, prices)
-    whole = exact_cost(look, prices)
+    whole = exact_cost(n, pairs, prices)
     exact = Forecast("exact", whole, pairs, 1.0, "every pair")
     counted = base + n * (prices.encode + prices.rank)
     room = max(0.0, SPARE * grant - counted) / prices.emit
@@ -110,10 +110,9 @@ def looking_cost(look: Look, prices: Prices) -> float:
     return prices.seen * look.looked + prices.weigh * look.slots + prices.text * hashed
 
 
-def exact_cost(look: Look, prices: Prices, pairs: float | None = None) -> float:
-    """ns of the exact answer.  pairs: how many it has, where that is known."""
-    every = look.pairs if pairs is None else pairs
-    return sum(look.tuples) * (prices.read + prices.encode + prices.probe) + every * prices.chain
+def exact_cost(tuples: int, pairs: float, prices: Prices) -> float:
+    """ns of the exact answer."""
+    return tuples * (prices.read + prices.encode + prices.probe) + pairs * prices.chain
 
 
 def best_keys(weighed: tuple[Array, Array, Array], prices: Prices, room: float, done: Array | None = None) -> Admission:

@@ -59,6 +59,8 @@ class StrategyJoin:
     def __init__(self, plan: JoinPlan, joined: Joinable) -> None:
         self.plan = plan
         self._joined = joined
+        self._tuples = tuple(map(len, joined.streams))
+        self._nulls = tuple(one.key.null_count for one in joined.streams)
         self._outputs = self._bytes = 0
         self._spent = 0.0
         self._known: int | None = None
@@ -75,44 +77,47 @@ class StrategyJoin:
 
     @cached_property
     def prices(self) -> Prices:
-        """What steps cost among as many keys as there are."""
-        return PRICES.among(self.look.keys)
+        """What steps cost among as many keys as there are; where nothing is forecast, as they were measured."""
+        return PRICES if self._is_named else PRICES.among(self.look.keys)
 
     @cached_property
     def grant(self) -> float:
         """ns that may be spent, reading included."""
         budget = self.plan.budget
         if budget.fraction is not None:
-            return (
-                _WHOLE
-                if self.plan.is_exact
-                else self.prices.start + budget.fraction * exact_cost(self.look, self.prices)
-            )
+            return _WHOLE if self.plan.is_exact else self.prices.start + budget.fraction * self._exact_cost
         if budget.outputs is not None:
             return _WHOLE
-        per = sum(self.look.tuples) if budget.unit == "seconds_per_tuple" else 1
+        per = sum(self._tuples) if budget.unit == "seconds_per_tuple" else 1
         return 1e9 * budget.amount * per
+
+    @property
+    def _exact_cost(self) -> float:
+        pairs = self.look.pairs if self._known is None else self._known
+        return exact_cost(sum(self._tuples), pairs, self.prices)
 
     @cached_property
     def candidates(self) -> list[Forecast]:
         """Every contestant's forecast."""
         return forecasts(self.look, self.prices, self.plan.preference, self.plan.outlier_cap, min(self.grant, 1e18))
 
+    @property
+    def _is_named(self) -> bool:
+        """Whether nothing has to be looked at before it runs: all was asked for, or so many outputs."""
+        return self.plan.is_exact or self.plan.budget.unit == "outputs"
+
     @cached_property
-    def chosen(self) -> Forecast:
-        """The one that runs."""
-        if self.plan.strategy == "auto":
-            wanted = "counts" if self.plan.budget.unit == "outputs" or self._wants_outliers else ""
-            if not wanted:
-                return choose(self.candidates, self.grant, self.prices.start)
-        else:
-            wanted = self.plan.strategy
-        return next(each for each in self.candidates if each.strategy == wanted)
+    def way(self) -> str:
+        """The strategy that runs."""
+        if self.plan.strategy != "auto":
+            return self.plan.strategy
+        if self._is_named:  # the exact join tells outliers from other pairs only by counting
+            return "exact" if self.plan.is_exact and self.plan.preference != "asc" else "counts"
+        return choose(self.candidates, self.grant, self.prices.start).strategy
 
     @property
-    def _wants_outliers(self) -> bool:
-        """Whether all outliers were asked for, which the exact join does not tell from other pairs."""
-        return self.plan.preference == "asc" and self.plan.is_exact
+    def _forecast(self) -> Forecast:
+        return next(each for each in self.candidates if each.strategy == self.way)
 
     @property
     def _most(self) -> int:
@@ -122,9 +127,11 @@ class StrategyJoin:
     def run(self) -> Iterator[Outputs]:
         """Pairs, in batches of up to 65,536."""
         began = time.thread_time_ns()
-        way = self.chosen.strategy
-        n = sum(self.look.tuples)
-        self._spent = self.prices.read * n + looking_cost(self.look, self.prices)
+        way = self.way
+        n = sum(self._tuples)
+        self._spent = self.prices.read * n
+        if not self._is_named or way in ("keys", "summary"):
+            self._spent += looking_cost(self.look, self.prices)
         found = {"exact": self._exact, "counts": self._counts, "keys": self._keys, "summary": self._nothing}[way]()
         seconds = self.plan.budget.unit in ("seconds", "seconds_per_tuple")
         for part in found:
@@ -144,7 +151,7 @@ class StrategyJoin:
             yield from self._counts()
             return
         self._chain = ChainJoin(self.plan, self._joined)
-        self._spent += sum(self.look.tuples) * (self.prices.encode + self.prices.probe)
+        self._spent += sum(self._tuples) * (self.prices.encode + self.prices.probe)
         whole = True
         for part in self._chain.run():
             if (
@@ -161,21 +168,21 @@ class StrategyJoin:
         counted = self._counted(self._joined)
         self._known = counted.pairs
         one = np.ones(1)
-        strata = tuple(np.zeros(n, np.uint8) for n in self.look.tuples)
+        strata = tuple(np.zeros(n, np.uint8) for n in self._tuples)
         whole = Admission(np.zeros(0, np.uint8), one, one, one, 0.0, 0.0)
         yield from self._found(counted, whole, (strata[0], strata[1]))
 
     def _keys(self) -> Iterator[Outputs]:
-        self._spent += self.prices.look * sum(self.look.tuples)
+        self._spent += self.prices.look * sum(self._tuples)
         if self.plan.preference == "weighted":
-            self._admission = self.chosen.admission
+            self._admission = self._forecast.admission
             assert self._admission is not None
             yield from self._round(self._admission)
             return
         done = np.zeros(self.look.slots, np.bool_)
         weighed = self.look.weighed(self.plan.outlier_cap if self.plan.preference == "asc" else 0)
         for k in range(_ROUNDS):
-            looking = self.prices.look * sum(self.look.tuples) if k else 0.0
+            looking = self.prices.look * sum(self._tuples) if k else 0.0
             room = SPARE * self.grant - self._spent - looking
             if k and room < _WORTH_A_ROUND * self.grant:
                 return
@@ -199,11 +206,7 @@ class StrategyJoin:
 
     def _counted(self, joined: Joinable, places: tuple[Array, Array] | None = None) -> CountedJoin:
         counted = CountedJoin(joined.exact, places)
-        coding = (
-            self.prices.take
-            if self.chosen.strategy == "keys" and self.plan.preference != "weighted"
-            else self.prices.encode
-        )
+        coding = self.prices.take if self.way == "keys" and self.plan.preference != "weighted" else self.prices.encode
         copying = 0.0 if places is None else self.prices.copy
         self._spent += (coding + copying + self.prices.rank) * sum(map(len, joined.streams))
         self._bytes = max(self._bytes, counted.nbytes)
@@ -211,7 +214,7 @@ class StrategyJoin:
 
     def _found(self, counted: CountedJoin, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
         """The pairs that are written of those counted, as many as the grant still pays for."""
-        granted = _WHOLE if self.chosen.strategy == "exact" else self.grant
+        granted = _WHOLE if self.way == "exact" else self.grant
         room = int(min(float(self._most - self._outputs), max(0.0, granted - self._spent) / self.prices.emit))
         if self.plan.preference != "weighted":
             asc = self.plan.preference == "asc"
@@ -221,7 +224,7 @@ class StrategyJoin:
             return
         weight = 1.0 / (admission.level * admission.left * admission.right)
         which, pairs = counted.by_stratum(strata, weight.shape[0])
-        if self.chosen.strategy == "keys":
+        if self.way == "keys":
             self._sampled = counted, which
         rate = drawing_rates(pairs, weight, float(room))
         phase = float(np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4])).random())
@@ -249,7 +252,7 @@ class StrategyJoin:
         streams = [
             (n - nulls, (admission.level * coin)[which[counted.side == side]])
             for side, (n, nulls, coin) in enumerate(
-                zip(self.look.tuples, self.look.nulls, (admission.left, admission.right), strict=True)
+                zip(self._tuples, self._nulls, (admission.left, admission.right), strict=True)
             )
         ]
         unseen = outputs_of_one_key(streams, self._joined.window, _span(self._joined)) if level.min() < 1.0 else 0.0
@@ -269,11 +272,11 @@ class StrategyJoin:
     @property
     def shed(self) -> tuple[int, int]:
         """Tuples with a key that were refused."""
-        if self.chosen.strategy not in ("keys", "summary"):
+        if self.way not in ("keys", "summary"):
             return 0, 0
         left, right = (
             n - nulls - sum(part.shape[0] for part in parts)
-            for n, nulls, parts in zip(self.look.tuples, self.look.nulls, self._came, strict=True)
+            for n, nulls, parts in zip(self._tuples, self._nulls, self._came, strict=True)
         )
         return left, right
 
@@ -286,19 +289,20 @@ class StrategyJoin:
     def memory(self) -> Memory:
         """Bytes of the counts by slot, and of the operator's state at its fullest."""
         held = self._bytes + (0 if self._chain is None else self._chain.memory.total)
-        return Memory(sketches=self.look.seen.nbytes, directory=0, tuples=held)
+        looked = self.look.seen.nbytes if "look" in self.__dict__ else 0
+        return Memory(sketches=looked, directory=0, tuples=held)
 
     @property
     def figures(self) -> JoinFigures:
         """What has been done so far; costs are nanoseconds, by the prices."""
-        arrivals, nulls = sum(self.look.tuples), sum(self.look.nulls)
+        arrivals, nulls = sum(self._tuples), sum(self._nulls)
         shed = self.shed
-        written = self._outputs * (self.prices.chain if self.chosen.strategy == "exact" else self.prices.emit)
+        written = self._outputs * (self.prices.chain if self.way == "exact" else self.prices.emit)
         return JoinFigures(
             arrivals=arrivals, nulls=nulls, admitted=arrivals - nulls - sum(shed), shed=shed, outputs=self._outputs,
             regions=0, pruned=0, zones=0, changes=0, expired=0, evicted=0, granted=min(self.grant, _WHOLE),
             spent=self._spent, spent_insert=self._spent - written, spent_hit=written,
-            exact_cost=exact_cost(self.look, self.prices, self._known), coverage=1.0, forgotten=0,
+            exact_cost=self._exact_cost, coverage=1.0, forgotten=0,
             admission=1.0 - sum(shed) / max(1, arrivals - nulls), sampling_rate=1.0,
         )  # fmt: skip
 
@@ -315,7 +319,7 @@ class StrategyJoin:
 
     def codes(self, left: Array) -> Array:
         """A number of each key, of left tuples that are in an output: int64 [m]."""
-        if self.chosen.strategy == "keys":
+        if self.way == "keys":
             return np.unique(self.look.words[0][left], return_inverse=True)[1].reshape(-1).astype(np.int64)
         return self._joined.exact.left_code[left]
 
@@ -325,7 +329,7 @@ class StrategyJoin:
         left, right = (np.concatenate([none, *each]) for each in ([p.left for p in parts], [p.right for p in parts]))
         weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
         key = self.codes(left)
-        came, look = self._admission, self.look
+        came = self._admission
         if came is None:
             return KeySample(weight, np.ones(weight.shape[0]), key)
         of = self.strata(left)
@@ -333,7 +337,7 @@ class StrategyJoin:
         for side, coin in enumerate((came.left, came.right)):
             inside = self._came[side][0] if self._came[side] else none
             which = self.strata(inside, side)
-            streams.append((look.tuples[side] - look.nulls[side], (came.level * coin)[which]))
+            streams.append((self._tuples[side] - self._nulls[side], (came.level * coin)[which]))
         span = _span(self._joined)
         unseen = outputs_of_one_key(streams, self._joined.window, span) if (came.level < 1.0).any() else 0.0
         coins = ((left, came.left[of]), (right, came.right[of]))
@@ -346,10 +350,10 @@ class StrategyJoin:
 
     def explain(self) -> list[str]:
         """The contestants, one line each: forecast cost, pairs, quality, why; the one that runs is marked."""
-        whole = exact_cost(self.look, self.prices)
+        whole = self._exact_cost
         lines = []
         for each in self.candidates:
-            mark = "*" if each.strategy == self.chosen.strategy else " "
+            mark = "*" if each.strategy == self.way else " "
             lines.append(
                 f"  {mark} {each.strategy}: {each.cost / 1e6:,.1f} ms ({each.cost / whole:.0%} of exact), about "
                 f"{each.pairs:,.0f} pairs, quality {each.quality:.3g}: {each.why}"
