@@ -104,6 +104,11 @@ class JoinPlan:
                 "budget: needed an input that is played back in time for a share of a core; got replay 'none'; "
                 "set replay to 'data' or 'exponential', or ask for seconds_per_tuple"
             )
+        if self.strategy not in ("", "promise") and (hinders := self._unplanned()):
+            raise ConfigError(
+                f"strategy: needed pairs by method 'nile' over input that is there whole; got {hinders}; leave the "
+                "strategy out, or say strategy='promise'"
+            )
         if self.window is not None and self.window < 0:
             raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
         if isinstance(self.outlier_cap, bool) or not isinstance(self.outlier_cap, int) or self.outlier_cap < 2:
@@ -111,24 +116,6 @@ class JoinPlan:
                 f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
                 "4 is the default"
             )
-
-        if self.strategy not in ("", "promise") and (hinders := self._unplanned()):
-            raise ConfigError(
-                f"strategy: needed pairs by method 'nile' over input that is there whole; got {hinders}; leave the "
-                "strategy out, or say strategy='promise'"
-            )
-
-    def _unplanned(self) -> str:
-        """What keeps a plan from being run by a strategy, in words; "": nothing."""
-        hindrances = {
-            f"method {self.method!r}": self.method != "nile",
-            f"output {self.output!r}": self.output != "pairs",
-            f"replay {self.pace.replay!r}": self.pace.is_replay,
-            "forgetting": self.spec.forgetting,
-            f"a budget of {self.budget}": self.budget.unit == "share",
-            "estimates that are read as 0": self.blind,
-        }
-        return next((words for words, holds in hindrances.items() if holds), "")
 
     def changed(self, budget: GivenBudget | None = None, **changes: Any) -> JoinPlan:
         """The same under another budget (None: its own) and with changed fields; a seed is that of the summary too."""
@@ -173,3 +160,15 @@ class JoinPlan:
             and not self.spec.forgetting
             and not self.blind
         )
+
+    def _unplanned(self) -> str:
+        """What keeps a plan from being run by a strategy, in words; "": nothing."""
+        hindrances = {
+            f"method {self.method!r}": self.method != "nile",
+            f"output {self.output!r}": self.output != "pairs",
+            f"replay {self.pace.replay!r}": self.pace.is_replay,
+            "forgetting": self.spec.forgetting,
+            f"a budget of {self.budget}": self.budget.unit == "share",
+            "estimates that are read as 0": self.blind,
+        }
+        return next((words for words, holds in hindrances.items() if holds), "")
