@@ -46,7 +46,7 @@ class SelectionQuery:
         by: `share`, the estimated share of satisfying tuples of a region, or `value`, value x frequency.
         Raises ConfigError.
         """
-        preference_number(preference)
+        preference_number(preference, "selection preference")
         return self._with(preference=preference, promise=by)
 
     def preferring_for(self, aggregate: str) -> Self:
