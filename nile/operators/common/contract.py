@@ -24,7 +24,7 @@ from nile.summaries.estimate import Estimate
 from nile.summaries.hashing import Encoded
 from nile.summaries.heavy import pa
 
-__all__ = ["Asked", "Figures", "Found", "Kept", "LiveOperator", "Operator", "ReadJoin", "Spending"]
+__all__ = ["Asked", "Driven", "Figures", "Found", "Kept", "LiveOperator", "Operator", "ReadJoin", "Spending"]
 
 Array = np.ndarray[Any, Any]
 
@@ -89,8 +89,8 @@ class Figures(Spending, Protocol):
 Out = TypeVar("Out", bound=Found, covariant=True)
 
 
-class Operator(Protocol[Out]):
-    """An operator over ordered input that was handed over whole: a join, or standing selections."""
+class Driven(Protocol[Out]):
+    """What a driver moves: an operator over ordered input, whole or still coming."""
 
     @property
     def plan(self) -> Asked:
@@ -98,7 +98,7 @@ class Operator(Protocol[Out]):
 
     @property
     def arrivals(self) -> int:
-        """Tuples of the input, all streams together."""
+        """Tuples of the input so far, all streams together."""
 
     @property
     def fed(self) -> int:
@@ -116,9 +116,6 @@ class Operator(Protocol[Out]):
     def figures(self) -> Spending:
         """What has been done so far."""
 
-    def times(self) -> Array:
-        """The time of each arrival: int64 [arrivals] ns."""
-
     def advance(self, end: int, *, credit: float | None = None) -> Iterator[Out]:
         """Go on to arrival `end`.
 
@@ -126,15 +123,22 @@ class Operator(Protocol[Out]):
         budget (None).
         """
 
-    def finish(self) -> None:
-        """There is no more: arrivals that have not been taken in count as shed."""
-
-    def example(self) -> Operator[Out]:
+    def example(self) -> Operator[Any]:
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
 
 
-class LiveOperator(Protocol[Out]):
-    """An operator over ordered input that comes as it goes, of two streams or of several.
+class Operator(Driven[Out], Protocol[Out]):
+    """An operator over ordered input that was handed over whole: a join, or standing selections."""
+
+    def times(self) -> Array:
+        """The time of each arrival: int64 [arrivals] ns."""
+
+    def finish(self) -> None:
+        """There is no more: arrivals that have not been taken in count as shed."""
+
+
+class LiveOperator(Driven[Out], Protocol[Out]):
+    """An operator over ordered input that comes as it goes, of two streams or of several; range records are expanded.
 
     Driven by `nile.operators.drive.live`: `push` what has come, `advance`, `let_go`.  Law: outputs, weights, figures
     and what `capture` gives do not depend on how the input was cut into pushes.
@@ -143,22 +147,6 @@ class LiveOperator(Protocol[Out]):
     @property
     def plan(self) -> JoinPlan:
         """What was asked."""
-
-    @property
-    def arrivals(self) -> int:
-        """Tuples pushed, all streams together."""
-
-    @property
-    def fed(self) -> int:
-        """Arrivals it has gone on to."""
-
-    @property
-    def spent(self) -> float:
-        """Spent so far, in units of the cost table."""
-
-    @property
-    def credit(self) -> float:
-        """Granted and not yet spent, in units of the cost table."""
 
     @property
     def figures(self) -> Figures:
@@ -182,9 +170,6 @@ class LiveOperator(Protocol[Out]):
     def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
         """Tuples of each stream whose turn has come, in its order; none before what was pushed."""
 
-    def advance(self, end: int, *, credit: float | None = None) -> Iterator[Out]:
-        """As `Operator.advance`; range records are expanded."""
-
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget what cannot be reached any more."""
 
@@ -196,9 +181,6 @@ class LiveOperator(Protocol[Out]):
 
     def restore(self, held: Held, keys: tuple[pa.Array, ...]) -> None:
         """Be where the operator was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
-
-    def example(self) -> Operator[Any]:
-        """A small run of the same plan, which loads every kernel that this one's will."""
 
 
 class Kept(Protocol):
