@@ -73,7 +73,7 @@ class RandomQuery:
         return self._text([f"{table} {alias}" for table, alias in self.inputs], [*self.where, *times])
 
     def _text(self, names: list[str], where: list[str]) -> str:
-        condition = " WHERE " + " AND ".join(where) if where else ""
+        condition = " WHERE " + " AND ".join(where).format(*names) if where else ""
         parts = self.template.format(*names, where=condition)
         return parts + self.tail + self.after
 
@@ -148,7 +148,8 @@ def _aggregate(rng: random.Random, a: str, running: bool) -> str:
 
 def query(rng: random.Random, *, running: bool) -> RandomQuery:
     """A random query.  running: only what can be kept up to date."""
-    made = rng.choice([_rows, _rows, _join, _join, _group, _group, _distinct, _set])(rng, running)
+    kinds = [_rows, _rows, _join, _join, _group, _group, _distinct, _set, _outer, _outer, _nested, _nested, _with]
+    made = rng.choice(kinds)(rng, running)
     if rng.random() < 0.75:
         made.whole = rng.choice([0, 1, 3, 10, 30, 1000]) or 1
     if rng.random() < 0.3:
@@ -227,6 +228,73 @@ def _set(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
     second = f" WHERE {_condition(rng, 'b')}" if rng.random() < 0.3 else ""
     text = f"SELECT {left} FROM {{0}}{first} {word} SELECT {right} FROM {{1}}{second}"
     return RandomQuery(text, [("s1", "a"), (rng.choice(["s2", "s1"]), "b")], "state")
+
+
+def _outer(rng: random.Random, running: bool) -> RandomQuery:
+    kind = rng.choice(["LEFT", "RIGHT", "FULL", "SEMI", "ANTI"])
+    second = rng.choice(["s2", "s2", "s1", "r"])
+    key = "k" if second == "r" else rng.choice(["k", "n"])
+    on = rng.choice([[f"a.{key} = b.{key}"], [f"a.{key} = b.{key}"], ["a.n < b.n"] if second != "r" else ["a.k < b.k"]])
+    more = [_condition(rng, "a"), "a.n <= b.n", "b.n > 1"] if second != "r" else [_condition(rng, "a"), "b.w > 1"]
+    if kind != "FULL":  # of which DuckDB knows equalities alone
+        on = [*on, *(each for each in more if rng.random() < 0.3)]
+    elif on[0] in ("a.n < b.n", "a.k < b.k"):
+        on = [f"a.{key} = b.{key}"]
+    own = ["b.k"] if second == "r" else ["b.n", "b.id", "b.k"]
+    shown = ["a.id", "a.k"] if kind in ("SEMI", "ANTI") else ["a.id", rng.choice(own), _value(rng, "a")]
+    inputs, text = [("s1", "a"), (second, "b")], f"{{0}} {kind} JOIN {{1}} ON {' AND '.join(on)}"
+    if rng.random() < 0.3:
+        inputs.append(("s3", "c"))
+        left = rng.choice(["JOIN", "LEFT JOIN", "ANTI JOIN", "RIGHT JOIN"])
+        text += f" {left} {{2}} ON c.k = a.k"
+    where = [_condition(rng, "a")] if rng.random() < 0.4 else []
+    if kind not in ("SEMI", "ANTI") and rng.random() < 0.3:
+        where.append(f"{own[0]} IS NULL")
+    if rng.random() < 0.3:
+        told = _columns([_aggregate(rng, "a", running) for _ in range(2)])
+        text = f"SELECT a.k AS g, {told} FROM {text}{{where}}"
+        return RandomQuery(text, inputs, "state", where=where, tail=" GROUP BY a.k")
+    return RandomQuery(f"SELECT {_columns(shown)} FROM {text}{{where}}", inputs, "state", where=where)
+
+
+def _nested(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    inside = f" AND {_condition(rng, 'b')}" if rng.random() < 0.5 else ""
+    same = rng.choice(["b.k = a.k", "b.n = a.n", "b.k = a.k AND b.n > a.n"])
+    value = rng.choice(["max(b.n)", "count(*)", "sum(b.n) + 1", "avg(b.n)", "count(b.v) * 2"])
+    alone = f" WHERE {_condition(rng, 'b')}" if rng.random() < 0.5 else ""
+    told = "a.id AS c0"
+    condition = rng.choice(
+        [
+            f"EXISTS (SELECT 1 FROM {{1}} WHERE {same}{inside})",
+            f"NOT EXISTS (SELECT b.n FROM {{1}} WHERE {same}{inside})",
+            f"a.k IN (SELECT b.k FROM {{1}}{alone})",
+            f"a.n NOT IN (SELECT b.n FROM {{1}}{alone})",
+            f"a.n IN (SELECT b.n FROM {{1}} WHERE b.k = a.k{inside})",
+            f"a.n NOT IN (SELECT b.n FROM {{1}} WHERE b.k = a.k{inside})",
+            f"a.n + 1 IN (SELECT b.n * 2 FROM {{1}}{alone})",
+            "a.k NOT IN (SELECT b.k FROM {1} GROUP BY b.k HAVING count(*) > 2)",
+            f"a.n < (SELECT {value} FROM {{1}}{alone})",
+            f"a.n <= (SELECT {value} FROM {{1}} WHERE b.k = a.k{inside})",
+        ]
+    )
+    if rng.random() < 0.3:
+        told, condition = f"a.id AS c0, (SELECT {value} FROM {{1}} WHERE b.k = a.k{inside}) AS c1", "a.n IS NOT NULL"
+    elif rng.random() < 0.15:
+        told = "a.k AS c0, count(*) AS c1"
+        tail = f" GROUP BY a.k HAVING count(*) > (SELECT {value} FROM {{1}})"
+        text = f"SELECT {told} FROM {{0}}{{where}}{tail}"
+        return RandomQuery(text, [("s1", "a"), ("s2", "b")], "state", where=_where(rng, ["a"]))
+    where = [condition, *_where(rng, ["a"])]
+    return RandomQuery(f"SELECT {told} FROM {{0}}{{where}}", [("s1", "a"), ("s2", "b")], "state", where=where)
+
+
+def _with(rng: random.Random, running: bool) -> RandomQuery:
+    inner = rng.choice([_rows, _group, _distinct, _outer])(rng, running)
+    first = inner.template.format(*(f"{{{at}}}" for at in range(len(inner.inputs))), where=(
+        " WHERE " + " AND ".join(inner.where) if inner.where else ""))  # fmt: skip
+    names = "x" if "c1" not in first else "x, y"
+    text = f"WITH q({names}) AS ({first}{inner.tail}) SELECT p.x, count(*) AS often FROM q p GROUP BY p.x"
+    return RandomQuery(text.replace("{where}", ""), inner.inputs, "state")
 
 
 def cell(value: Any) -> Any:

@@ -181,10 +181,6 @@ rooms CROSS JOIN LATERAL (SELECT 1) x
 rooms, read_csv('x')
 rooms JOIN 'file.csv' ON TRUE
 rooms NATURAL JOIN items
-rooms LEFT JOIN items ON TRUE
-rooms FULL JOIN items ON TRUE
-rooms SEMI JOIN items ON TRUE
-rooms ANTI JOIN items ON TRUE
 rooms ASOF JOIN items ON TRUE
 rooms POSITIONAL JOIN items
 store1 [RANGE 5] [RANGE 6]

@@ -69,7 +69,7 @@ class Taker:
             "And": self._logic,
             "Or": self._logic,
             "Between": self._between,
-            "In": self._in,
+            "In": self.listed,
             "Is": self._is,
             "Like": self._like,
             "ILike": self._like,
@@ -188,7 +188,8 @@ class Taker:
         item = self.take(self.only(node, "this", "low", "high"), depth)
         return nodes.Between(item, self.take(node.args["low"], depth), self.take(node.args["high"], depth))
 
-    def _in(self, node: Any, depth: int) -> Node:
+    def listed(self, node: Any, depth: int) -> Node:
+        """IN of a list."""
         item = self.take(self.only(node, "this", "expressions"), depth)
         choices = tuple(self.take(choice, depth) for choice in node.expressions)
         if not choices:

@@ -7,31 +7,22 @@ hidden column of the Project below the Sort, and a Project above takes it off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nile.expressions.binding import is_native, kind_of
+from nile.expressions.binding import kind_of
 from nile.expressions.folding import fold
-from nile.expressions.places import Fault, NotYetFault, listed, nearest
-from nile.expressions.tree import Cast, Column, Node, conjunction, conjuncts
+from nile.expressions.places import Fault, NotYetFault
+from nile.expressions.tree import Cast, Column, Node, columns_of, conjuncts, rename
 from nile.sql import plan as ops
-from nile.sql.catalog import Catalog, Entry
+from nile.sql.catalog import Catalog
 from nile.sql.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
+from nile.sql.from_binder import FromBinder, column_of
+from nile.sql.nesting import Nesting
 from nile.sql.outputs import Output, alias, aliases, expanded, few, named, position
-from nile.sql.parsed import (
-    Block,
-    Derived,
-    Expression,
-    Operation,
-    Ordered,
-    Reference,
-    Source,
-    Table,
-    Written,
-)
-from nile.sql.plan import Field, Plan, Stream
-from nile.sql.pushing import recognised
-from nile.sql.scope import Scope, ScopeSource, find, unique
+from nile.sql.parsed import Block, Expression, Operation, Ordered, Written
+from nile.sql.plan import Field, Plan
+from nile.sql.scope import Scope, ScopeSource, unique
 
 __all__ = ["BoundBlock", "QueryBinder"]
 
@@ -52,13 +43,8 @@ class QueryBinder:
     """
 
     def __init__(self, catalog: Catalog, window: ops.StreamWindow) -> None:
-        self._catalog = catalog
-        self._window = window
-        self.streams = 0
-        self.own_windows = 0
-        self.windowed = window is not None
+        self.sources = FromBinder(catalog, window, lambda query: self.bind(query).plan)
         self._depth = 0
-        self._taken: set[str] = set()
 
     def bind(self, query: Written) -> BoundBlock:
         """The plan of a query; its root's columns are called as the user sees them."""
@@ -86,7 +72,7 @@ class QueryBinder:
         left, right = _alike(left, right, query)
         if not (query.all and query.kind == "union"):
             for field in left.fields:
-                told_apart(_column(field), field.type, query.kind.upper(), query.start)
+                told_apart(column_of(field), field.type, query.kind.upper(), query.start)
         plan: Plan = ops.SetOperation(query.kind, query.all, left, right)
         scope = _output_scope(plan)
         keys = [self._output_key(each, plan, scope) for each in few(query.order, "ORDER BY", query.start)]
@@ -94,19 +80,61 @@ class QueryBinder:
 
     def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> ops.SortKey:
         at = position(ordered.key, len(plan.fields), "ORDER BY")
-        node = ExpressionBinder(scope, ordered.key, None).value("ORDER BY") if at is None else _column(plan.fields[at])
+        node = (
+            ExpressionBinder(scope, ordered.key, None).value("ORDER BY") if at is None else column_of(plan.fields[at])
+        )
         return _sort_key(node, ordered, plan)
 
-    def _block(self, block: Block) -> BoundBlock:
-        scope, plan = self._sources(block)
+    def nested(self, block: Block, outer: Scope, correlated: list[Node]) -> BoundBlock:
+        """A query inside of an expression.
+
+        outer: of the query around it, whose columns may stand in conditions of its WHERE, which go to `correlated`.
+        """
+        self._depth += 1
+        bound = self._block(block, outer, correlated)
+        self._depth -= 1
+        return bound
+
+    def where(
+        self, block: Block, scope: Scope, outer: Scope | None, correlated: list[Node], nesting: Nesting
+    ) -> list[Node]:
+        """The conditions of a WHERE; those that name columns of the query around go to `correlated`."""
+        if block.where is None:
+            return []
+        inner = Scope(scope.sources, scope.merged, outer)
+        conditions = conjuncts(ExpressionBinder(inner, block.where, None, queries=nesting).condition("WHERE"))
+        if outer is None:
+            return list(conditions)
+        theirs = outer.names
+        correlated += [node for node in conditions if not theirs.isdisjoint(columns_of(node))]
+        return [node for node in conditions if theirs.isdisjoint(columns_of(node))]
+
+    def only_value(self, block: Block, scope: Scope, start: int) -> Node:
+        """The one column of a query without groups."""
+        outputs = expanded(block, scope)
+        if len(outputs) != 1:
+            raise Fault("needed one column in the query of IN; got several; leave the others out", start)
+        return self._item(outputs[0], scope, None, None)
+
+    def _block(self, block: Block, outer: Scope | None = None, correlated: list[Node] | None = None) -> BoundBlock:
+        scope, inputs = self.sources.sources(block)
+        below = Nesting(self, self.sources, scope)
+        conditions = self.where(block, scope, outer, [] if correlated is None else correlated, below)
         items = expanded(block, scope)
         grouping = self._grouping(block, items, scope)
-        bound = [self._item(item, scope, grouping) for item in items]
-        having = self._having(block, items, scope, grouping)
+        nesting = below if grouping is None else Nesting(self, self.sources, Scope(()))
+        bound = [self._item(item, scope, grouping, nesting) for item in items]
+        having = self._having(block, items, scope, grouping, nesting)
         keys = self._order_nodes(block, items, bound, scope, grouping)
+        plan = below.over(inputs, conditions)
         if grouping is not None:
             grouping.complete()
             plan = ops.Group(plan, grouping.keys, tuple(grouping.aggregates))
+            if nesting.scalars:
+                plan, called = self._beside(plan, nesting)
+                bound = [rename(node, called) for node in bound]
+                having = None if having is None else rename(having, called)
+                keys = [(key if isinstance(key, int) else rename(key, called), ordered) for key, ordered in keys]
             if having is not None:
                 plan = ops.Filter(plan, having)
         visible = named([item.name for item in items])
@@ -114,123 +142,20 @@ class QueryBinder:
         aggregates = grouping is not None and bool(grouping.aggregates)
         return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates)
 
-    def _item(self, item: Output, scope: Scope, grouping: Grouping | None) -> Node:
+    def _beside(self, group: ops.Group, nesting: Nesting) -> tuple[Plan, Callable[[Column], Node]]:
+        """Groups beside queries that are values, and what the groups' columns are called then."""
+        names = {field.name: f"c{at}" for at, field in enumerate(group.fields)}
+        items = tuple(ops.Item(Field(names[each.name], each.type), column_of(each)) for each in group.fields)
+        source = self.sources.derived("_group", ops.Project(group, items))
+        called = {name: column_of(source.columns[short]) for name, short in names.items()}
+        return nesting.above(source.plan), lambda column: called.get(column.name, column)
+
+    def _item(self, item: Output, scope: Scope, grouping: Grouping | None, nesting: Nesting | None) -> Node:
         if isinstance(item.value, Field):
-            column = _column(item.value)
+            column = column_of(item.value)
             return column if grouping is None else grouping.above(column, item.start)
-        return ExpressionBinder(scope, item.value, grouping).value("SELECT")
-
-    # Sources.
-
-    def _sources(self, block: Block) -> tuple[Scope, Plan]:
-        sources: list[ScopeSource] = []
-        merged: dict[str, Field] = {}
-        equal: list[tuple[str, str]] = []
-        conditions: list[Node] = []
-        for joined in block.sources:
-            source = self._source(joined.source)
-            if "." in source.alias or not source.alias:
-                raise Fault(f"needed an alias without a dot; got '{source.alias}'", joined.source.start)
-            if any(source.alias.lower() == other.alias.lower() for other in sources):
-                raise Fault(
-                    f"needed another name for each stream; got '{source.alias}' twice; write "
-                    f"{source.name or source.alias} AS other",
-                    joined.source.start,
-                )
-            before = Scope(tuple(sources), dict(merged))
-            sources.append(source)
-            for reference in joined.using:
-                merged |= _using(reference, before, source, equal)
-            if joined.on is not None:
-                scope = Scope(tuple(sources), merged)
-                conditions += conjuncts(ExpressionBinder(scope, joined.on, None).condition("ON"))
-        scope = Scope(tuple(sources), merged)
-        if block.where is not None:
-            conditions += conjuncts(ExpressionBinder(scope, block.where, None).condition("WHERE"))
-        if len(sources) == 1:
-            plan = sources[0].plan
-        else:
-            rest = []
-            owner = {field.name: at for at, source in enumerate(sources) for field in source.columns.values()}
-            for condition in conditions:
-                pair = recognised(condition, owner)
-                if pair is None:
-                    rest.append(condition)
-                elif pair not in equal and pair[::-1] not in equal:
-                    equal.append(pair)
-            conditions = rest
-            plan = ops.Join(tuple(source.plan for source in sources), tuple(equal))
-        remaining = conjunction(conditions)
-        return scope, plan if remaining is None else ops.Filter(plan, remaining)
-
-    def _source(self, source: Source) -> ScopeSource:
-        if isinstance(source, Derived):
-            return self._derived(source)
-        entry = self._entry(source)
-        called = source.alias or entry.name
-        alias = self._own_name(called)
-        columns = {
-            field.name: Field(f"{alias}.{field.name}", field.type)
-            for field in entry.schema
-            if entry.schema.names.count(field.name) == 1
-        }
-        fields = tuple(columns.values())
-        twice = tuple(dict.fromkeys(field.name for field in entry.schema if field.name not in columns))
-        if not entry.is_stream:
-            if source.own is not None:
-                raise Fault(
-                    f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
-                    source.own.start,
-                )
-            return ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name, twice)
-        assert entry.time is not None
-        position, self.streams = self.streams, self.streams + 1
-        window: ops.StreamWindow = self._window
-        where = None
-        if source.own is not None:
-            window = source.own.window
-            self.own_windows += 1
-            self.windowed = self.windowed or window is not None
-            if source.where is not None:
-                scope = Scope((ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name),))
-                where = ExpressionBinder(scope, source.where, None).condition("WHERE")
-        return ScopeSource(
-            called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name, twice
-        )
-
-    def _own_name(self, called: str) -> str:
-        """What a plan calls an input: as the statement does, with _1, _2 ... behind where another block does too.
-
-        Runs tell leaves apart by it, and columns of different blocks can meet in one join.
-        """
-        name = unique(called, self._taken)
-        self._taken.add(name)
-        return name
-
-    def _entry(self, source: Table) -> Entry:
-        entries = self._catalog.entries
-        found = find(source.name, entries)
-        if len(found) == 1:
-            return entries[found[0]]
-        if found:
-            raise Fault(
-                f"needed a stream; got '{source.name}', which is {listed(found)}; write it exactly", source.start
-            )
-        near = nearest(source.name, entries)
-        hint = f"; did you mean {near}?" if near else ""
-        if any(sign in source.name for sign in "./\\*"):
-            hint = f"; a file gets its name with CREATE STREAM name FROM '{source.name[:80]}'"
-        known = f" ({listed(entries)})" if entries else ", of which there are none"
-        raise Fault(f"needed a stream or relation{known}; got '{source.name[:80]}'{hint}", source.start)
-
-    def _derived(self, source: Derived) -> ScopeSource:
-        inner = self.bind(source.query).plan
-        own = self._own_name(source.alias)
-        columns = {field.name: Field(f"{own}.{field.name}", field.type) for field in inner.fields}
-        items = tuple(
-            ops.Item(column, _column(field)) for field, column in zip(inner.fields, columns.values(), strict=True)
-        )
-        return ScopeSource(source.alias, ops.Project(inner, items), columns)
+        queries = None if nesting is None else nesting.value
+        return ExpressionBinder(scope, item.value, grouping, queries=queries).value("SELECT")
 
     # Groups.
 
@@ -244,7 +169,7 @@ class QueryBinder:
         if block.group == "all":
             for item in items:
                 if isinstance(item.value, Field):
-                    grouping.add_key(_column(item.value), item.start)
+                    grouping.add_key(column_of(item.value), item.start)
                 elif not item.value.aggregates:
                     grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"), item.start)
             return grouping
@@ -260,15 +185,17 @@ class QueryBinder:
             return ExpressionBinder(scope, key, None).value("GROUP BY")
         value = items[at].value
         if isinstance(value, Field):
-            return _column(value)
+            return column_of(value)
         if value.aggregates:
             raise Fault("needed columns to group by; got an aggregate", key.start)
         return ExpressionBinder(scope, value, None).value("GROUP BY")
 
-    def _having(self, block: Block, items: Sequence[Output], scope: Scope, grouping: Grouping | None) -> Node | None:
+    def _having(
+        self, block: Block, items: Sequence[Output], scope: Scope, grouping: Grouping | None, nesting: Nesting
+    ) -> Node | None:
         if block.having is None or grouping is None:
             return None
-        return ExpressionBinder(scope, block.having, grouping, aliases(items)).condition("HAVING")
+        return ExpressionBinder(scope, block.having, grouping, aliases(items), nesting.value).condition("HAVING")
 
     def _order_nodes(
         self,
@@ -298,26 +225,6 @@ class QueryBinder:
         return keys
 
 
-def _column(field: Field) -> Column:
-    return Column(field.name, kind_of(field.type), is_native(field.type))
-
-
-def _using(reference: Reference, before: Scope, source: ScopeSource, equal: list[tuple[str, str]]) -> dict[str, Field]:
-    """JOIN ... USING (name): both sides are equal, and the name alone means the left one."""
-    left = before.resolve(reference)
-    right = Scope((source,)).resolve(reference)
-    if kind_of(left.type) != kind_of(right.type) or (kind_of(left.type) == "other" and left.type != right.type):
-        raise Fault(
-            f"needed columns of one kind for USING; got {left.name}, {left.type}, and {right.name}, {right.type}; "
-            "write ON with a CAST",
-            reference.start,
-        )
-    told_apart(_column(left), left.type, "USING", reference.start)
-    equal.append((left.name, right.name))
-    name = next(name for name, column in source.columns.items() if column == right)
-    return {name: left}
-
-
 def _output_scope(plan: Plan) -> Scope:
     return Scope((ScopeSource("", plan, {field.name: field for field in plan.fields}),))
 
@@ -342,7 +249,7 @@ def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
     """The plan with some whole numbers as numbers."""
     if not any(which):
         return plan
-    nodes = [item.node for item in plan.items] if isinstance(plan, ops.Project) else list(map(_column, plan.fields))
+    nodes = [item.node for item in plan.items] if isinstance(plan, ops.Project) else list(map(column_of, plan.fields))
     below = plan.input if isinstance(plan, ops.Project) else plan
     items = []
     for field, node, widen in zip(plan.fields, nodes, which, strict=True):
@@ -373,12 +280,12 @@ def _finished(
     for node, ordered in keys:
         if isinstance(node, int):
             in_order(outputs[node].node, outputs[node].field.type, ordered.key.start)
-            sort.append(ops.SortKey(_column(outputs[node].field), ordered.descending, ordered.nulls_last))
+            sort.append(ops.SortKey(column_of(outputs[node].field), ordered.descending, ordered.nulls_last))
             continue
         hidden = ops.Item(typed(unique("_order", {item.name for item in items}), node, below), node)
         in_order(node, hidden.field.type, ordered.key.start)
         items.append(hidden)
-        sort.append(ops.SortKey(_column(hidden.field), ordered.descending, ordered.nulls_last))
+        sort.append(ops.SortKey(column_of(hidden.field), ordered.descending, ordered.nulls_last))
     plan: Plan = ops.Project(below, tuple(items))
     if block.distinct:
         for item in outputs:
@@ -387,4 +294,4 @@ def _finished(
     plan = _limited(_sorted(plan, sort), block)
     if len(items) == len(outputs):
         return plan
-    return ops.Project(plan, tuple(ops.Item(item.field, _column(item.field)) for item in outputs))
+    return ops.Project(plan, tuple(ops.Item(item.field, column_of(item.field)) for item in outputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
@@ -10,14 +10,18 @@ from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
-from nile.expressions.tree import Column, Constant, Kind, Node, columns_of, rebuild
+from nile.expressions.tree import Column, Compare, Constant, Kind, Node, columns_of, rebuild
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.parsed import Aggregate, Expression
+from nile.sql.parsed import Aggregate, Expression, Nested
 from nile.sql.plan import AggregateItem, Field, Item, Plan
 from nile.sql.scope import Scope, find, unique
 from nile.summaries.heavy import pa
 
 __all__ = ["ExpressionBinder", "Grouping", "in_order", "told_apart", "typed"]
+
+
+_VALUE = "!"
+"""What a value that is bound already is called in a written expression."""
 
 
 class Grouping:
@@ -97,7 +101,8 @@ class Grouping:
 class ExpressionBinder(Binder):
     """Binds one expression.
 
-    grouping: of the SELECT, where aggregates may stand; aliases: what names that are no column may mean.
+    grouping: of the SELECT, where aggregates may stand; aliases: what names that are no column may mean; queries: what
+    a query in the expression becomes, where there may be one.
     """
 
     def __init__(
@@ -106,10 +111,13 @@ class ExpressionBinder(Binder):
         expression: Expression,
         grouping: Grouping | None,
         aliases: Mapping[str, Expression] | None = None,
+        queries: Callable[[Nested, ExpressionBinder], Node] | None = None,
     ) -> None:
         super().__init__()
+        self._queries = queries
+        self._value: Node | None = None
         self._scope = scope
-        self._expression = expression
+        self._expression = self.written = expression
         self._grouping = grouping
         self._aliases = aliases or {}
         self._places: dict[str, int] = {}
@@ -155,7 +163,18 @@ class ExpressionBinder(Binder):
             raise
 
     def column(self, node: Column) -> Node:
+        if node.name == _VALUE:
+            assert self._value is not None
+            return self._value
         at = int(node.name[1:])
+        if node.name.startswith("?"):
+            nested = self._expression.nested[at]
+            if self._queries is None:
+                raise Fault(
+                    "needed an expression without a query here; got one; queries may stand in WHERE, HAVING and SELECT",
+                    nested.start,
+                )
+            return self._queries(nested, self)
         if node.name.startswith("@"):
             return self._aggregate(self._expression.aggregates[at])
         reference = self._expression.references[at]
@@ -165,11 +184,17 @@ class ExpressionBinder(Binder):
             alias = find(reference.name, self._aliases) if reference.qualifier is None else []
             if len(alias) != 1:
                 raise
-            inner = ExpressionBinder(self._scope, self._aliases[alias[0]], self._grouping)
+            inner = ExpressionBinder(self._scope, self._aliases[alias[0]], self._grouping, queries=self._queries)
             return inner.bind(self._aliases[alias[0]].node)
         self._places.setdefault(field.name, reference.start)
         self.arrow[field.name] = field.type
         return Column(field.name, kind_of(field.type), is_native(field.type))
+
+    def equal_to(self, item: Node, value: Node, types: Mapping[str, pa.DataType]) -> Node:
+        """That a written value of this expression equals a bound one.  types: of the bound one's columns."""
+        self._value = value
+        self.arrow.update(types)
+        return fold(self.bind(Compare("=", item, Column(_VALUE))))
 
     def _aggregate(self, written: Aggregate) -> Column:
         assert self._grouping is not None

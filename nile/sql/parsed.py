@@ -14,7 +14,9 @@ __all__ = [
     "Block",
     "Derived",
     "Expression",
+    "JoinKind",
     "Joined",
+    "Nested",
     "Operation",
     "Ordered",
     "Reference",
@@ -47,10 +49,25 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Nested:
+    """A query inside an expression.
+
+    kind: exists (EXISTS (...)), in (item = ANY (...), as IN says) or scalar, one value.  item: of IN, whose columns are
+    references of the expression around it.
+    """
+
+    kind: Literal["exists", "in", "scalar"]
+    query: Written
+    start: int
+    item: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Expression:
     """An expression: its columns are called "#i", the i-th reference, and "@i", the i-th aggregate.
 
-    text: what an output is called that has no other name.  places: the offset of each node of the tree, by id.
+    Queries in it are called "?i".  text: what an output is called that has no other name.  places: the offset of each
+    node of the tree, by id.
     """
 
     node: Node
@@ -58,6 +75,7 @@ class Expression:
     aggregates: tuple[Aggregate, ...]
     start: int
     text: str
+    nested: tuple[Nested, ...] = ()
     places: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -90,14 +108,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A query in FROM."""
+    """A query in FROM, or one that WITH names.  columns: what its first columns are called, where that is said."""
 
     query: Written
     alias: str
     start: int
+    columns: tuple[str, ...] = ()
 
 
 Source = Table | Derived
+
+
+JoinKind = Literal["comma", "inner", "left", "right", "full", "semi", "anti"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +129,8 @@ class Joined:
     source: Source
     on: Expression | None = None
     using: tuple[Reference, ...] = ()
+    kind: JoinKind = "comma"
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,8 @@ def _condition(cursor: Cursor, text: str) -> str:
     expression = read_fragment(fragment, begin, end, cursor.values)
     if expression.aggregates:
         raise Fault("needed single rows in WHERE; got an aggregate", expression.aggregates[0].start)
+    if expression.nested:
+        raise Fault("needed single rows in WHERE; got a query in it", expression.nested[0].start)
     for reference in expression.references:
         if reference.qualifier is not None:
             written = f"{reference.qualifier}.{reference.name}"

@@ -25,6 +25,7 @@ __all__ = [
     "Item",
     "Join",
     "Limit",
+    "Outer",
     "Plan",
     "Preference",
     "Project",
@@ -164,6 +165,26 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Outer:
+    """A join of two that keeps, or keeps only, rows without a partner.
+
+    kind: of left, right and full the pairs, and each row of that side (of both) that has no partner beside nulls; of
+    semi and anti the left's rows, as often as they stand there, that have one, or have none.  equal: pairs of columns
+    (left, right) that must be equal; condition: what else must be true of a pair, over both inputs' columns.
+    """
+
+    kind: Literal["left", "right", "full", "semi", "anti"]
+    left: Plan
+    right: Plan
+    equal: tuple[tuple[str, str], ...] = ()
+    condition: Node | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.left.fields if self.kind in ("semi", "anti") else (*self.left.fields, *self.right.fields)
+
+
+@dataclass(frozen=True, slots=True)
 class Distinct:
     """Each different row once; nulls are alike."""
 
@@ -256,7 +277,7 @@ class Limit:
         return self.input.fields
 
 
-Plan = Stream | Relation | Filter | Project | Join | Distinct | SetOperation | Group | Sort | Limit
+Plan = Stream | Relation | Filter | Project | Join | Outer | Distinct | SetOperation | Group | Sort | Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +321,7 @@ def inputs_of(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case Join():
             return plan.inputs
-        case SetOperation():
+        case SetOperation() | Outer():
             return (plan.left, plan.right)
         case Stream() | Relation():
             return ()
@@ -313,7 +334,7 @@ def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
     match plan:
         case Join():
             return replace(plan, inputs=tuple(inputs))
-        case SetOperation():
+        case SetOperation() | Outer():
             left, right = inputs
             return replace(plan, left=left, right=right)
         case Stream() | Relation():

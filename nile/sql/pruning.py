@@ -36,7 +36,7 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
         case ops.Project():
             plan = replace(plan, items=tuple(item for item in plan.items if item.name in needed) or plan.items[:1])
             needed = _of(*(item.node for item in plan.items))
-        case ops.Join():
+        case ops.Join() | ops.Outer():
             needed = needed | _of(plan.condition) | {name for pair in plan.equal for name in pair}
         case ops.Group():
             aggregates = tuple(each for each in plan.aggregates if each.name in needed)

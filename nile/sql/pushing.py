@@ -20,6 +20,8 @@ def push_selections(plan: Plan) -> Plan:
     they select; one on several inputs of a join becomes an equality or the join's condition.
     """
     plan = map_inputs(plan, push_selections)
+    if isinstance(plan, ops.Outer):
+        return _outer_condition(plan)
     if isinstance(plan, ops.Filter):
         return _pushed(plan.input, conjuncts(plan.condition))
     return plan
@@ -39,6 +41,8 @@ def _pushed(plan: Plan, conditions: Sequence[Node]) -> Plan:
             return replace(plan, where=conjunction([*conjuncts(plan.where), *conditions]))
         case ops.Join():
             return _into_join(plan, conditions)
+        case ops.Outer():
+            return _into_outer(plan, conditions)
         case ops.Distinct() | ops.SetOperation():
             free = [each for each in conditions if _may_enter(plan, each)]
             return _filtered(_below(plan, free), [each for each in conditions if each not in free])
@@ -108,6 +112,57 @@ def _into_join(plan: ops.Join, conditions: Sequence[Node]) -> ops.Join:
         elif pair not in equal and pair[::-1] not in equal:
             equal.append(pair)
     return replace(plan, inputs=tuple(inputs), equal=tuple(equal), condition=conjunction(rest))
+
+
+_OWN_ROWS = {"left": "left", "semi": "left", "anti": "left", "right": "right"}
+"""Of which side an outer join's rows are, so that a condition on them may be asked before it."""
+_PARTNERS = {"left": ("right",), "anti": ("right",), "right": ("left",), "semi": ("left", "right")}
+"""On which sides a condition of an outer join, on that side alone, only says which partners there are."""
+
+
+def _side(plan: ops.Outer, condition: Node) -> str | None:
+    """The one side that a condition is about."""
+    names = set(columns_of(condition))
+    for side, below in (("left", plan.left), ("right", plan.right)):
+        if names and names <= {field.name for field in below.fields}:
+            return side
+    return None
+
+
+def _with_side(plan: ops.Outer, side: str | None, condition: Node) -> ops.Outer:
+    if side == "left":
+        return replace(plan, left=_pushed(plan.left, [condition]))
+    return replace(plan, right=_pushed(plan.right, [condition]))
+
+
+def _into_outer(plan: ops.Outer, conditions: Sequence[Node]) -> Plan:
+    """Conditions on the rows that an outer join gives."""
+    rest = []
+    for condition in conditions:
+        side = _side(plan, condition)
+        if side is not None and side == _OWN_ROWS.get(plan.kind):
+            plan = _with_side(plan, side, condition)
+        else:
+            rest.append(condition)
+    return _filtered(plan, rest)
+
+
+def _outer_condition(plan: ops.Outer) -> ops.Outer:
+    """An outer join's own condition: equalities apart, and on partners alone asked before."""
+    owner = {field.name: 0 for field in plan.left.fields} | {field.name: 1 for field in plan.right.fields}
+    equal, rest = list(plan.equal), []
+    for condition in conjuncts(plan.condition):
+        pair, side = recognised(condition, owner), _side(plan, condition)
+        if condition == Constant(True, "boolean"):
+            continue
+        if pair is not None:
+            pair = pair if owner[pair[0]] == 0 else pair[::-1]
+            equal += [pair] if pair not in equal else []
+        elif side in _PARTNERS.get(plan.kind, ()):
+            plan = _with_side(plan, side, condition)
+        else:
+            rest.append(condition)
+    return replace(plan, equal=tuple(equal), condition=conjunction(rest))
 
 
 def recognised(condition: Node, owner: Mapping[str, int]) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from nile.sql.catalog import Catalog
 from nile.sql.clauses import Clauses, TermClause, split_clauses
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
-from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs
+from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs, walk
 from nile.sql.scope import Scope
 from nile.sql.selecting import read_select
 
@@ -34,7 +34,7 @@ def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Map
     return Query(
         plan,
         window=clauses.window,
-        windowed=binder.windowed or bool(clauses.pairs),
+        windowed=binder.sources.windowed or bool(clauses.pairs),
         preference=_preference(clauses, bound),
         budget=clauses.budget,
         error=clauses.error,
@@ -63,15 +63,15 @@ def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
             raise Fault(
                 "needed one SELECT for WITH PREFERENCE; got a set operation, which is exact; leave it out", start
             )
-        if not binder.streams:
+        if not binder.sources.streams:
             raise Fault("needed a stream for WITH PREFERENCE; got stored relations alone; leave it out", start)
     if clauses.error is not None and not bound.aggregates:
         raise Fault(
             "needed an aggregate, such as sum(price), for ERROR; got a query without; leave it out", begins["ERROR"]
         )
-    if clauses.window is not None and not binder.streams:
+    if clauses.window is not None and not binder.sources.streams:
         raise Fault("needed a stream for WINDOW; got stored relations alone; leave it out", begins["WINDOW"])
-    if clauses.window is not None and binder.own_windows == binder.streams:
+    if clauses.window is not None and binder.sources.own_windows == binder.sources.streams:
         raise Fault(
             "needed a stream without a window of its own for WINDOW; got none; leave it out, or the brackets",
             begins["WINDOW"],
@@ -113,6 +113,12 @@ def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
     start = clauses.begins[word]
     if bound.scope is None or len(bound.scope.sources) < 2:
         raise Fault(f"needed a join for {word} (a, b); got none; write WINDOW w", start)
+    if any(isinstance(each, ops.Outer) for each in walk(bound.plan)):
+        raise Fault(
+            f"needed inner joins for {word} (a, b); got an outer join, or EXISTS or IN; write WINDOW w, or a window of "
+            "its own behind each stream",
+            start,
+        )
     constraints: list[ops.Constraint] = []
     for pair in clauses.pairs:
         left, right = (_place(alias, bound.scope, pair.start, word) for alias in (pair.left, pair.right))

@@ -45,10 +45,20 @@ class ScopeSource:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The sources that names are looked up in.  merged: columns of JOIN ... USING: name to the first source's."""
+    """The sources that names are looked up in.
+
+    merged: columns of JOIN ... USING: name to the first source's; outer: of the query around this one, where names
+    that mean nothing here are looked up, if it may refer to it.
+    """
 
     sources: Sequence[ScopeSource]
     merged: dict[str, Field] = field(default_factory=dict)
+    outer: Scope | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a plan calls the columns of these sources."""
+        return frozenset(field.name for source in self.sources for field in source.columns.values())
 
     def source(self, alias: str, start: int) -> ScopeSource:
         """The source that is called so.  Raises Fault."""
@@ -67,6 +77,18 @@ class Scope:
 
     def resolve(self, reference: Reference) -> Field:
         """The column of a reference.  Raises Fault."""
+        try:
+            return self._resolved(reference)
+        except Fault:
+            if self.outer is None:
+                raise
+            try:
+                return self.outer.resolve(reference)
+            except Fault:
+                pass
+            raise
+
+    def _resolved(self, reference: Reference) -> Field:
         name, start = reference.name, reference.start
         if reference.qualifier is not None:
             source = self.source(reference.qualifier, start)

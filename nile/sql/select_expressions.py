@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.places import Fault, NotYetFault, Parameter
@@ -12,7 +12,7 @@ from nile.expressions.taking import Taker, start_of
 from nile.expressions.tokens import MAX_DEPTH
 from nile.expressions.tree import Case, Column, Constant, Node
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.parsed import Aggregate, Expression, Reference
+from nile.sql.parsed import Aggregate, Expression, Nested, Reference, Written
 
 __all__ = ["ExpressionReader", "plain_only"]
 
@@ -36,37 +36,42 @@ _AGGREGATES = {
 _LATER = {
     "Window": "a window function (OVER)",
     "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction) or quantile_disc(column, fraction)",
-    "Subquery": "a query inside an expression",
-    "Select": "a query inside an expression",
-    "Exists": "EXISTS",
-    "Any": "ANY",
+    "Any": "ANY; write IN, EXISTS, or compare with min or max of the query",
+    "All": "ALL; write NOT EXISTS, or compare with min or max of the query",
     "ApproxQuantile": "approx_quantile; write quantile_cont",
     "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
 }
 _LATER_IN_SELECT = {
-    "with_": "WITH name AS (...)",
+    "with_": "WITH name AS (...) inside of a query in an expression",
     "qualify": "QUALIFY",
     "windows": "WINDOW name AS (...)",
     "pivots": "PIVOT",
     "sample": "a sample",
     "laterals": "LATERAL",
-    "side": "an outer join",
     "method": "a natural or ASOF join",
-    "columns": "names for the columns of an alias",
 }
 
 
-class ExpressionReader:
-    """Reads expressions of one statement.  values: parameters by offset; used: the offsets of those it has met."""
+_QUERIES = ("Select", "Subquery", "Union", "Intersect", "Except")
 
-    def __init__(self, values: Mapping[int, Parameter]) -> None:
+
+class ExpressionReader:
+    """Reads expressions of one statement.
+
+    values: parameters by offset; used: the offsets of those it has met; query: what reads a query in an expression.
+    """
+
+    def __init__(self, values: Mapping[int, Parameter], query: Callable[[Any, int], Written]) -> None:
         self._values = values
+        self._query = query
+        self._depth = 0
         self.used: set[int] = set()
 
     def read(self, node: Any) -> Expression:
         """One expression, with the columns and aggregates in it."""
         references: list[Reference] = []
         aggregates: list[Aggregate] = []
+        queries: list[Nested] = []
         inside = False
 
         def column(qualifier: str | None, name: str, start: int | None) -> Column:
@@ -101,6 +106,27 @@ class ExpressionReader:
             aggregates[-1] = replace(whole, argument=Case(((condition, value),), Constant(None, "null")))
             return column
 
+        def nested(kind: Literal["exists", "in", "scalar"], below: Any, node: Any, item: Node | None = None) -> Node:
+            self._depth += 1
+            query = self._query(below, self._depth)
+            self._depth -= 1
+            queries.append(Nested(kind, query, start_of(node) or 0, item))
+            return Column(f"?{len(queries) - 1}")
+
+        def scalar(node: Any, _: int) -> Node:
+            return nested("scalar", node, node)
+
+        def exists(node: Any, _: int) -> Node:
+            plain_only(node, "this")
+            return nested("exists", node.this, node)
+
+        def listed(node: Any, depth: int) -> Node:
+            """IN: of a query, else of a list."""
+            if node.args.get("query") is None:
+                return taker.listed(node, depth)
+            plain_only(node, "this", "query")
+            return nested("in", node.args["query"], node, taker.take(node.this, depth))
+
         def later(node: Any, _: int) -> Node:
             what, *instead = _LATER[type(node).__name__].split("; ")
             raise NotYetFault("; ".join([f"{what}: it is not there yet", *instead]), start_of(node))
@@ -108,7 +134,14 @@ class ExpressionReader:
         taker = _StatementTaker(
             column,
             parameters=self._values,
-            extra={**dict.fromkeys(_AGGREGATES, aggregate), **dict.fromkeys(_LATER, later), "Filter": filtered},
+            extra={
+                **dict.fromkeys(_AGGREGATES, aggregate),
+                **dict.fromkeys(_LATER, later),
+                **dict.fromkeys(_QUERIES, scalar),
+                "Filter": filtered,
+                "Exists": exists,
+                "In": listed,
+            },
         )
         try:
             tree = taker.take(node)
@@ -119,6 +152,8 @@ class ExpressionReader:
 
         def shown(name: str) -> str:
             at = int(name[1:])
+            if name.startswith("?"):
+                return "(SELECT ...)" if queries[at].kind == "scalar" else f"{queries[at].kind} (SELECT ...)"
             if name.startswith("#"):
                 reference = references[at]
                 return reference.name if reference.qualifier is None else f"{reference.qualifier}.{reference.name}"
@@ -126,7 +161,7 @@ class ExpressionReader:
             return aggregate_text(each.function, each.argument, each.distinct, each.fraction, shown)
 
         text = expression_text(tree, shown)
-        return Expression(tree, tuple(references), tuple(aggregates), start, text, taker.places)
+        return Expression(tree, tuple(references), tuple(aggregates), start, text, tuple(queries), taker.places)
 
     def _argument(self, node: Any, taker: Taker, depth: int) -> tuple[Node | None, bool, float | None]:
         name = type(node).__name__

@@ -17,6 +17,7 @@ from nile.sql.parsed import (
     Derived,
     Expression,
     Joined,
+    JoinKind,
     Operation,
     Ordered,
     Reference,
@@ -26,6 +27,7 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
+from nile.sql.scope import find
 from nile.sql.select_expressions import ExpressionReader, plain_only
 from nile.summaries.heavy import exp, sqlglot
 from nile.summaries.heavy import sqlglot_errors as errors
@@ -36,6 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["read_fragment", "read_select"]
 
 MAX_SOURCES = 64
+_JOINS: Mapping[str, JoinKind] = {
+    **dict.fromkeys(("", "INNER", "CROSS"), "inner"),
+    **dict.fromkeys(("LEFT", "LEFT OUTER"), "left"),
+    **dict.fromkeys(("RIGHT", "RIGHT OUTER"), "right"),
+    **dict.fromkeys(("FULL", "FULL OUTER"), "full"),
+    **dict.fromkeys(("SEMI", "LEFT SEMI"), "semi"),
+    **dict.fromkeys(("ANTI", "LEFT ANTI"), "anti"),
+}
 _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
     "Union": "union",
     "Intersect": "intersect",
@@ -69,8 +79,9 @@ class _SelectReader:
         self._values = values
         self._own = own
         self._own_used: set[int] = set()
-        self._expressions = ExpressionReader(values)
+        self._expressions = ExpressionReader(values, self.query)
         self._sources = 0
+        self._named: dict[str, Derived] = {}
 
     def parse(self, text: str, into: Any = None) -> Any:
         """sqlglot's tree."""
@@ -92,6 +103,33 @@ class _SelectReader:
                 raise parameter.misplaced(start)
 
     def query(self, node: Any, depth: int = 0) -> Written:
+        if node.args.get("with_") is None:
+            return self._query(node, depth)
+        before = self._named
+        self._named = dict(before)
+        self._with(node.args["with_"], depth)
+        query = self._query(node, depth)
+        self._named = before
+        return query
+
+    def _with(self, clause: Any, depth: int) -> None:
+        """WITH name [(column, ...)] AS (query), ...: each may name those before it."""
+        plain_only(clause, "expressions", "recursive")
+        new: set[str] = set()
+        if clause.args.get("recursive"):
+            raise NotYetFault("WITH RECURSIVE is not there yet; write the steps out", start_of(clause))
+        for each in clause.expressions:
+            plain_only(each, "this", "alias")
+            name, columns = _alias(each.args["alias"])
+            assert name is not None
+            start = start_of(name) or 0
+            if str(name.this).lower() in new:
+                raise Fault(f"needed a name of its own for each query of WITH; got '{name.this}' again", start)
+            new.add(str(name.this).lower())
+            self._named = {old: kept for old, kept in self._named.items() if old.lower() != str(name.this).lower()}
+            self._named[str(name.this)] = Derived(self.query(each.this, depth + 1), str(name.this), start, columns)
+
+    def _query(self, node: Any, depth: int) -> Written:
         name = type(node).__name__
         if depth > MAX_DEPTH:
             raise Fault(f"needed at most {MAX_DEPTH} levels of queries; got more; simplify it", start_of(node))
@@ -105,7 +143,7 @@ class _SelectReader:
         raise Fault(f"needed a SELECT; got {name.upper()}", start_of(node))
 
     def _operation(self, node: Any, depth: int) -> Operation:
-        plain_only(node, "this", "expression", "distinct", "order", "limit", "offset")
+        plain_only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_")
         return Operation(
             _OPERATIONS[type(node).__name__],
             not node.args.get("distinct"),
@@ -128,6 +166,7 @@ class _SelectReader:
             "order",
             "limit",
             "offset",
+            "with_",
         )
         start = start_of(node) or 0
         if node.args.get("from_") is None:
@@ -205,23 +244,33 @@ class _SelectReader:
         nested = list(node.args["from_"].this.args.get("joins") or ())
         for join in [*nested, *(node.args.get("joins") or ())]:
             sources.append(self._join(join))
-            sources += [self._join(each) for each in join.this.args.get("joins") or ()]
+            inside = [self._join(each) for each in join.this.args.get("joins") or ()]
+            if inside and any(each.kind not in ("comma", "inner") for each in (sources[-1], *inside)):
+                raise NotYetFault(
+                    "an outer join around joins in parentheses is not there yet; write (SELECT ...) AS t",
+                    sources[-1].start,
+                )
+            sources += inside
         return tuple(sources)
 
     def _join(self, join: Any) -> Joined:
-        kind = str(join.args.get("kind") or "")
-        if kind not in ("", "INNER", "CROSS"):
-            raise NotYetFault(f"{kind} JOIN is not there yet; write JOIN ... ON", start_of(join))
-        side = str(join.args.get("side") or join.args.get("method") or "")
-        if side:
-            raise NotYetFault(f"{side} JOIN is not there yet; write JOIN ... ON", start_of(join))
-        plain_only(join, "this", "on", "using", "kind")
+        start = start_of(join) or 0
+        words = [str(join.args.get(name) or "") for name in ("method", "side", "kind")]
+        kind = _JOINS.get(" ".join(word for word in words if word))
+        if kind is None:
+            raise NotYetFault(f"{' '.join(filter(None, words))} JOIN is not there yet; write JOIN ... ON", start)
+        plain_only(join, "this", "on", "using", "kind", "side")
         using = []
         for each in join.args.get("using") or ():
             name = each.this if type(each).__name__ == "Column" else each
             using.append(Reference(None, str(name.this), start_of(each) or 0))
         on = join.args.get("on")
-        return Joined(self._source(join.this), None if on is None else self._expressions.read(on), tuple(using))
+        if kind == "inner" and on is None and not using:
+            kind = "comma"
+        if kind not in ("comma", "inner") and on is None and not using:
+            raise Fault(f"needed ON or USING after {kind.upper()} JOIN; got neither; write ON a.x = b.x", start)
+        condition = None if on is None else self._expressions.read(on)
+        return Joined(self._source(join.this), condition, tuple(using), kind, start)
 
     def _source(self, node: Any) -> Source:
         self._sources += 1
@@ -232,10 +281,7 @@ class _SelectReader:
         if name not in ("Table", "Subquery"):
             raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
         plain_only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
-        alias = node.args.get("alias")
-        if alias is not None:
-            plain_only(alias, "this")
-        named = None if alias is None or alias.this is None else alias.this
+        named, columns = _alias(node.args.get("alias"))
         if name == "Subquery":
             if type(node.this).__name__ not in ("Select", "Subquery", *_OPERATIONS):
                 raise Fault("needed a query in parentheses, or a name without; got something else", start)
@@ -243,12 +289,22 @@ class _SelectReader:
             if named is None:
                 raise Fault("needed a name for the query in FROM; got none; write (SELECT ...) AS t", start)
             self._no_window(named)
-            return Derived(query, str(named.this), start)
+            return Derived(query, str(named.this), start, columns)
         identifier = node.this
         if type(identifier).__name__ != "Identifier":
             raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
         if node.args.get("db") is not None:
             raise Fault(f"needed a name without a schema; got '{node.args['db'].this}.{identifier.this}'", start)
+        known = find(str(identifier.this), self._named)
+        if len(known) == 1:
+            meant = self._named[known[0]]
+            self._no_window(identifier)
+            if named is not None:
+                self._no_window(named)
+            called = str((identifier if named is None else named).this)
+            return Derived(meant.query, called, start, columns or meant.columns)
+        if columns:
+            raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
         own, where = self._window_of(identifier, named)
         return Table(str(identifier.this), None if named is None else str(named.this), start, own, where)
 
@@ -277,6 +333,14 @@ class _SelectReader:
             raise Fault("needed a condition after WHERE; got none", begin)
         check_places(self._whole, self._values, begin, end)
         return self._expressions.read(self.parse(inside, exp.Condition))
+
+
+def _alias(node: Any) -> tuple[Any, tuple[str, ...]]:
+    """The name (an identifier, or None) and the columns' names that an alias gives."""
+    if node is None:
+        return None, ()
+    plain_only(node, "this", "columns")
+    return node.this, tuple(str(each.this) for each in node.args.get("columns") or ())
 
 
 def _star(node: Any) -> Any:

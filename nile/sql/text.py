@@ -208,7 +208,7 @@ class _Writer:
     def _from(self, plan: Plan) -> _From:
         source = _From()
         above: tuple[Node, ...] = ()
-        if isinstance(plan, ops.Filter) and isinstance(plan.input, ops.Join):
+        if isinstance(plan, ops.Filter) and isinstance(plan.input, ops.Join):  # an Outer is a source
             above, plan = conjuncts(plan.condition), plan.input
         if not isinstance(plan, ops.Join):
             self._source(plan, source)
@@ -232,6 +232,10 @@ class _Writer:
         while isinstance(plan, ops.Filter):
             above = [*conjuncts(plan.condition), *above]
             plan = plan.input
+        if isinstance(plan, ops.Outer):
+            self._outer(plan, source)
+            source.conditions += [_closed(source.text(each), each) for each in above]
+            return
         if isinstance(plan, Stream | ops.Relation):
             alias, item, inside = plan.alias, self._table(plan), plan.where
             names = {each.name: each.name[len(alias) + 1 :] for each in plan.fields}
@@ -248,6 +252,50 @@ class _Writer:
         source.aliases.append(identifier(alias))
         source.items.append(item)
         source.conditions += [_closed(source.text(each), each) for each in (*conjuncts(inside), *above)]
+
+    def _outer(self, plan: ops.Outer, source: _From) -> None:
+        """An outer join as one item.
+
+        Conditions on the rows that it keeps stand in WHERE, as on those they mean the same there; others in its ON.
+        """
+        left, right = _From(), _From()
+        self._left_side(plan.left, left)
+        self._source(plan.right, right)
+        names = {**left.names, **right.names}
+        condition = [f"{names[a]} = {names[b]}" for a, b in plan.equal]
+        condition += [
+            _closed(expression_text(each, lambda name: names[name]), each) for each in conjuncts(plan.condition)
+        ]
+        if plan.kind in ("right", "full"):
+            condition += left.conditions
+        else:
+            source.conditions += left.conditions
+        if plan.kind == "right":
+            source.conditions += right.conditions
+        else:
+            condition += right.conditions
+        source.items.append(
+            f"{left.items[0]} {plan.kind.upper()} JOIN {right.items[0]} ON {' AND '.join(condition) or 'TRUE'}"
+        )
+        source.names |= left.names if plan.kind in ("semi", "anti") else names
+        source.aliases.append("")
+
+    def _left_side(self, plan: Plan, source: _From) -> None:
+        """The left side of an outer join: inner joins are written out before it."""
+        above: tuple[Node, ...] = ()
+        if isinstance(plan, ops.Filter) and isinstance(plan.input, ops.Join):
+            above, plan = conjuncts(plan.condition), plan.input
+        if not isinstance(plan, ops.Join):
+            self._source(plan, source)
+            return
+        parts = _From()
+        for each in plan.inputs:
+            self._source(each, parts)
+        source.names |= parts.names
+        condition = [f"{parts.names[a]} = {parts.names[b]}" for a, b in plan.equal] + parts.conditions
+        condition += [_closed(parts.text(each), each) for each in (*conjuncts(plan.condition), *above)]
+        *first, last = parts.items
+        source.items.append(f"{' CROSS JOIN '.join(first)} JOIN {last} ON {' AND '.join(condition) or 'TRUE'}")
 
     def _table(self, plan: Stream | ops.Relation) -> str:
         parts = [identifier(plan.name)]

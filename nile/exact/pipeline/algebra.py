@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.exact.state.arrow import pa
@@ -29,6 +29,7 @@ __all__ = [
     "Join",
     "Make",
     "Minus",
+    "Outer",
     "Plan",
     "Project",
     "Range",
@@ -175,6 +176,28 @@ class GraphJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class Outer:
+    """A join that keeps, or keeps only, rows without a partner; `on` and `test` as of a Join.
+
+    kind: left, right, full: pairs, and the rows of that side (of both) that have none, with nulls; semi, anti: rows of
+    the left that have one, or none, as often as they hold.
+    """
+
+    left: Plan
+    right: Plan
+    kind: Literal["left", "right", "full", "semi", "anti"]
+    on: tuple[tuple[str, str], ...] = ()
+    test: Test | None = None
+    text: str = ""
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        if self.kind in ("semi", "anti"):
+            return self.left.schema
+        return pa.schema([field.with_nullable(True) for field in (*self.left.schema, *self.right.schema)])
+
+
+@dataclass(frozen=True, slots=True)
 class Distinct:
     """Each different row once; nulls are alike."""
 
@@ -246,7 +269,7 @@ class Group:
         return pa.schema(fields + results)
 
 
-Plan = Scan | Stored | Select | Project | Join | GraphJoin | Distinct | Union | Intersect | Minus | Group
+Plan = Scan | Stored | Select | Project | Join | GraphJoin | Outer | Distinct | Union | Intersect | Minus | Group
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:
@@ -254,7 +277,7 @@ def inputs_of(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case GraphJoin():
             return plan.inputs
-        case Join() | Union() | Intersect() | Minus():
+        case Join() | Outer() | Union() | Intersect() | Minus():
             return (plan.left, plan.right)
         case Scan() | Stored():
             return ()

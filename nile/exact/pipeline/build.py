@@ -13,6 +13,7 @@ from nile.exact.pipeline.algebra import (
     Intersect,
     Join,
     Minus,
+    Outer,
     Plan,
     Project,
     Scan,
@@ -26,6 +27,7 @@ from nile.exact.pipeline.graph import GraphJoining
 from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.leaf import Incoming, Relation, Stream, chain_of
+from nile.exact.pipeline.outer import OuterJoining
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.setops import Bag, UnionAll
 from nile.exact.pipeline.streams import Chain, StreamJoining, fits
@@ -51,7 +53,7 @@ class Built:
     def __init__(self) -> None:
         self.arrivals: list[Incoming] = []
         self.streams: list[Stream | StreamJoining] = []
-        self.joins: list[Joining | GraphJoining | StreamJoining] = []
+        self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining] = []
         self.begins = False  # whether something holds before the first tuple
         self.all: list[Counted] = []  # inputs before what reads them
 
@@ -98,6 +100,10 @@ class Built:
                 joining = Joining(clock, plan, *inputs, come=reader.come, go=reader.go)
                 self.joins.append(joining)
                 return joining
+            case Outer():
+                outer = OuterJoining(clock, plan, *inputs)
+                self.joins.append(outer)
+                return outer
             case Group():
                 self.begins = self.begins or not plan.by
                 return Grouping(clock, plan, inputs[0], wanted=reader.come)

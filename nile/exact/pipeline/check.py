@@ -14,6 +14,7 @@ from nile.exact.pipeline.algebra import (
     Intersect,
     Join,
     Minus,
+    Outer,
     Plan,
     Project,
     Scan,
@@ -45,7 +46,7 @@ def check(plan: Plan) -> None:
                         f"{node.position}, which is {positions[node.position]!r}'s; number the streams from 0"
                     )
                 positions[node.position] = node.name
-            case Join():
+            case Join() | Outer():
                 _join(node)
             case GraphJoin():
                 _graph(node)
@@ -98,10 +99,16 @@ def _pair(where: str, left: Any, right: Any) -> None:
         raise KeyTypeError(f"{where}: needed types that compare; got {left} and {right}; cast one side")
 
 
-def _join(node: Join) -> None:
+def _join(node: Join | Outer) -> None:
     for left, right in node.on:
         where = f"join on {left} = {right}"
         _pair(where, _known(where, node.left.schema, left), _known(where, node.right.schema, right))
+    if isinstance(node, Outer):
+        twice = sorted(set(node.left.schema.names) & set(node.right.schema.names))
+        if twice:
+            raise ConfigError(
+                f"{node.kind} join: needed columns of different names; got {', '.join(twice)} twice; rename one side"
+            )
 
 
 def _set_operation(node: Union | Intersect | Minus) -> None:

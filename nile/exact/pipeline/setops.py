@@ -33,6 +33,8 @@ _CODES = {
     "intersect": 3,
     "minus all": 4,
     "minus": 5,
+    "semi": 6,  # as often as on the left where the right has any, as outer joins need it
+    "anti": 7,
 }
 
 

@@ -15,6 +15,8 @@ INTERSECT_ALL = 2
 INTERSECT = 3
 MINUS_ALL = 4
 MINUS = 5
+SEMI = 6
+ANTI = 7
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -30,6 +32,10 @@ def standing(kind: int, left: int, right: int) -> int:
         return 1 if left > 0 and right > 0 else 0
     if kind == MINUS_ALL:
         return max(0, left - right)
+    if kind == SEMI:
+        return left if right > 0 else 0
+    if kind == ANTI:
+        return left if right <= 0 else 0
     return 1 if left > 0 and right <= 0 else 0
 
 

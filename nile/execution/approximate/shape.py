@@ -69,7 +69,12 @@ def _flattened(plan: Plan) -> tuple[Node | None, dict[str, Node], Join | Stream]
 
 
 def _not_yet(plan: Plan) -> NotYet:
-    what = {"SetOperation": "UNION, INTERSECT or EXCEPT", "Distinct": "DISTINCT", "Relation": "a stored relation"}
+    what = {
+        "SetOperation": "UNION, INTERSECT or EXCEPT",
+        "Distinct": "DISTINCT",
+        "Relation": "a stored relation",
+        "Outer": "an outer, semi or anti join (or IN, EXISTS)",
+    }
     name = what.get(type(plan).__name__, type(plan).__name__.lower())
     return NotYet(
         f"approximate query: needed selections, window joins and aggregates of streams; got {name}, which has no "

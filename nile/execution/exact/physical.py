@@ -66,6 +66,8 @@ class Compiler:
                 return algebra.Project(self.plan(node.input, (*path, 0)), maker(node.items), schema_of(node.fields))
             case ops.Join():
                 return self._graph(node, path) if node.constraints else self._join(node, path)
+            case ops.Outer():
+                return self._outer(node, path)
             case ops.Distinct():
                 return algebra.Distinct(self.plan(node.input, (*path, 0)))
             case ops.SetOperation():
@@ -107,6 +109,18 @@ class Compiler:
         if node.condition is not None:
             left = algebra.Select(left, tester(node.condition))
         return left
+
+    def _outer(self, node: ops.Outer, path: Path) -> algebra.Plan:
+        left, right = self.plan(node.left, (*path, 0)), self.plan(node.right, (*path, 1))
+        test = None if node.condition is None else tester(node.condition)
+        if test is None and node.kind in ("semi", "anti"):
+            # Of partners only the key counts: each once, so that there is one pair at most for a row.
+            fields = {field.name: field for field in node.right.fields}
+            keys = [fields[name] for name in dict.fromkeys(b for _, b in node.equal)]
+            if keys:
+                items = tuple(ops.Item(field, _column(field)) for field in keys)
+                right = algebra.Distinct(algebra.Project(right, maker(items), schema_of(keys)))
+        return algebra.Outer(left, right, node.kind, node.equal, test)
 
     def _graph(self, node: ops.Join, path: Path) -> algebra.Plan:
         on, rest = one_key(node)

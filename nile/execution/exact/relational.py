@@ -13,6 +13,7 @@ import numpy as np
 from nile.answers.tabular import held_together, row_bytes
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.joining import Side, joined, refuse_beyond
+from nile.execution.exact.outer import outer_joined
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import ranks, row_codes
@@ -58,6 +59,9 @@ class Relational:
                 return Side(maker(plan.items)(below.batch), below.ts, below.window)
             case ops.Join():
                 return Side(_all_joined(plan, sides))
+            case ops.Outer():
+                left, right = sides
+                return Side(outer_joined(plan, left, right))
             case ops.Distinct():
                 _, first = row_codes(below.batch.columns, len(below))
                 return Side(below.batch.take(pa.array(first)))

@@ -87,6 +87,8 @@ def _above(plan: Plan, below: list[Expected]) -> Expected:
     match plan:
         case ops.Join():
             return _join(plan, below)
+        case ops.Outer():
+            return _outer(plan, *below)
         case ops.SetOperation():
             return _set(plan, *below)
         case ops.Filter():
@@ -161,6 +163,15 @@ def _join(plan: ops.Join, below: list[Expected]) -> Expected:
     for _ in range(min(len(plan.equal), len(plan.inputs) - 1)):
         rows /= max(1.0, largest * _DISTINCT_SHARE)
     return Expected(rows if plan.condition is None else rows * _share(plan.condition), "rule")
+
+
+def _outer(plan: ops.Outer, left: Expected, right: Expected) -> Expected:
+    """Of a semi or anti join half the rows; of another the pairs, and no fewer than the rows that it keeps."""
+    if plan.kind in ("semi", "anti"):
+        return left.times(0.5)
+    pairs = _join(ops.Join((plan.left, plan.right), plan.equal, plan.condition), [left, right]).rows
+    kept = {"left": left.rows, "right": right.rows}.get(plan.kind, max(left.rows, right.rows))
+    return Expected(max(pairs, kept), "rule")
 
 
 def _share(node: Node) -> float:

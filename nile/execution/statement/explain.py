@@ -127,6 +127,10 @@ def node_text(plan: Plan) -> str:
             return "project " + ", ".join(_named(_shown(item.node), item.name) for item in plan.items)
         case ops.Join():
             return _join_text(plan)
+        case ops.Outer():
+            parts = [f"{a} = {b}" for a, b in plan.equal]
+            parts += [] if plan.condition is None else [_shown(plan.condition)]
+            return f"{plan.kind} join: " + ("; ".join(parts) or "every combination")
         case ops.Distinct():
             return "distinct"
         case ops.SetOperation():

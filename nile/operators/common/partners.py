@@ -28,7 +28,7 @@ def partners(
     """
     own = codes[base]
     others = [each for k, each in enumerate(codes) if k != base]
-    most = 1 + max(int(each.max(initial=-1)) for each in codes)
+    most = 1 + max(0, *(int(each.max(initial=-1)) for each in codes))  # one at least, for rows without a key
     times = ts[base]
     if len(others) == 1 and times is not None and not (before is None and after is None):
         their = ts[1 - base]

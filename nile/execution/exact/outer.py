@@ -1,0 +1,63 @@
+"""Outer, semi and anti joins over whole inputs: the pairs by `joined`, and the rows that none of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nile.answers.tabular import held_together
+from nile.execution.exact.joining import Side, joined
+from nile.execution.values import schema_of
+from nile.sql.plan import Field, Join, Outer, Relation
+from nile.summaries.heavy import pa
+
+__all__ = ["outer_joined"]
+
+Array = np.ndarray[Any, Any]
+_ROWS = ("\0left", "\0right")
+
+
+def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
+    """The rows of an outer join at one instant: pairs, then rows of the left, then of the right without a partner.
+
+    Cost: that of the join of equal keys and condition.  Raises KeyTypeError, MemoryRefused.
+    """
+    sides = [_numbered(side, name) for side, name in zip((left, right), _ROWS, strict=True)]
+    inputs = [
+        Relation(name, name, (*below.fields, Field(name, pa.int64())))
+        for below, name in zip((plan.left, plan.right), _ROWS, strict=True)
+    ]
+    join = Join(tuple(inputs), plan.equal, plan.condition)
+    partnered = [np.zeros(len(side), np.bool_) for side in sides]
+    chosen = plan.kind in ("semi", "anti")
+    wanted = frozenset(_ROWS[:1]) if chosen else None
+
+    def pairs() -> Iterator[pa.RecordBatch]:
+        for found in joined(join, sides, wanted=wanted):
+            for name, seen in zip(_ROWS[:1] if chosen else _ROWS, partnered, strict=False):
+                seen[found.column(found.schema.get_field_index(name)).to_numpy(zero_copy_only=False)] = True
+            if not chosen:
+                yield found.select([field.name for field in plan.fields])
+
+    made = list(held_together(pairs()))
+    if chosen:
+        keep = partnered[0] if plan.kind == "semi" else ~partnered[0]
+        return left.batch.filter(pa.array(keep))
+    schema = schema_of(plan.fields)
+    for at, (side, kept) in enumerate(zip((left, right), ("left", "right"), strict=True)):
+        if plan.kind in (kept, "full"):
+            alone = side.batch.filter(pa.array(~partnered[at]))
+            missing = [pa.nulls(alone.num_rows, f.type) for f in (plan.right if at == 0 else plan.left).fields]
+            columns = [*alone.columns, *missing] if at == 0 else [*missing, *alone.columns]
+            made.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+    made = [pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in made]
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.concat_batches([empty, *made])
+
+
+def _numbered(side: Side, name: str) -> Side:
+    """The side with the number of each row; what windows hold at one instant all goes together."""
+    return replace(side, batch=side.batch.append_column(name, pa.array(np.arange(len(side)))), window=None)

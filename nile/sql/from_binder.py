@@ -1,0 +1,260 @@
+"""FROM: the sources of a SELECT, how they hang together, and what their names mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from nile.expressions.binding import is_native, kind_of
+from nile.expressions.places import Fault, NotYetFault, listed, nearest
+from nile.expressions.tree import Column, Node, columns_of, conjunction, conjuncts
+from nile.sql import plan as ops
+from nile.sql.catalog import Catalog, Entry
+from nile.sql.expression_binder import ExpressionBinder, told_apart
+from nile.sql.parsed import Block, Derived, Joined, JoinKind, Reference, Source, Table, Written
+from nile.sql.plan import Field, Plan, Stream
+from nile.sql.pushing import recognised
+from nile.sql.scope import Scope, ScopeSource, find, unique
+
+__all__ = ["FromBinder", "Inputs", "column_of"]
+
+MAX_LEAVES = 256
+"""Streams and relations of one statement: queries that WITH names are bound anew wherever they are named."""
+
+
+def column_of(field: Field) -> Column:
+    """A column of a plan as an expression."""
+    return Column(field.name, kind_of(field.type), is_native(field.type))
+
+
+class Inputs:
+    """What a FROM joins, as far as it has been read: inputs, and what must be equal or true of their combinations.
+
+    A comma begins a new group of inputs; an outer join takes the whole group before it as its left side.
+    """
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+        self.equal: list[tuple[str, str]] = []
+        self.conditions: list[Node] = []
+        self._group = (0, 0, 0)
+
+    def add(self, plan: Plan, *, comma: bool) -> None:
+        """One more input."""
+        if comma:
+            self._group = (len(self.plans), len(self.equal), len(self.conditions))
+        self.plans.append(plan)
+
+    def outer(
+        self,
+        kind: Literal["left", "right", "full", "semi", "anti"],
+        right: Plan,
+        equal: list[tuple[str, str]],
+        conditions: Sequence[Node],
+        start: int,
+    ) -> None:
+        """The group so far, joined with one more input in another way.  Raises Fault."""
+        plans, pairs, wheres = self._group
+        group = self.plans[plans:]
+        own = {field.name for each in group for field in each.fields}
+        for node in (*conditions, *self.conditions[wheres:]):
+            if not own.union(field.name for field in right.fields).issuperset(columns_of(node)):
+                raise Fault(
+                    f"needed columns of the inputs of this {kind.upper()} JOIN; got one of an input before a comma; "
+                    "write JOIN in place of the comma",
+                    start,
+                )
+        left = joined_plan(group, self.equal[pairs:], self.conditions[wheres:])
+        del self.plans[plans:], self.equal[pairs:], self.conditions[wheres:]
+        owner = dict.fromkeys(own, 0) | {field.name: 1 for field in right.fields}
+        rest = []
+        for node in conditions:
+            pair = recognised(node, owner)
+            if pair is None:
+                rest.append(node)
+            else:
+                equal.append(pair if owner[pair[0]] == 0 else pair[::-1])
+        self.plans.append(ops.Outer(kind, left, right, tuple(dict.fromkeys(equal)), conjunction(rest)))
+
+    def plan(self) -> Plan:
+        """All of it."""
+        return joined_plan(self.plans, self.equal, self.conditions)
+
+
+def joined_plan(plans: Sequence[Plan], pairs: Sequence[tuple[str, str]], conditions: Sequence[Node]) -> Plan:
+    """The join of some inputs under equalities and conditions; of one input a selection."""
+    if len(plans) == 1:
+        plan, rest = plans[0], list(conditions)
+    else:
+        equal, rest = list(pairs), []
+        owner = {field.name: at for at, each in enumerate(plans) for field in each.fields}
+        for condition in conditions:
+            pair = recognised(condition, owner)
+            if pair is None:
+                rest.append(condition)
+            elif pair not in equal and pair[::-1] not in equal:
+                equal.append(pair)
+        plan = ops.Join(tuple(plans), tuple(equal))
+    remaining = conjunction(rest)
+    return plan if remaining is None else ops.Filter(plan, remaining)
+
+
+class FromBinder:
+    """Binds the FROMs of one statement.
+
+    window: that of every stream without one of its own; bind: what binds a query in FROM.  streams, own_windows: how
+    many there were, and with a window of their own; windowed: whether any window was named.  Raises Fault.
+    """
+
+    def __init__(self, catalog: Catalog, window: ops.StreamWindow, bind: Callable[[Written], Plan]) -> None:
+        self._catalog = catalog
+        self._window = window
+        self._bind = bind
+        self.streams = 0
+        self.own_windows = 0
+        self.windowed = window is not None
+        self._leaves = 0
+        self._taken: set[str] = set()
+
+    def sources(self, block: Block) -> tuple[Scope, Inputs]:
+        """The sources of a SELECT."""
+        known: list[ScopeSource] = []
+        merged: dict[str, Field] = {}
+        inputs = Inputs()
+        for joined in block.sources:
+            source = self._source(joined.source)
+            if "." in source.alias or not source.alias:
+                raise Fault(f"needed an alias without a dot; got '{source.alias}'", joined.source.start)
+            if any(source.alias.lower() == other.alias.lower() for other in known):
+                raise Fault(
+                    f"needed another name for each stream; got '{source.alias}' twice; write "
+                    f"{source.name or source.alias} AS other",
+                    joined.source.start,
+                )
+            before = Scope(tuple(known), dict(merged))
+            known.append(source)
+            self._join(joined, before, source, inputs, merged, Scope(tuple(known), merged))
+            if joined.kind in ("semi", "anti"):
+                known.pop()
+        return Scope(tuple(known), merged), inputs
+
+    def _join(
+        self, joined: Joined, before: Scope, source: ScopeSource, inputs: Inputs, merged: dict[str, Field], scope: Scope
+    ) -> None:
+        kind: JoinKind = joined.kind
+        inner = kind in ("comma", "inner")
+        equal = inputs.equal if inner else []
+        for reference in joined.using:
+            if kind == "full":
+                raise NotYetFault(
+                    "FULL JOIN ... USING is not there yet; write ON, and coalesce(a.x, b.x) in SELECT", reference.start
+                )
+            merged |= _using(reference, before, source, equal, keep_right=kind == "right")
+        conditions: list[Node] = []
+        if joined.on is not None:
+            conditions += conjuncts(ExpressionBinder(scope, joined.on, None).condition("ON"))
+        if kind == "comma" or kind == "inner":
+            inputs.add(source.plan, comma=kind == "comma")
+            inputs.conditions += conditions
+        else:
+            inputs.outer(kind, source.plan, equal, conditions, joined.start)
+
+    def _source(self, source: Source) -> ScopeSource:
+        if isinstance(source, Derived):
+            return self.derived(source.alias, self._bind(source.query), source.columns, source.start)
+        self._leaves += 1
+        if self._leaves > MAX_LEAVES:
+            raise Fault(
+                f"needed at most {MAX_LEAVES} streams and relations once every query of WITH is written out; got more",
+                source.start,
+            )
+        entry = self._entry(source)
+        called = source.alias or entry.name
+        alias = self.own_name(called)
+        columns = {
+            field.name: Field(f"{alias}.{field.name}", field.type)
+            for field in entry.schema
+            if entry.schema.names.count(field.name) == 1
+        }
+        fields = tuple(columns.values())
+        twice = tuple(dict.fromkeys(field.name for field in entry.schema if field.name not in columns))
+        if not entry.is_stream:
+            if source.own is not None:
+                raise Fault(
+                    f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
+                    source.own.start,
+                )
+            return ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name, twice)
+        assert entry.time is not None
+        position, self.streams = self.streams, self.streams + 1
+        window: ops.StreamWindow = self._window
+        where = None
+        if source.own is not None:
+            window = source.own.window
+            self.own_windows += 1
+            self.windowed = self.windowed or window is not None
+            if source.where is not None:
+                scope = Scope((ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name),))
+                where = ExpressionBinder(scope, source.where, None).condition("WHERE")
+        return ScopeSource(
+            called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name, twice
+        )
+
+    def own_name(self, called: str) -> str:
+        """What a plan calls an input: as the statement does, with _1, _2 ... behind where another block does too.
+
+        Runs tell leaves apart by it, and columns of different blocks can meet in one join.
+        """
+        name = unique(called, self._taken)
+        self._taken.add(name)
+        return name
+
+    def _entry(self, source: Table) -> Entry:
+        entries = self._catalog.entries
+        found = find(source.name, entries)
+        if len(found) == 1:
+            return entries[found[0]]
+        if found:
+            raise Fault(
+                f"needed a stream; got '{source.name}', which is {listed(found)}; write it exactly", source.start
+            )
+        near = nearest(source.name, entries)
+        hint = f"; did you mean {near}?" if near else ""
+        if any(sign in source.name for sign in "./\\*"):
+            hint = f"; a file gets its name with CREATE STREAM name FROM '{source.name[:80]}'"
+        known = f" ({listed(entries)})" if entries else ", of which there are none"
+        raise Fault(f"needed a stream or relation{known}; got '{source.name[:80]}'{hint}", source.start)
+
+    def derived(self, called: str, plan: Plan, names: Sequence[str] = (), start: int = 0) -> ScopeSource:
+        """A query as a source, its columns under the name that it is called by."""
+        if len(names) > len(plan.fields):
+            raise Fault(
+                f"needed at most {len(plan.fields)} names for the columns of '{called}'; got {len(names)}", start
+            )
+        own = self.own_name(called)
+        shown = [*names, *(field.name for field in plan.fields[len(names) :])]
+        if len(set(shown)) < len(shown):
+            raise Fault(f"needed columns of different names in '{called}'; got {listed(shown)}; rename one", start)
+        columns = {name: Field(f"{own}.{name}", field.type) for name, field in zip(shown, plan.fields, strict=True)}
+        items = tuple(
+            ops.Item(column, column_of(field)) for field, column in zip(plan.fields, columns.values(), strict=True)
+        )
+        return ScopeSource(called, ops.Project(plan, items), columns)
+
+
+def _using(
+    reference: Reference, before: Scope, source: ScopeSource, equal: list[tuple[str, str]], *, keep_right: bool
+) -> dict[str, Field]:
+    """JOIN ... USING (name): both sides are equal, and the name alone means the side that has every row."""
+    left = before.resolve(reference)
+    right = Scope((source,)).resolve(reference)
+    if kind_of(left.type) != kind_of(right.type) or (kind_of(left.type) == "other" and left.type != right.type):
+        raise Fault(
+            f"needed columns of one kind for USING; got {left.name}, {left.type}, and {right.name}, {right.type}; "
+            "write ON with a CAST",
+            reference.start,
+        )
+    told_apart(column_of(left), left.type, "USING", reference.start)
+    equal.append((left.name, right.name))
+    name = next(name for name, column in source.columns.items() if column == right)
+    return {name: right if keep_right else left}

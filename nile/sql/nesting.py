@@ -1,0 +1,314 @@
+"""Queries inside of expressions become joins: one value a cross or left join, EXISTS and IN a semi or anti join.
+
+A query may name columns of the one around it in the conditions of its WHERE; these become conditions of the join
+(Kim, ACM TODS 7 (1982); Dayal, VLDB 1987).  So what is kept up to date is what a join keeps up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from nile.expressions.places import Fault, NotYetFault
+from nile.expressions.tree import (
+    Call,
+    Column,
+    Constant,
+    IsNull,
+    Logic,
+    Node,
+    Not,
+    columns_of,
+    conjunction,
+    conjuncts,
+    rename,
+)
+from nile.sql import plan as ops
+from nile.sql.expression_binder import ExpressionBinder, told_apart, typed
+from nile.sql.from_binder import FromBinder, Inputs, column_of, joined_plan
+from nile.sql.parsed import Block, Expression, Nested, Written
+from nile.sql.plan import Field, Plan
+from nile.sql.pushing import recognised
+from nile.sql.scope import Scope
+
+__all__ = ["Nesting"]
+
+
+class Blocks(Protocol):
+    """What binds the queries of a statement."""
+
+    def bind(self, query: Written) -> Bound:
+        """A query by itself."""
+
+    def nested(self, block: Block, outer: Scope, correlated: list[Node]) -> Bound:
+        """One inside of an expression; conditions that name columns of `outer` go to `correlated`."""
+
+    def where(
+        self, block: Block, scope: Scope, outer: Scope | None, correlated: list[Node], nesting: Nesting
+    ) -> list[Node]:
+        """The conditions of a WHERE, those on columns of `outer` aside."""
+
+    def only_value(self, block: Block, scope: Scope, start: int) -> Node:
+        """The one column of a query without groups."""
+
+
+class Bound(Protocol):
+    """A bound query."""
+
+    @property
+    def plan(self) -> Plan:
+        """Its plan."""
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it has any."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rows of a query in EXISTS or IN, and when one of them is meant.
+
+    value: what IN compares with, over the plan's columns; conditions: over both queries' columns.
+    """
+
+    plan: Plan
+    conditions: tuple[Node, ...]
+    value: Node | None
+
+
+class Nesting:
+    """The queries in the expressions of one SELECT.  scope: what they may name of it, beside their own."""
+
+    def __init__(self, binder: Blocks, sources: FromBinder, scope: Scope) -> None:
+        self._binder = binder
+        self._from = sources
+        self._scope = Scope(scope.sources, scope.merged)
+        self.scalars: list[Plan] = []
+        self._left: list[tuple[Plan, tuple[tuple[str, str], ...]]] = []
+        self._asked: list[tuple[Nested, Expression]] = []
+
+    def __call__(self, nested: Nested, around: ExpressionBinder) -> Node:
+        """What stands in a condition of WHERE for the query."""
+        if nested.kind == "scalar":
+            return self._scalar(nested)
+        self._asked.append((nested, around.written))
+        return Column(f"?{len(self._asked) - 1}", "boolean")
+
+    def value(self, nested: Nested, around: ExpressionBinder) -> Node:  # noqa: ARG002
+        """What stands in another expression for the query, which must be one value."""
+        if nested.kind != "scalar":
+            raise _no_value(nested)
+        return self._scalar(nested)
+
+    # One value.
+
+    def _scalar(self, nested: Nested) -> Node:
+        query = nested.query
+        if not isinstance(query, Block) or query.group is not None or query.having is not None:
+            raise _no_single_row(nested)
+        correlated: list[Node] = []
+        bound = self._binder.nested(query, self._scope, correlated)
+        plan = bound.plan
+        if not bound.aggregates or not isinstance(plan, ops.Project):
+            raise _no_single_row(nested)
+        if len(query.items) != 1 or len(plan.fields) != 1:
+            raise Fault("needed one column in a query that is a value; got several; leave the others out", nested.start)
+        if not correlated:
+            source = self._from.derived("_value", plan, ("value",))
+            self.scalars.append(source.plan)
+            return column_of(source.columns["value"])
+        return self._for_each(plan, correlated, nested)
+
+    def _for_each(self, plan: ops.Project, correlated: Sequence[Node], nested: Nested) -> Node:
+        """A value for each row around: groups by what is compared, joined on it, and nothing where there is none."""
+        group = plan.input
+        if not isinstance(group, ops.Group):
+            raise _no_single_row(nested)
+        inner = {field.name: 0 for field in group.input.fields}
+        owner = inner | dict.fromkeys(self._scope.names, 1)
+        pairs = []
+        for node in correlated:
+            pair = recognised(node, owner)
+            if pair is None:
+                raise NotYetFault(
+                    "a value for each row needs conditions that columns of both queries are equal; got another one; "
+                    "write a JOIN and GROUP BY",
+                    nested.start,
+                )
+            pairs.append(pair if owner[pair[0]] == 0 else pair[::-1])
+        types = {field.name: field for field in group.input.fields}
+        keys = tuple(dict.fromkeys(own for own, _ in pairs))
+        for own in keys:
+            told_apart(column_of(types[own]), types[own].type, "=", nested.start)
+        by = tuple(ops.Item(types[own], column_of(types[own])) for own in keys)
+        grouped = replace(group, by=by)
+        names = {field.name: f"c{at}" for at, field in enumerate(grouped.fields)}
+        items = tuple(ops.Item(Field(names[each.name], each.type), column_of(each)) for each in grouped.fields)
+        source = self._from.derived("_value", ops.Project(grouped, items))
+        called = {name: source.columns[short] for name, short in names.items()}
+        counts = {each.name for each in group.aggregates if each.function == "count"}
+
+        def outside(column: Column) -> Node:
+            found = column_of(called[column.name])
+            return Call("coalesce", (found, Constant(0, "integer")), "integer") if column.name in counts else found
+
+        equal = tuple(dict.fromkeys((theirs, called[own].name) for own, theirs in pairs))
+        self._left.append((source.plan, equal))
+        return rename(plan.items[0].node, outside)
+
+    # EXISTS and IN.
+
+    def over(self, inputs: Inputs, conditions: Sequence[Node]) -> Plan:
+        """The plan of a FROM and the conditions of its WHERE, with all queries in the expressions of the SELECT."""
+        for each in self.scalars:
+            inputs.add(each, comma=True)
+        own = {field.name for each in inputs.plans for field in each.fields}
+        plain: list[Node] = []
+        later: list[Node] = []
+        asked = []
+        for node in conditions:
+            if (which := _asks(node)) is not None:
+                asked.append(which)
+            elif any(name.startswith("?") for name in columns_of(node)):
+                nested = next(self._asked[int(n[1:])][0] for n in columns_of(node) if n.startswith("?"))
+                raise _no_value(nested)
+            else:
+                (plain if own.issuperset(columns_of(node)) else later).append(node)
+        inputs.conditions += plain
+        plan = inputs.plan()
+        for right, equal in self._left:
+            plan = ops.Outer("left", plan, right, equal)
+        remaining = conjunction(later)
+        plan = plan if remaining is None else ops.Filter(plan, remaining)
+        for number, wanted in asked:
+            plan = self._quantified(plan, *self._asked[number], wanted)
+        return plan
+
+    def above(self, plan: Plan) -> Plan:
+        """A plan beside the queries that are values."""
+        if self._left:
+            raise NotYetFault("a value for each row above GROUP BY is not there yet; write a JOIN", 0)
+        return joined_plan([plan, *self.scalars], (), ()) if self.scalars else plan
+
+    def _quantified(self, plan: Plan, nested: Nested, around: Expression, wanted: bool) -> Plan:
+        found = self._found(nested)
+        if nested.kind == "exists":
+            return _outer("semi" if wanted else "anti", plan, found.plan, found.conditions)
+        item, equal = self._equal(nested, around, found)
+        plan = _outer("semi" if wanted else "anti", plan, found.plan, (*found.conditions, equal))
+        if wanted:
+            return plan
+        # NOT IN is unknown, so not true, beside a null on either side: as SQL has it, unless there is no row at all.
+        again = self._found(nested)
+        assert again.value is not None
+        inside = {field.name for field in again.plan.fields}
+        looked_at = dict.fromkeys(name for node in again.conditions for name in columns_of(node) if name in inside)
+        types = {field.name: field for field in again.plan.fields}
+        items = [ops.Item(Field("null", typed("", IsNull(again.value), again.plan).type), IsNull(again.value))]
+        items += [
+            ops.Item(Field(f"c{at}", types[name].type), column_of(types[name])) for at, name in enumerate(looked_at)
+        ]
+        source = self._from.derived("_null", ops.Distinct(ops.Project(again.plan, tuple(items))))
+        called = {name: column_of(source.columns[f"c{at}"]) for at, name in enumerate(looked_at)}
+        conditions = [rename(node, lambda column: called.get(column.name, column)) for node in again.conditions]
+        unknown = Logic("OR", (column_of(source.columns["null"]), IsNull(item)))
+        return _outer("anti", plan, source.plan, (*conditions, unknown))
+
+    def _equal(self, nested: Nested, around: Expression, found: _Found) -> tuple[Node, Node]:
+        """(what is compared, that it is equal to the query's value)."""
+        assert nested.item is not None
+        assert found.value is not None
+        binder = ExpressionBinder(self._scope, around, None)
+        try:
+            item = binder.bind(nested.item)
+            types = {field.name: field.type for field in found.plan.fields}
+            return item, binder.equal_to(nested.item, found.value, types)
+        except Fault as fault:
+            if fault.start is None:
+                fault.start = around.places.get(id(fault.node), nested.start)
+            raise
+
+    def _found(self, nested: Nested) -> _Found:
+        query = nested.query
+        if nested.kind == "in" and len(query.items if isinstance(query, Block) else ()) > 1:
+            raise Fault("needed one column in the query of IN; got several; leave the others out", nested.start)
+        if isinstance(query, Block) and _is_plain(query, nested.kind):
+            scope, inputs = self._from.sources(query)
+            correlated: list[Node] = []
+            nesting = Nesting(self._binder, self._from, scope)
+            conditions = self._binder.where(query, scope, self._scope, correlated, nesting)
+            value = None
+            if nested.kind == "in":
+                value = self._binder.only_value(query, scope, nested.start)
+            plan, called = self._named(nesting.over(inputs, conditions))
+            value = None if value is None else rename(value, called)
+            return _Found(plan, tuple(rename(node, called) for node in correlated), value)
+        bound = self._binder.bind(_unordered(query))
+        if nested.kind == "in" and len(bound.plan.fields) != 1:
+            raise Fault("needed one column in the query of IN; got several; leave the others out", nested.start)
+        source = self._from.derived("_query", bound.plan)
+        return _Found(source.plan, (), column_of(next(iter(source.columns.values()))))
+
+    def _named(self, plan: Plan) -> tuple[Plan, Callable[[Column], Node]]:
+        """A plan that one name of its own stands for, and what its columns are called then."""
+        if isinstance(plan, ops.Stream | ops.Relation | ops.Project):
+            return plan, lambda column: column
+        names = {field.name: f"c{at}" for at, field in enumerate(plan.fields)}
+        items = tuple(ops.Item(Field(names[each.name], each.type), column_of(each)) for each in plan.fields)
+        source = self._from.derived("_query", ops.Project(plan, items))
+        called = {name: column_of(source.columns[short]) for name, short in names.items()}
+        return source.plan, lambda column: called.get(column.name, column)
+
+
+def _is_plain(query: Block, kind: str) -> bool:
+    """Whether a query is a FROM and a WHERE, as far as EXISTS or IN can tell."""
+    if query.group is not None or query.having is not None or query.limit is not None or query.offset:
+        return False
+    values = [item.value for item in query.items if isinstance(item.value, Expression)]
+    if any(value.aggregates for value in values):
+        return False
+    return kind == "exists" or (len(values) == 1 and len(query.items) == 1 and not values[0].nested)
+
+
+def _unordered(query: Written) -> Written:
+    """A query without an order, which nobody sees inside of EXISTS or IN."""
+    return query if query.limit is not None or query.offset else replace(query, order=())
+
+
+def _asks(node: Node) -> tuple[int, bool] | None:
+    """(the number of the query that a condition is EXISTS or IN of, whether it is without NOT)."""
+    wanted = True
+    while isinstance(node, Not):
+        node, wanted = node.item, not wanted
+    if isinstance(node, Column) and node.name.startswith("?"):
+        return int(node.name[1:]), wanted
+    return None
+
+
+def _outer(kind: Literal["semi", "anti"], left: Plan, right: Plan, conditions: Sequence[Node]) -> ops.Outer:
+    owner = {field.name: 0 for field in left.fields} | {field.name: 1 for field in right.fields}
+    equal, rest = [], []
+    for node in (part for each in conditions for part in conjuncts(each)):
+        pair = recognised(node, owner)
+        if pair is None:
+            rest.append(node)
+        else:
+            equal.append(pair if owner[pair[0]] == 0 else pair[::-1])
+    return ops.Outer(kind, left, right, tuple(dict.fromkeys(equal)), conjunction(rest))
+
+
+def _no_value(nested: Nested) -> Fault:
+    return NotYetFault(
+        "EXISTS and IN (SELECT ...) may be conditions of WHERE that AND joins, with NOT before them or without; under "
+        "OR, in HAVING or as a value they are not there yet; write UNION of two queries, or a SEMI JOIN in FROM",
+        nested.start,
+    )
+
+
+def _no_single_row(nested: Nested) -> Fault:
+    return NotYetFault(
+        "a query that is a value needs aggregates and no GROUP BY, so that it has one row, such as (SELECT max(price) "
+        "FROM s); others are not there yet; write a JOIN",
+        nested.start,
+    )

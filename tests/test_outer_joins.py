@@ -1,0 +1,160 @@
+"""Outer, semi and anti joins that stand: their changes, restarts and schedulings, with DuckDB as judge."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import nile
+from nile.exact.pipeline import algebra
+from nile.exact.pipeline.pipeline import Pipeline
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("k", pa.string()), ("n", pa.int64())])
+QUERIES = [
+    "SELECT a.id, b.id AS other FROM a LEFT JOIN b ON a.k = b.k AND a.n < b.n",
+    "SELECT a.id, b.id AS other FROM a RIGHT JOIN b ON a.k = b.k",
+    "SELECT a.id, b.id AS other FROM a FULL JOIN b ON a.k = b.k AND a.n = b.n",
+    "SELECT a.id FROM a SEMI JOIN b ON a.k = b.k",
+    "SELECT a.id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND b.n > a.n)",
+    "SELECT a.id FROM a WHERE a.n NOT IN (SELECT n FROM b WHERE b.k = a.k)",
+    "SELECT a.k, count(*) AS often, count(b.id) AS matched FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.k",
+    "SELECT a.id, (SELECT max(b.n) FROM b WHERE b.k = a.k) AS most FROM a",
+]
+WINDOW = 7
+
+
+def rows(seed: int, count: int) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    now, out = 0, []
+    for at in range(count):
+        now += rng.choice([0, 0, 1, 2, 5])
+        out.append({"ts": now, "id": at, "k": rng.choice(["x", "y", "z", None]), "n": rng.choice([None, 0, 1, 2, 3])})
+    return out
+
+
+def pushed(db: nile.Database, streams: dict[str, list[dict[str, Any]]], begin: int, end: int) -> None:
+    """What came from one instant on and before another, in small pieces of both streams in turn."""
+    for name, held in streams.items():
+        some = [row for row in held if begin <= row["ts"] < end]
+        for at in range(0, len(some), 5):
+            db.push(name, pa.RecordBatch.from_pylist(some[at : at + 5], schema=SCHEMA))
+
+
+def summed(batches: list[pa.RecordBatch], at: int) -> Counter[tuple[Any, ...]]:
+    """The changes up to an instant, added up."""
+    kept: Counter[tuple[Any, ...]] = Counter()
+    for batch in batches:
+        times = batch.column("_ts").cast("int64").to_pylist()
+        for ts, row in zip(times, batch.to_pylist(), strict=True):
+            _, sign, *values = row.values()
+            kept[tuple(values)] += sign if ts <= at * 1_000_000_000 else 0
+    assert min(kept.values(), default=0) >= 0
+    return +kept
+
+
+def wanted(streams: dict[str, list[dict[str, Any]]], query: str, at: int) -> Counter[tuple[Any, ...]]:
+    connection = duckdb.connect()
+    for name, held in streams.items():
+        inside = [row for row in held if at - WINDOW <= row["ts"] <= at]
+        connection.register(name, pa.Table.from_pylist(inside, schema=SCHEMA))
+    return Counter(connection.execute(query).fetchall())
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_standing_query_tells_what_duckdb_finds_at_every_instant(query: str) -> None:
+    streams = {"a": rows(1, 60), "b": rows(2, 60)}
+    last = max(row["ts"] for held in streams.values() for row in held)
+    with nile.connect() as db:
+        for name in streams:
+            db.stream(name, SCHEMA, time="ts")
+        standing = db.subscribe(f"{query} WINDOW {WINDOW}")
+        found = []
+        for at in range(0, last + 1, 3):
+            pushed(db, streams, at, at + 3)
+            db.advance(at + 3)
+            found += standing.poll()
+            assert summed(found, at + 2) == wanted(streams, query, at + 2), at
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_store_that_opens_again_goes_on(query: str, tmp_path: Path) -> None:
+    streams = {"a": rows(3, 50), "b": rows(4, 50)}
+    last = max(row["ts"] for held in streams.values() for row in held)
+    half, found = last // 2, []
+    with nile.connect(tmp_path / "store") as db:
+        for name in streams:
+            db.stream(name, SCHEMA, time="ts")
+        standing = db.subscribe(f"{query} WINDOW {WINDOW}", name="kept")
+        pushed(db, streams, 0, half)
+        found += standing.poll()
+        db.checkpoint()
+    with nile.connect(tmp_path / "store") as db:
+        standing = db.subscription("kept")
+        pushed(db, streams, half, last + 1)
+        db.advance(last + 1)
+        found += standing.poll()
+    assert summed(found, last) == wanted(streams, query, last)
+
+
+@pytest.mark.parametrize("scheduling", ["nta", "tpa"])
+@pytest.mark.parametrize("kind", ["left", "right", "full", "semi", "anti"])
+def test_every_scheduling_and_every_cut_tells_the_same_state(kind: Any, scheduling: Any) -> None:
+    streams = {"a": rows(5, 80), "b": rows(6, 80)}
+    schemas = {name: pa.schema([(f"{name}.{f.name}", f.type) for f in SCHEMA]) for name in streams}
+    scans = [algebra.Scan(name, schemas[name], algebra.Range(WINDOW), at) for at, name in enumerate(streams)]
+    plan = algebra.Outer(*scans, kind, (("a.k", "b.k"),), _less)
+    last = max(row["ts"] for held in streams.values() for row in held)
+    states = []
+    for size in (1, 9, 1_000):
+        pipeline = Pipeline(plan, scheduling, "snapshot")
+        sources = {}
+        for name, held in streams.items():
+            batch = pa.RecordBatch.from_arrays(
+                pa.RecordBatch.from_pylist(held, schema=SCHEMA).columns, schema=schemas[name]
+            )
+            times = batch.column(0).to_numpy()
+            sources[name] = [(times[i : i + size], batch.slice(i, size)) for i in range(0, len(held), size)]
+        found = list(pipeline.run(sources))
+        states.append(Counter(tuple(row.values()) for each in found for row in each.rows.to_pylist()))
+    assert states[0] == states[1] == states[2]
+    connection = duckdb.connect()
+    for name, held in streams.items():
+        inside = [row for row in held if row["ts"] >= last - WINDOW]
+        connection.register(name, pa.Table.from_pylist(inside, schema=SCHEMA))
+    on = "a.k = b.k AND a.n < b.n"
+    text = f"SELECT * FROM a {kind} JOIN b ON {on}"
+    if kind == "full":  # DuckDB knows equalities alone
+        alone = f"SELECT a.*, b.* FROM b ANTI JOIN a ON {on} LEFT JOIN a ON FALSE"
+        text = f"SELECT a.*, b.* FROM a LEFT JOIN b ON {on} UNION ALL {alone}"
+    assert states[0] == Counter(connection.execute(text).fetchall())
+
+
+def _less(batch: Any) -> Any:
+    return pc.less(batch.column("a.n"), batch.column("b.n"))
+
+
+def test_nulls_of_not_in_are_unknown_and_an_empty_query_excludes_nothing() -> None:
+    with nile.connect() as db:
+        db.register("l", pa.table({"x": pa.array([1, 2, None], pa.int64())}))
+        db.register("r", pa.table({"y": pa.array([2, None], pa.int64())}))
+        asked = "SELECT x FROM l WHERE x NOT IN (SELECT y FROM r{})"
+        assert db.sql(asked.format("")).fetchall() == []
+        assert db.sql(asked.format(" WHERE y IS NOT NULL")).fetchall() == [(1,)]
+        assert db.sql(asked.format(" WHERE y > 5")).fetchall() == [(1,), (2,), (None,)]
+
+
+def test_with_that_doubles_at_every_step_is_refused_before_it_grows() -> None:
+    steps = ["t0 AS (SELECT x FROM l)"] + [
+        f"t{at} AS (SELECT a.x FROM t{at - 1} a, t{at - 1} b WHERE a.x = b.x)" for at in range(1, 20)
+    ]
+    with nile.connect() as db:
+        db.register("l", pa.table({"x": [1]}))
+        with pytest.raises(nile.SqlError, match="needed at most 256 streams and relations"):
+            db.sql(f"WITH {', '.join(steps)} SELECT x FROM t19")
