@@ -21,7 +21,8 @@ class Budget:
     share: of one core, in (0, 1], while the input is played back in time (it needs a replay).
     seconds_per_tuple: CPU seconds per arrival; what one leaves unspent is kept for the next.
     seconds: CPU seconds for all of the input, spread evenly over its arrivals.
-    outputs: at most so many, a whole number, spread evenly over the arrivals, and the work that they take.
+    outputs: at most so many, a whole number, and the work that they take: of two streams under desc and asc the most
+    promising, else spread evenly over the arrivals.
     share and seconds look at the CPU time of this machine: such a run is not reproducible.  fraction and
     outputs count operations: the same seed gives the same answer everywhere.
     Raises BudgetError for none or two of them, zero, a negative, a NaN, a share above 1, part of an output.

@@ -21,6 +21,7 @@ from nile.operators.inputs.joining import Joinable, Loaded, load_together, retim
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition
 from nile.operators.join.chain_join import is_chain_join
+from nile.operators.join.ranked_join import can_rank
 from nile.operators.multiway.multiway import METHODS
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
@@ -51,7 +52,8 @@ class Place:
 class BoundJoin:
     """Registered streams, joined on equal keys, every two tuples inside one window, and a condition over several.
 
-    Without a preference the answer is exact.  summary: options of SummarySpec that were given.
+    Without a preference the answer is exact.  summary: options of SummarySpec that were given.  first: only so many
+    outputs, the most promising ones first.
     """
 
     places: tuple[Place, ...]
@@ -70,6 +72,7 @@ class BoundJoin:
     summary: tuple[tuple[str, Any], ...] = ()
     pace: Pace = field(default_factory=Pace)
     speed: float = 1.0
+    first: int | None = None
 
     def __str__(self) -> str:
         """As one would write it."""
@@ -139,6 +142,7 @@ class BoundJoin:
             strategy=self.strategy,
             preference=preference,
             preferred=self.preference is not None,
+            first=self._first_of(budget),
             guide=choose_guide(spec, costs, preference).guide if self.guide == AUTO else self.guide,
             fade=Fade(self.fade),
             output=self.output,
@@ -215,6 +219,8 @@ class BoundJoin:
             f"  {how}; budget {plan.budget} ({plan.costs.name} table); output {plan.output}",
             *self._conditions(),
         ]
+        if plan.first is not None:
+            lines.append(f"  the first {plan.first:,}: {self._first_told(plan)}")
         if plan.pace.is_replay:
             lines.append(f"  {plan.pace}" + (f", {self.speed:g} times as fast" if plan.budget.share else ""))
         if not plan.budget.is_reproducible:
@@ -225,6 +231,19 @@ class BoundJoin:
         if plan.strategy:
             lines.insert(2, f"  strategy {plan.strategy}: forecast by a look at raw keys once they are read")
         return "\n".join(lines)
+
+    def _first_of(self, budget: Budget) -> int | None:
+        """The outputs that are asked for, by a limit or as the budget of a join of two streams that prefers some."""
+        asked = budget.outputs if self.is_pair and self.preference in ("desc", "asc") else None
+        return min((each for each in (self.first, asked) if each is not None), default=None)
+
+    def _first_told(self, plan: JoinPlan) -> str:
+        """What EXPLAIN says of the outputs that are first."""
+        if not (self.is_pair and can_rank(plan)):
+            return "as they are found"
+        what = "fewest tuples of its key" if plan.preference == "asc" else "most matches"
+        told = f"pairs of the tuple with the {what} first; all are counted, only these are made"
+        return told if plan.fraction >= 1.0 else f"{told}, where the budget allows"
 
     def _conditions(self) -> list[str]:
         own = {place.name: place.where.text for place in self.places if place.where is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,7 +17,9 @@ from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.join.ranked_join import RankedJoin, best_found, can_rank, is_ranked_join
 from nile.operators.strategies.join import StrategyJoin, is_planned
+from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.summaries.estimate import Estimate
@@ -66,6 +69,9 @@ class JoinAnswer(JoinOutputs[Outputs]):
         running: Iterator[Outputs] | MeteredRun[Outputs]
         if standing is not None:
             self._join, running = standing
+        elif is_ranked_join(plan, joined):
+            ranked = RankedJoin(plan, joined)
+            self._join, running = ranked, ranked.run()
         elif is_planned(plan):
             planned = StrategyJoin(plan, joined)
             self._join, running = planned, planned.run()
@@ -90,6 +96,50 @@ class JoinAnswer(JoinOutputs[Outputs]):
             right=np.concatenate([none, *(part.right for part in parts)]),
             weight=np.concatenate([np.zeros(0), *(part.weight for part in parts)]),
         )
+
+    def _first(self, found: Iterator[Outputs]) -> Iterator[Outputs]:
+        plan = self.plan
+        if plan.first is None or self._is_certain or plan.preference != "desc" or plan.output == "ranges":
+            yield from super()._first(found)
+            return
+        parts, rows = [], 0
+        for part in found:
+            parts.append(part)
+            rows += len(part)
+            self._refuse(rows)
+        best = best_found(parts, self.joined.order, plan.first)
+        yield from super()._first(iter([best]))
+
+    @property
+    def _is_certain(self) -> bool:
+        """Whether the first outputs are those that the whole answer has first."""
+        return isinstance(self._join, RankedJoin) or not self.plan.preferred or self.plan.fade.factor < 1.0
+
+    @property
+    def _known(self) -> int | None:
+        return self._join.whole if isinstance(self._join, RankedJoin) else super()._known
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
+        told = super().budget
+        ranked = isinstance(self._join, RankedJoin) and told.unit == "outputs"
+        return replace(told, spent=float(self._join.figures.outputs)) if ranked else told
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As of every join; and of the first outputs, where the budget did not buy the most promising for certain."""
+        told, plan = super().warnings, self.plan
+        if plan.first is None or plan.preference == "weighted" or self._is_certain or not self._found.done:
+            return told
+        if can_rank(plan):
+            short = f"needed a budget that counts every tuple's matches for the {plan.first:,} most promising pairs"
+            mend = "allow more budget"
+        else:
+            short = f"needed pairs that counts can rank for the {plan.first:,} most promising"
+            mend = "ask without a fade factor, a replay or forgetting, under a budget as a fraction or in outputs"
+        found = "the best of what was found" if plan.preference == "desc" else "the first that were found"
+        return (*told, f"limit: {short}; got {plan.budget}, {plan.preference}: these are {found}; {mend}")
 
     def _finish(self) -> None:
         if not isinstance(self._join, ChainJoin):  # whose every figure is counted without a pair

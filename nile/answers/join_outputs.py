@@ -102,7 +102,7 @@ class JoinOutputs(Answer, Generic[Out]):
         sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
-            running.run() if isinstance(running, MeteredRun) else running, self._once_more, self._sizes,
+            self._first(running.run() if isinstance(running, MeteredRun) else running), self._once_more, self._sizes,
             self._sample if sampled and plan.strategy in ("", "promise") else None, repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
         )  # fmt: skip
@@ -145,6 +145,19 @@ class JoinOutputs(Answer, Generic[Out]):
         whole = plan.is_exact and plan.preference != "asc" and self._streams.has_ranges
         return self._streams.candidates if whole else None
 
+    def _first(self, found: Iterator[Out]) -> Iterator[Out]:
+        """As many outputs as the plan asks for: of those that a run finds, the first."""
+        room = self.plan.first
+        if room is None:
+            yield from found
+            return
+        for part in found:
+            taken: Out = part.first(room)
+            room -= len(taken)
+            yield taken
+            if not room:
+                return
+
     def _finish(self) -> None:
         self._found.finish()
 
@@ -152,7 +165,7 @@ class JoinOutputs(Answer, Generic[Out]):
         """Raises MemoryRefused where the number of outputs is known without them, and too large to hold."""
         most = math.prod(map(len, self.streams)) * self._row_bytes
         if most > room_for_answers() and (known := self._known) is not None:
-            self._refuse(known)
+            self._refuse(known if self.plan.first is None else min(known, self.plan.first))
 
     def _together(self) -> list[Out]:
         """All outputs, records expanded.  Raises MemoryRefused, before they are made where their number is known."""
@@ -298,7 +311,7 @@ class JoinOutputs(Answer, Generic[Out]):
             return Estimate.exact(float(known))
         self._finish()
         found = float(self._found.outputs)
-        if self.plan.is_exact and self.plan.preference != "asc":
+        if self.plan.is_exact and self.plan.preference != "asc" and self.plan.first is None:
             return Estimate.exact(found)
         if not self._is_sample:
             return Estimate(found, found, math.inf, 1.0, True)
@@ -351,13 +364,9 @@ class JoinOutputs(Answer, Generic[Out]):
 
     def _cheaper(self) -> tuple[str, ...]:
         plan, joined = self.plan, self._streams
-        if (
-            plan.is_exact
-            or plan.strategy
-            or plan.budget.fraction is None
-            or plan.method != "nile"
-            or not joined.has_ranges
-        ):
+        if plan.is_exact or plan.strategy or plan.first is not None or plan.method != "nile":
+            return ()
+        if plan.budget.fraction is None or not joined.has_ranges:
             return ()
         exact = math.fsum(joined.costs(plan.costs, ranges=True))
         names = [one.name for one in self.streams]

@@ -59,6 +59,14 @@ class JoinQuery:
         preference_number(preference)
         return self._with(preference=preference, fade=Fade(fade).factor, outlier_cap=outlier_cap)
 
+    def limit(self, first: int) -> Self:
+        """LIMIT first: only so many outputs.  Under desc and asc the most promising pairs, best first (`RankedJoin`).
+
+        Where the budget does not buy them all for certain, the best that were found; `warnings` says so.  Of n streams,
+        of a condition on the pair and under weighted: the first that are found.
+        """
+        return self._with(first=first)
+
     def guided_by(self, guide: str) -> Self:
         """`countsketch`: the grid of count sketches; `directory`: exact counts per key; `auto`: the cheaper one."""
         return self._with(guide=guide)

@@ -238,6 +238,12 @@ def _plans(queries: Sequence[BoundJoin], budget: GivenBudget | None) -> list[Joi
     # One summary serves all: asc needs the rows that the others could do without.
     wider = any(query.preference == "asc" for query in shared)
     rows = {"rows": 3, "columns": 32} if wider and not {"rows", "columns"} & dict(shared[0].summary).keys() else {}
+    limited = next((query for query in queries if query.first is not None), None)
+    if limited is not None:
+        raise ConfigError(
+            f"standing queries: needed joins without a limit, for later tuples may promise more than any before; got "
+            f"limit({limited.first}); leave it out, or ask it alone"
+        )
     plans = [(query.using(**rows) if _shares(query) else query).plan(budget) for query in queries]
     kept = [plan for plan, query in zip(plans, queries, strict=True) if _shares(query)]
     widest = next((p for p in kept if p.window is None), None) or max(kept, key=lambda p: p.window or 0, default=None)

@@ -22,7 +22,7 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import taken_apart
 from nile.preferences.budget import Budget
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.plan import AggregateItem, Field, Filter, Join, Query, Stream
+from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stream
 from nile.sql.statements import CreateSummary
 from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.heavy import pa
@@ -84,10 +84,19 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
         preference=preference.kind,
         fade=preference.fade,
         pace=options.pace(),
+        first=_first(shape),
         **options.given("guide", "output", "outlier_cap", "speed"),
     )
     given = summary_options(query, summaries) | options.given("method", "costs", "seed") | dict(options.using)
     return bound.using(**given)
+
+
+def _first(shape: Shape) -> int | None:
+    """How many combinations the statement takes, where LIMIT alone says so: not after ORDER BY, a group or HAVING."""
+    if len(shape.top) != 1 or shape.group is not None or any(isinstance(step, Filter) for step in shape.above):
+        return None
+    (top,) = shape.top
+    return (top.count + top.offset or None) if isinstance(top, Limit) and top.count is not None else None
 
 
 class PreferredJoin:

@@ -55,6 +55,7 @@ class JoinPlan:
     None: see `patience`.  blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
     given; a whole answer then comes in the order that standing queries give it in too, else in that of `nile.exact`.
     strategy: one of STRATEGIES; "": that of the method, at the prices of `costs`.
+    first: only so many outputs, the most promising ones first; None: all that the budget buys.
     """
 
     window: int | None
@@ -73,6 +74,7 @@ class JoinPlan:
     blind: bool = False
     preferred: bool = True
     strategy: str = ""
+    first: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -111,6 +113,10 @@ class JoinPlan:
             )
         if self.window is not None and self.window < 0:
             raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
+        if self.first is not None and (
+            isinstance(self.first, bool) or not isinstance(self.first, int) or self.first < 1
+        ):
+            raise ConfigError(f"limit: needed a whole number of 1 or more; got {self.first!r}; 1000 is a thousand")
         if isinstance(self.outlier_cap, bool) or not isinstance(self.outlier_cap, int) or self.outlier_cap < 2:
             raise ConfigError(
                 f"outlier_cap: needed a whole number of 2 or more (a pair has two tuples); got {self.outlier_cap!r}; "
