@@ -55,6 +55,29 @@ def test_a_window_takes_back_what_has_left_it(db: nile.Database) -> None:
     assert busy.closed
 
 
+@pytest.mark.parametrize("text", ["SELECT count(*) AS n, max(page) AS last FROM clicks WINDOW 5",
+                                  "SELECT page, count(*) AS n FROM clicks GROUP BY page WINDOW 5"])  # fmt: skip
+def test_what_changes_does_not_depend_on_how_the_input_was_driven(text: str) -> None:
+    def driven(before: float | None, after: bool) -> list[tuple[Any, ...]]:
+        db = nile.connect()
+        db.stream("clicks", CLICKS, time="at")
+        standing = db.subscribe(text, emit="changes")
+        if before is not None:
+            db.advance(before)
+        for click in ((1.0, "a"), (2.0, "b"), (2.0, "a"), (9.0, "c")):
+            db.push("clicks", clicks(click))
+            if after:
+                db.advance(click[0])
+        db.advance(30.0)
+        return rows(standing)
+
+    expected = driven(None, False)
+    assert len(expected) > 4
+    for before in (None, 0.5, 1.0):
+        for after in (False, True):
+            assert driven(before, after) == expected
+
+
 def test_a_snapshot_can_be_polled(db: nile.Database) -> None:
     state = db.subscribe("SELECT count(*) AS n FROM clicks WINDOW 10", emit="snapshot")
     db.push("clicks", clicks((0.0, "a"), (5.0, "b")))

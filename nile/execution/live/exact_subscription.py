@@ -135,10 +135,11 @@ class ExactSubscription(Subscription):
             if not found or self.choice.emit == "snapshot":
                 return
 
-    def _progress(self, *, certain: bool = True) -> None:
-        """certain: somebody said how far the streams have come, not just a tuple that came."""
+    def _progress(self) -> None:
+        # The first instant is a tuple's, whoever said how far streams have come, or the answer would tell how it was
+        # driven.
         if (at := self._passed()) is not None:
-            self._take(self._pipeline.advance(at, certain=certain))
+            self._take(self._pipeline.advance(at, certain=False))
 
     def _finish(self) -> None:
         last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
@@ -151,7 +152,7 @@ class ExactSubscription(Subscription):
             ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
             if rows.num_rows:
                 self._take(self._pipeline.push(leaf.alias, ts, rows))
-        self._progress(certain=False)
+        self._progress()
 
     def capture(self) -> State:
         """What the query holds: the state of its operators, outputs that nobody has read, and how many there were.
