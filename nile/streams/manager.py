@@ -9,6 +9,7 @@ fit. Null keys are tuples like others.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,9 @@ from nile.streams.source import open_source
 from nile.summaries.errors import ConfigError, KeyTypeError
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa, pc
+
+_SLOW = 0.05
+"""Seconds of waiting for a source, from which on nothing that is in order waits for more of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,9 @@ class StreamManager:
     def batches(self, rows: int = 65_536) -> Iterator[TupleBatch]:
         """The stream's tuples in order, `rows` a batch (the last may be smaller).
 
-        What comes does not depend on how the source splits its rows. Each call reads the source anew and
-        starts the accounts anew. Raises TimestampOrderError, SourceError.
+        Of a source that was waited for, 50 ms or more for its next rows, what is in order comes at once, in smaller
+        batches.  Which tuples come, and in which order, does not depend on how the source splits its rows.  Each call
+        reads the source anew and starts the accounts anew.  Raises TimestampOrderError, SourceError.
         """
         if rows < 1:
             raise ConfigError(f"stream '{self.spec.name}': needed at least 1 row per batch, got {rows}")
@@ -124,11 +129,17 @@ class StreamManager:
         if self.spec.lateness is not None:
             order = RepairedOrder(self.spec.lateness, rows)
         waiting: list[Run] = []
+        asked = time.monotonic()
         for raw in self.source.batches(self._columns, rows):
+            slow = time.monotonic() - asked >= _SLOW
             due = self.take(self.admitted(raw, rows), order)
             if due is not None:
                 waiting.append(due)
                 yield from self._full(waiting, rows)
+            if slow and waiting:
+                yield self.batch(joined(waiting))
+                waiting = []
+            asked = time.monotonic()
         due = order.finish()
         if due is not None:
             waiting.append(due)

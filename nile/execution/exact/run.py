@@ -189,20 +189,36 @@ class ExactRun(Run):
 
     def _pipelined(self) -> Iterator[pa.RecordBatch]:
         plan = with_selections(self.query.plan)
-        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
+        streams = [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)]
+        alone = streams[0] if len(streams) == 1 else None  # one stream is worked on as it comes
+        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan) if leaf is not alone}
         compiler = Compiler(
             self._reading.schema,
             lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]),
             self.choice.algorithm or "chain",
         )
         pipeline = Pipeline(compiler.plan(plan), self.choice.scheduling, self.choice.emit)  # type: ignore[arg-type]
-        last = max((one.last for one in held.values() if one.last is not None), default=None)
-        sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in leaves_of(plan) if isinstance(leaf, Stream)}
-        for found in pipeline.run(sources, at=last):
+        if alone is None:
+            last = max((one.last for one in held.values() if one.last is not None), default=None)
+            changes = pipeline.run({leaf.alias: _pieces(held[leaf.alias]) for leaf in streams}, at=last)
+        else:
+            changes = self._as_it_comes(pipeline, alone)
+        for found in changes:
             yield from self._emitted(found)
         self._state_bytes = int(pipeline.memory)
         self.costs = dict(pipeline.costs)
         self.actual = actual_of(pipeline.operators, compiler.made)
+
+    def _as_it_comes(self, pipeline: Pipeline, leaf: Stream) -> Iterator[Changes]:
+        """The changes that one stream makes, while it is read; nothing of it is kept but the operators' state."""
+        last = None
+        for ts, rows, read in self._reading.stream_batches(leaf):
+            if ts.shape[0]:
+                yield from pipeline.push(leaf.alias, ts, rows)
+            if read.shape[0]:  # tuples that the leaf's own condition left out say how late it is, too
+                last = int(read[-1])
+                yield from pipeline.advance(last - 1, certain=False)
+        yield from pipeline.finish(last)
 
     def _emitted(self, found: Changes) -> Iterator[pa.RecordBatch]:
         self._count((), len(found))
