@@ -134,3 +134,18 @@ def test_standing_queries_have_no_limit() -> None:
     query = db.join("a", "b", on="k").within(WINDOW).prefer("desc").limit(10)
     with pytest.raises(nile.ConfigError, match="standing queries: needed joins without a limit"):
         db.standing([query]).run(0.5)
+
+
+@pytest.mark.parametrize("named", ["a.k", "b.k", "a.half", "b.half"])
+@pytest.mark.parametrize("first", ["", "LIMIT 7"])
+def test_any_part_of_a_composite_key_can_be_preferred(named: str, first: str) -> None:
+    tables = {
+        name: table.append_column("half", pa.array(np.arange(table.num_rows) % 2))
+        for name, table in streams(11).items()
+    }
+    db = database(tables)
+    text = "SELECT a.n AS an, b.n AS bn FROM a, b WHERE a.k = b.k AND a.half = b.half {} WINDOW 40 {}"
+    exact = set(pairs(db.sql(text.format("", "")).to_arrow()))
+    found = pairs(db.sql(text.format(f"WITH PREFERENCE desc {named}", first)).to_arrow())
+    assert len(set(found)) == len(found) == (7 if first else len(exact))
+    assert set(found) <= exact

@@ -63,7 +63,7 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
     assert preference is not None
     streams = tuple(stream_of(each) for each in join.inputs)
     aliases = tuple(stream.alias for stream in streams)
-    on, rest = one_key(join)
+    on, rest = one_key(join, frozenset(term.column for term in preference.terms))
     if on is None:
         came = "other pairs of equal columns" if join.equal else "no equal columns"
         raise NotYet(

@@ -229,14 +229,19 @@ def equalities(node: ops.Join, pairs: list[tuple[str, str]]) -> list[Node]:
     return [Compare("=", _column(fields[a]), _column(fields[b])) for a, b in pairs]
 
 
-def one_key(node: ops.Join) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
-    """One column of each input that must all be equal, if there is such a key, and the pairs that are left."""
+def one_key(
+    node: ops.Join, named: frozenset[str] = frozenset()
+) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
+    """One column of each input that must all be equal, if there is such a key, and the pairs that are left.
+
+    named: columns, of which the key is one where several keys would do.
+    """
     owner = {field.name: k for k, each in enumerate(node.inputs) for field in each.fields}
     classes: list[set[str]] = []
     for pair in node.equal:
         touching = [one for one in classes if one & set(pair)]
         classes = [one for one in classes if one not in touching] + [set(pair).union(*touching)]
-    for one in classes:
+    for one in sorted(classes, key=named.isdisjoint):
         key: dict[int, str] = {}
         for name in sorted(one):
             key.setdefault(owner[name], name)
