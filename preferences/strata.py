@@ -130,7 +130,8 @@ def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Arra
     left_over = np.maximum(pairs - joined.sum(axis=1), 1e-3)
     others = np.maximum(1.0, np.minimum(keys - counts.shape[1], rest.sum(axis=1)))
     mean = rest / others[:, None]
-    met = (pairs / np.maximum(closeness, 1e-12))[:, None] / np.maximum(tuples, 1.0)[:, ::-1]  # of a tuple of the other stream, this many
+    # Of a tuple of the other stream, so many.
+    met = (pairs / np.maximum(closeness, 1e-12))[:, None] / np.maximum(tuples, 1.0)[:, ::-1]
     unlike = np.maximum(1.0, met / mean)
     size = np.minimum(mean * unlike * unlike, np.maximum(mean, _MISSED * stands[:, None]))
     made = np.minimum(left_over, np.maximum(size[:, 0] * size[:, 1] * closeness, left_over / others))
