@@ -148,7 +148,24 @@ def _aggregate(rng: random.Random, a: str, running: bool) -> str:
 
 def query(rng: random.Random, *, running: bool) -> RandomQuery:
     """A random query.  running: only what can be kept up to date."""
-    kinds = [_rows, _rows, _join, _join, _group, _group, _distinct, _set, _outer, _outer, _nested, _nested, _with]
+    kinds = [
+        _rows,
+        _rows,
+        _join,
+        _join,
+        _group,
+        _group,
+        _distinct,
+        _set,
+        _outer,
+        _outer,
+        _nested,
+        _nested,
+        _with,
+        _over,
+        _over,
+        _top,
+    ]
     made = rng.choice(kinds)(rng, running)
     if rng.random() < 0.75:
         made.whole = rng.choice([0, 1, 3, 10, 30, 1000]) or 1
@@ -286,6 +303,55 @@ def _nested(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
         return RandomQuery(text, [("s1", "a"), ("s2", "b")], "state", where=_where(rng, ["a"]))
     where = [condition, *_where(rng, ["a"])]
     return RandomQuery(f"SELECT {told} FROM {{0}}{{where}}", [("s1", "a"), ("s2", "b")], "state", where=where)
+
+
+def _over(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    def call() -> str:
+        by = rng.choice(["", "PARTITION BY a.k ", "PARTITION BY a.k, a.n > 1 "])
+        order = f"ORDER BY a.n{rng.choice(['', ' DESC', ' NULLS FIRST'])}, a.id"
+        low = rng.choice(["UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW", "1 FOLLOWING"])
+        high = rng.choice(["UNBOUNDED FOLLOWING", "3 FOLLOWING", "1 FOLLOWING"])
+        frame = rng.choice(["", "", f" ROWS BETWEEN {low} AND {high}", " ROWS 2 PRECEDING"])
+        if rng.random() < 0.15:
+            span = rng.choice(
+                ["4 PRECEDING AND 1 FOLLOWING", "CURRENT ROW AND 5 FOLLOWING", "2 PRECEDING AND 1 PRECEDING"]
+            )
+            return f"{rng.choice(['sum(a.n)', 'count(*)', 'max(a.k)'])} OVER ({by}ORDER BY a.n RANGE BETWEEN {span})"
+        placed = rng.choice(
+            ["row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(3)", "lag(a.n)",
+             "lead(a.k, 2, 'none')", "lag(a.id, 1, -1)"]
+        )  # fmt: skip
+        peers = rng.choice([order, "ORDER BY a.k"]) if "rank" in placed or "cume" in placed else order
+        if rng.random() < 0.4:
+            return f"{placed} OVER ({by}{peers})"
+        valued = ["first_value(a.k)", "last_value(a.n)", "nth_value(a.v, 2)", "count(*)", "count(a.k)", "sum(a.n)",
+                  "avg(a.n)", "min(a.k)", "max(a.v)", "sum(a.n * 0.5)", "median(a.n)", "stddev(a.n)",
+                  "sum(a.n) FILTER (WHERE a.k = 'tea')"]  # fmt: skip
+        return f"{rng.choice(valued)} OVER ({by}{order}{frame})"
+
+    told = ["a.id", *(call() for _ in range(rng.randrange(1, 3)))]
+    tail = " QUALIFY row_number() OVER (PARTITION BY a.k ORDER BY a.id DESC) <= 2" if rng.random() < 0.3 else ""
+    if rng.random() < 0.2:
+        told, tail = (
+            ["a.k", "count(*)", "rank() OVER (ORDER BY count(*) DESC)", "sum(count(*)) OVER ()"],
+            " GROUP BY a.k",
+        )
+    text = f"SELECT {_columns(told)} FROM {{0}}{{where}}"
+    return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]), tail=tail)
+
+
+def _top(rng: random.Random, running: bool) -> RandomQuery:
+    """The first in an order that no two rows share."""
+    many, past = rng.choice([1, 3, 10]), rng.choice(["", "", " OFFSET 2"])
+    if rng.random() < 0.4:
+        told = f"a.k, {_aggregate(rng, 'a', running)} AS c1"
+        text = f"SELECT {told} FROM {{0}}{{where}} GROUP BY a.k ORDER BY a.k DESC NULLS LAST LIMIT {many}{past}"
+        return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]))
+    order = rng.choice(["a.n DESC, a.id", "a.k, a.id DESC", "a.id DESC"])
+    rows = f"SELECT a.id, a.k, a.n FROM {{0}}{{where}} ORDER BY {order} LIMIT {many}{past}"
+    if rng.random() < 0.5:
+        rows = f"SELECT t.k, count(*) AS often FROM ({rows}) t GROUP BY t.k"
+    return RandomQuery(rows, [("s1", "a")], "state", where=_where(rng, ["a"]))
 
 
 def _with(rng: random.Random, running: bool) -> RandomQuery:

@@ -53,7 +53,7 @@ def test_a_selection_of_a_stream_is_explained_word_for_word(db: nile.Database) -
             "exact, way pipeline, emit changes, scheduling nta",
             "  emit changes: as asked",
             "  scheduling nta: as asked",
-            "memory: 17 bytes of state, 80 of input held",
+            "memory: 17 bytes of state, 0 of input held",
             "cost: tuples 5, changes 7, steps 2, negative 3, pairs 0",
             "sales: 5 in = 5 applied + 0 late + 0 shed + 0 rejected",
         ]

@@ -118,7 +118,6 @@ SELECT room FROM rooms OFFSET -1
 SELECT room FROM rooms LIMIT 99999999999999999999
 SELECT room FROM rooms TABLESAMPLE 10 %
 SELECT room FROM rooms USING SAMPLE 10
-SELECT room FROM rooms QUALIFY row_number() OVER () = 1
 SELECT DISTINCT ON (room) room FROM rooms
 SELECT TOP 5 room FROM rooms
 SELECT room FROM rooms GROUP BY ROLLUP (room)
@@ -314,8 +313,6 @@ rowid
 COLUMNS('.*')
 COLUMNS(*)
 * EXCEPT (room)
-row_number() OVER ()
-sum(floor) OVER (ORDER BY room)
 lag(floor) OVER w
 first(floor)
 last(floor)

@@ -40,10 +40,12 @@ def choose(query: Query, options: Options) -> Choice:
     nodes = list(walk(body))
     emit, why = _emit(query, nodes, options)
     reasons = [f"emit {emit}: {why}"]
-    if body is not query.plan and emit != "snapshot":
+    kept = emit == "changes" and not _is_sorted(query.plan)
+    if body is not query.plan and emit != "snapshot" and not kept:
+        mend = "emit='snapshot', or 'changes' with a LIMIT" if emit == "append" else "emit='snapshot', or a LIMIT"
         raise ConfigError(
             f"ORDER BY, LIMIT: needed a query that returns a snapshot; got emit={emit!r}, whose rows come one after "
-            "another; say emit='snapshot', or leave them out"
+            f"another; say {mend}, or leave them out"
         )
     windows = {leaf.window for leaf in nodes if isinstance(leaf, Stream)}
     bounded = any(window is not None for window in windows) or any(
@@ -93,6 +95,13 @@ def body_of(plan: Plan) -> Plan:
     return plan
 
 
+def _is_sorted(plan: Plan) -> bool:
+    """Whether all rows are returned in an order, which changes have not; the first in an order are kept up to date."""
+    while isinstance(plan, ops.Project):
+        plan = plan.input
+    return isinstance(plan, ops.Sort)
+
+
 def is_chain(plan: Plan) -> bool:
     """Selections and projections over one leaf."""
     while isinstance(plan, ops.Filter | ops.Project):
@@ -114,7 +123,8 @@ def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
         return options.emit, "as asked"
     if not query.windowed:
         return "snapshot", "a query without WINDOW, over all that is kept"
-    if all(isinstance(node, Stream | ops.Relation | ops.Filter | ops.Project | ops.Join) for node in nodes):
+    adds = all(isinstance(node, Stream | ops.Relation | ops.Filter | ops.Project | ops.Join) for node in nodes)
+    if adds and body_of(query.plan) is query.plan:
         return "append", "selections, projections and joins only add"
     return "changes", "a windowed query whose rows may be taken back"
 

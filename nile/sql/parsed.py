@@ -8,6 +8,7 @@ from typing import Literal
 
 from nile.expressions.tree import Node
 from nile.sql.clauses import OwnWindow
+from nile.sql.over import Frame
 
 __all__ = [
     "Aggregate",
@@ -19,6 +20,7 @@ __all__ = [
     "Nested",
     "Operation",
     "Ordered",
+    "OverCall",
     "Reference",
     "SelectItem",
     "Source",
@@ -49,6 +51,22 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class OverCall:
+    """A window function as written: its columns are references of the expression around it.
+
+    order: (key, descending, nulls last).
+    """
+
+    function: str
+    arguments: tuple[Node, ...]
+    by: tuple[Node, ...]
+    order: tuple[tuple[Node, bool, bool], ...]
+    frame: Frame | None
+    fraction: float | None
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class Nested:
     """A query inside an expression.
 
@@ -66,8 +84,8 @@ class Nested:
 class Expression:
     """An expression: its columns are called "#i", the i-th reference, and "@i", the i-th aggregate.
 
-    Queries in it are called "?i".  text: what an output is called that has no other name.  places: the offset of each
-    node of the tree, by id.
+    Queries in it are called "?i", window functions "%i".  text: what an output is called that has no other name.
+    places: the offset of each node of the tree, by id.
     """
 
     node: Node
@@ -76,6 +94,7 @@ class Expression:
     start: int
     text: str
     nested: tuple[Nested, ...] = ()
+    overs: tuple[OverCall, ...] = ()
     places: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -152,6 +171,7 @@ class Block:
     where: Expression | None = None
     group: tuple[Expression, ...] | Literal["all"] | None = None
     having: Expression | None = None
+    qualify: Expression | None = None
     distinct: bool = False
     order: tuple[Ordered, ...] = ()
     limit: int | None = None

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from nile.expressions.places import Fault, listed, nearest
 from nile.pyramid.grid.spec import SummarySpec
+from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.cursor import Cursor
 from nile.sql.expression_text import expression_text, identifier
 from nile.sql.parameters import put_zeros
-from nile.sql.scope import find
 from nile.sql.selecting import read_fragment
 from nile.sql.statements import CreateRelation, CreateStream, CreateSummary, Describe, Drop, Show, Statement
 from nile.summaries.errors import ConfigError, MemoryRefused

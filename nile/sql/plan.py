@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nile.expressions.tree import Node
+from nile.sql.over import Frame
 from nile.summaries.heavy import pa
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "Join",
     "Limit",
     "Outer",
+    "Over",
+    "OverItem",
     "Plan",
     "Preference",
     "Project",
@@ -241,6 +244,44 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class OverItem:
+    """A window function.
+
+    function: a name of `nile.sql.over.FUNCTIONS` or of the catalogue of aggregates; arguments: of the call, none for
+    count(*); frame None: up to the last peer where there is an order, else the whole partition.
+    """
+
+    field: Field
+    function: str
+    arguments: tuple[Node, ...]
+    by: tuple[Node, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    frame: Frame | None = None
+    fraction: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.field.name
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every expression in it."""
+        return (*self.arguments, *self.by, *(key.node for key in self.order))
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Each row with its values of window functions behind it."""
+
+    input: Plan
+    items: tuple[OverItem, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.input.fields, *(item.field for item in self.items))
+
+
+@dataclass(frozen=True, slots=True)
 class SortKey:
     """ORDER BY node, over the columns of the Sort's input; nulls_last: where nulls go (DuckDB: last)."""
 
@@ -277,7 +318,7 @@ class Limit:
         return self.input.fields
 
 
-Plan = Stream | Relation | Filter | Project | Join | Outer | Distinct | SetOperation | Group | Sort | Limit
+Plan = Stream | Relation | Filter | Project | Join | Outer | Distinct | SetOperation | Group | Over | Sort | Limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,10 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
                 aggregates = plan.aggregates[:1]
             plan = replace(plan, aggregates=aggregates)
             needed = _of(*(item.node for item in plan.by), *(each.argument for each in aggregates))
+        case ops.Over():
+            items = tuple(item for item in plan.items if item.name in needed)
+            plan = replace(plan, items=items or plan.items[:1])
+            needed = (needed - {item.name for item in plan.items}) | _of(*(n for i in plan.items for n in i.nodes))
         case ops.Sort():
             needed = needed | _of(*(key.node for key in plan.keys))
     return map_inputs(plan, lambda each: _pruned(each, needed, always))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from nile.expressions.binding import is_native, kind_of
 from nile.expressions.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
 from nile.sql import plan as ops
+from nile.sql.binding.scope import unique
 from nile.sql.plan import Field, Plan, Stream, map_inputs
 
 __all__ = ["merge_projections", "push_selections", "recognised"]
@@ -181,6 +182,8 @@ def recognised(condition: Node, owner: Mapping[str, int]) -> tuple[str, str] | N
 def merge_projections(plan: Plan) -> Plan:
     """A projection of a projection is one, where either of them only renames."""
     plan = map_inputs(plan, merge_projections)
+    if isinstance(plan, ops.Project) and isinstance(plan.input, ops.Limit | ops.Sort):
+        return _with_hidden(plan)
     if not isinstance(plan, ops.Project) or not isinstance(plan.input, ops.Project):
         return plan
     upper, lower = plan, plan.input
@@ -189,6 +192,33 @@ def merge_projections(plan: Plan) -> Plan:
     below = {item.name: item.node for item in lower.items}
     items = tuple(ops.Item(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items)
     return ops.Project(lower.input, items)
+
+
+def _with_hidden(plan: ops.Project) -> ops.Project:
+    """What is sorted by and not returned is called as where the query itself does not return it."""
+    sort = plan.input.input if isinstance(plan.input, ops.Limit) else plan.input
+    if not isinstance(sort, ops.Sort) or not isinstance(sort.input, ops.Project):
+        return plan
+    below = sort.input
+    shown = _named([item.node for item in plan.items])
+    names: dict[str, str] = {}
+    for item in below.items:
+        if item.name not in shown:
+            names[item.name] = unique("_order", {*shown, *names.values()})
+    if all(old == new for old, new in names.items()):
+        return plan
+
+    def called(column: Column) -> Column:
+        return replace(column, name=names.get(column.name, column.name))
+
+    items = tuple(replace(each, field=Field(names.get(each.name, each.name), each.field.type)) for each in below.items)
+    keys = tuple(replace(key, node=rename(key.node, called)) for key in sort.keys)
+    sort = ops.Sort(replace(below, items=items), keys)
+    return replace(plan, input=replace(plan.input, input=sort) if isinstance(plan.input, ops.Limit) else sort)
+
+
+def _named(nodes: Sequence[Node]) -> set[str]:
+    return {name for node in nodes for name in columns_of(node)}
 
 
 def _only_renames(plan: ops.Project) -> bool:

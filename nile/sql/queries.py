@@ -8,13 +8,13 @@ from dataclasses import replace
 from nile.expressions.places import Fault, NotYetFault, Parameter, listed
 from nile.expressions.tokens import Token
 from nile.sql import plan as ops
-from nile.sql.binder import BoundBlock, QueryBinder
+from nile.sql.binding.binder import BoundBlock, QueryBinder
+from nile.sql.binding.scope import Scope
 from nile.sql.catalog import Catalog
 from nile.sql.clauses import Clauses, TermClause, split_clauses
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
 from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs, walk
-from nile.sql.scope import Scope
 from nile.sql.selecting import read_select
 
 __all__ = ["read_query"]

@@ -9,6 +9,7 @@ from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.taking import start_of
 from nile.expressions.tokens import DIALECT, MAX_DEPTH
 from nile.expressions.tree import Constant
+from nile.sql.binding.scope import find
 from nile.sql.clauses import OwnWindow
 from nile.sql.parameters import check_places
 from nile.sql.parse_errors import parse_fault
@@ -27,7 +28,6 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
-from nile.sql.scope import find
 from nile.sql.select_expressions import ExpressionReader, plain_only
 from nile.summaries.heavy import exp, sqlglot
 from nile.summaries.heavy import sqlglot_errors as errors
@@ -162,6 +162,7 @@ class _SelectReader:
             "where",
             "group",
             "having",
+            "qualify",
             "distinct",
             "order",
             "limit",
@@ -173,7 +174,7 @@ class _SelectReader:
             raise Fault("needed FROM and a stream; got a SELECT without", start)
         if not node.expressions:
             raise Fault("needed columns after SELECT; got none; write SELECT *", start)
-        where, having = node.args.get("where"), node.args.get("having")
+        where, having, qualify = (node.args.get(name) for name in ("where", "having", "qualify"))
         distinct = node.args.get("distinct")
         if distinct is not None:
             plain_only(distinct)
@@ -184,6 +185,7 @@ class _SelectReader:
             where=None if where is None else self._expressions.read(where.this),
             group=self._group(node.args.get("group")),
             having=None if having is None else self._expressions.read(having.this),
+            qualify=None if qualify is None else self._expressions.read(qualify.this),
             distinct=distinct is not None,
             **self._ordering(node),
         )

@@ -9,6 +9,7 @@ from nile.base.durations import format_duration
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier, text_literal
+from nile.sql.over_reading import item_text
 from nile.sql.plan import Plan, Query, Stream
 from nile.sql.statements import (
     CreateRelation,
@@ -138,7 +139,7 @@ class _Writer:
         return f"COUNT({written})" + (f" * {written}" if by == "value" else "")
 
     def top(self, plan: Plan) -> str:
-        """The whole query, with ORDER BY and LIMIT, and under its join the windows of pairs."""
+        """A query with ORDER BY and LIMIT, and under its join the windows of pairs."""
         outputs: Sequence[ops.Item] | None = None
         limit: ops.Limit | None = None
         keys: Sequence[ops.SortKey] = ()
@@ -176,6 +177,12 @@ class _Writer:
             # Only a query's own outputs are called as the user sees them.
             plan = ops.Project(plan, tuple(ops.Item(each, Column(each.name)) for each in plan.fields))
         below: Plan = plan.input
+        qualify: tuple[Node, ...] = ()
+        if isinstance(below, ops.Filter) and isinstance(below.input, ops.Over):
+            qualify, below = conjuncts(below.condition), below.input
+        overs = below.items if isinstance(below, ops.Over) else ()
+        if isinstance(below, ops.Over):
+            below = below.input
         having: tuple[Node, ...] = ()
         if isinstance(below, ops.Filter) and isinstance(below.input, ops.Group):
             having, below = conjuncts(below.condition), below.input
@@ -192,6 +199,8 @@ class _Writer:
         def text(node: Node) -> str:
             return expression_text(node, lambda name: names[name])
 
+        below_overs = dict(names)
+        names |= {item.name: item_text(item, lambda name: below_overs[name]) for item in overs}
         visible = plan.items if shown is None else plan.items[:shown]
         items = [f"{text(item.node)} AS {identifier(item.name[prefix:])}" for item in visible]
         parts = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)}", f"FROM {', '.join(source.items)}"]
@@ -201,6 +210,8 @@ class _Writer:
             parts += _grouped(group, names, plan, having)
         if having:
             parts.append("HAVING " + " AND ".join(_closed(text(each), each) for each in having))
+        if qualify:
+            parts.append("QUALIFY " + " AND ".join(_closed(text(each), each) for each in qualify))
         hidden = {item.name: _constant(text(item.node), item.node) for item in plan.items}
         hidden |= {item.name: identifier(item.name) for item in visible}
         return " ".join(parts), [_key(key, hidden) for key in keys]
@@ -320,6 +331,8 @@ class _Writer:
             return "_t", f"({self._query(plan)[0]}) AS _t"
         alias = plan.fields[0].name.partition(".")[0]
         below = plan.input
+        if isinstance(below, ops.Limit):
+            return alias, f"({self.top(plan)}) AS {identifier(alias)}"
         if isinstance(below, ops.Distinct | ops.SetOperation):
             renamed = [f"{alias}.{each.name}" for each in below.fields]
             if renamed == [item.name for item in plan.items] and all(isinstance(i.node, Column) for i in plan.items):

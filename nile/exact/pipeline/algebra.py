@@ -40,6 +40,7 @@ __all__ = [
     "Test",
     "Unbounded",
     "Union",
+    "Whole",
     "Window",
     "inputs_of",
     "walk",
@@ -269,7 +270,24 @@ class Group:
         return pa.schema(fields + results)
 
 
-Plan = Scan | Stored | Select | Project | Join | GraphJoin | Outer | Distinct | Union | Intersect | Minus | Group
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """`make` of all rows of each partition together, such as ranks, or the first rows in an order.
+
+    by: columns of the input that say which partition a row is in, () for one of all; make: of the rows of some whole
+    partitions, in the order in which they came.
+    """
+
+    input: Plan
+    by: tuple[str, ...]
+    make: Make
+    schema: pyarrow.Schema
+    text: str = ""
+
+
+Plan = (
+    Whole | Scan | Stored | Select | Project | Join | GraphJoin | Outer | Distinct | Union | Intersect | Minus | Group
+)
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:

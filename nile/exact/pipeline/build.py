@@ -20,6 +20,7 @@ from nile.exact.pipeline.algebra import (
     Select,
     Stored,
     Union,
+    Whole,
     inputs_of,
 )
 from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
@@ -31,6 +32,7 @@ from nile.exact.pipeline.outer import OuterJoining
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.setops import Bag, UnionAll
 from nile.exact.pipeline.streams import Chain, StreamJoining, fits
+from nile.exact.pipeline.whole import Recomputing
 
 __all__ = ["Built", "Reader", "build"]
 
@@ -107,6 +109,8 @@ class Built:
             case Group():
                 self.begins = self.begins or not plan.by
                 return Grouping(clock, plan, inputs[0], wanted=reader.come)
+            case Whole():
+                return Recomputing(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case Distinct():
                 return Bag(clock, "distinct", inputs, plan.schema, wanted=reader.come)
             case Union() if plan.all:

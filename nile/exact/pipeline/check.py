@@ -21,6 +21,7 @@ from nile.exact.pipeline.algebra import (
     Select,
     Stored,
     Union,
+    Whole,
     walk,
 )
 from nile.exact.pipeline.graph import joined_by
@@ -54,6 +55,8 @@ def check(plan: Plan) -> None:
                 _set_operation(node)
             case _:
                 pass
+        if isinstance(node, Whole):
+            _comparable("partition", node.input.schema, node.input.schema.names)
         if not isinstance(node, Scan | Stored | Select | Project | Group):
             _comparable(type(node).__name__.lower(), node.schema, node.schema.names)
 

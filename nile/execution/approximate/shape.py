@@ -73,6 +73,7 @@ def _not_yet(plan: Plan) -> NotYet:
         "SetOperation": "UNION, INTERSECT or EXCEPT",
         "Distinct": "DISTINCT",
         "Relation": "a stored relation",
+        "Over": "a window function (OVER)",
         "Outer": "an outer, semi or anti join (or IN, EXISTS)",
     }
     name = what.get(type(plan).__name__, type(plan).__name__.lower())

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
+from nile.execution.exact.over import over_rows, sorted_rows
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.tree import Column, Compare, Node
@@ -70,6 +71,10 @@ class Compiler:
                 return self._outer(node, path)
             case ops.Distinct():
                 return algebra.Distinct(self.plan(node.input, (*path, 0)))
+            case ops.Over():
+                return self._over(node, path)
+            case ops.Limit():
+                return self._first(node, path)
             case ops.SetOperation():
                 return self._set(node, path)
             case ops.Group():
@@ -121,6 +126,26 @@ class Compiler:
                 items = tuple(ops.Item(field, _column(field)) for field in keys)
                 right = algebra.Distinct(algebra.Project(right, maker(items), schema_of(keys)))
         return algebra.Outer(left, right, node.kind, node.equal, test)
+
+    def _over(self, node: ops.Over, path: Path) -> algebra.Plan:
+        below = self.plan(node.input, (*path, 0))
+        parts = {item.by for item in node.items}
+        by: tuple[str, ...] = ()
+        if len(parts) == 1 and all(isinstance(each, Column) for each in node.items[0].by):
+            by = tuple(dict.fromkeys(each.name for each in parts.pop() if isinstance(each, Column)))
+        # Without one partition for all of them every row may be beside every other.
+        return algebra.Whole(below, by, lambda batch: over_rows(node, batch), schema_of(node.fields))
+
+    def _first(self, node: ops.Limit, path: Path) -> algebra.Plan:
+        """LIMIT, of rows in order where ORDER BY is below it: kept up to date, rows come and go."""
+        keys = node.input.keys if isinstance(node.input, ops.Sort) else ()
+        rows, at = (node.input.input, (*path, 0, 0)) if isinstance(node.input, ops.Sort) else (node.input, (*path, 0))
+        return algebra.Whole(
+            self.plan(rows, at),
+            (),
+            lambda batch: sorted_rows(keys, batch).slice(node.offset, node.count),
+            schema_of(node.fields),
+        )
 
     def _graph(self, node: ops.Join, path: Path) -> algebra.Plan:
         on, rest = one_key(node)

@@ -14,9 +14,10 @@ from nile.answers.tabular import held_together, row_bytes
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.exact.outer import outer_joined
+from nile.execution.exact.over import over_rows, sorted_rows
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
-from nile.operators.common.rows import ranks, row_codes
+from nile.operators.common.rows import row_codes
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Stream, inputs_of
 from nile.summaries.heavy import pa
@@ -70,8 +71,10 @@ class Relational:
                 return Side(_combined(plan, left.batch, right.batch))
             case ops.Group():
                 return Side(_grouped(plan, below.batch))
+            case ops.Over():
+                return Side(over_rows(plan, below.batch))
             case ops.Sort():
-                return Side(_sorted(plan, below.batch))
+                return Side(sorted_rows(plan.keys, below.batch))
             case ops.Limit():
                 return Side(below.batch.slice(plan.offset, plan.count))
 
@@ -97,7 +100,7 @@ class Relational:
     @staticmethod
     def ordered(plan: ops.Sort, below: pa.RecordBatch) -> pa.RecordBatch:
         """Rows in the order of a Sort's keys."""
-        return _sorted(plan, below)
+        return sorted_rows(plan.keys, below)
 
     @staticmethod
     def _filter(plan: ops.Filter, below: Side) -> Side:
@@ -165,16 +168,3 @@ def _grouped(plan: ops.Group, below: pa.RecordBatch) -> pa.RecordBatch:
         values = None if each.argument is None else column_of(each.argument, below)
         columns.append(aggregated(each, values, codes, count))
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))
-
-
-def _sorted(plan: ops.Sort, below: pa.RecordBatch) -> pa.RecordBatch:
-    columns = []
-    for key in plan.keys:
-        rank = ranks(column_of(key.node, below))
-        null = rank < 0
-        rank = -rank if key.descending else rank
-        columns.append(null if key.nulls_last else ~null)
-        columns.append(np.where(null, 0, rank))
-    if not columns or not below.num_rows:
-        return below
-    return below.take(pa.array(np.lexsort(columns[::-1])))

@@ -14,6 +14,7 @@ from nile.execution.statement.expected import expected
 from nile.expressions.tree import Node
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
+from nile.sql.over_reading import item_text
 from nile.sql.plan import Plan, Query, Stream, inputs_of
 
 if TYPE_CHECKING:
@@ -142,12 +143,18 @@ def node_text(plan: Plan) -> str:
                 for each in plan.aggregates
             )
             return f"group{' by ' + by if by else ''}: {told or 'no aggregate'}"
+        case ops.Over():
+            return "over: " + ", ".join(_over_text(item) for item in plan.items)
         case ops.Sort():
             keys = [_shown(key.node) + (" desc" if key.descending else "") for key in plan.keys]
             return "order by " + ", ".join(keys)
         case ops.Limit():
             count = "all" if plan.count is None else str(plan.count)
             return f"limit {count}" + (f" after {plan.offset}" if plan.offset else "")
+
+
+def _over_text(item: ops.OverItem) -> str:
+    return f"{item_text(item, _name)} as {item.name}"
 
 
 def _join_text(plan: ops.Join) -> str:

@@ -25,12 +25,12 @@ from nile.expressions.tree import (
     rename,
 )
 from nile.sql import plan as ops
-from nile.sql.expression_binder import ExpressionBinder, told_apart, typed
-from nile.sql.from_binder import FromBinder, Inputs, column_of, joined_plan
+from nile.sql.binding.expression_binder import ExpressionBinder, told_apart, typed
+from nile.sql.binding.from_binder import FromBinder, Inputs, column_of, joined_plan
+from nile.sql.binding.scope import Scope
 from nile.sql.parsed import Block, Expression, Nested, Written
 from nile.sql.plan import Field, Plan
 from nile.sql.pushing import recognised
-from nile.sql.scope import Scope
 
 __all__ = ["Nesting"]
 

@@ -1,4 +1,4 @@
-"""Outer, semi and anti joins that stand: their changes, restarts and schedulings, with DuckDB as judge."""
+"""Outer joins, queries in queries, window functions and first rows that stand, with DuckDB as judge."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ QUERIES = [
     "SELECT a.id FROM a WHERE a.n NOT IN (SELECT n FROM b WHERE b.k = a.k)",
     "SELECT a.k, count(*) AS often, count(b.id) AS matched FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.k",
     "SELECT a.id, (SELECT max(b.n) FROM b WHERE b.k = a.k) AS most FROM a",
+    "SELECT a.id, rank() OVER (PARTITION BY a.k ORDER BY a.n DESC, a.id) AS place FROM a",
+    "SELECT a.id, sum(a.n) OVER (ORDER BY a.id ROWS 2 PRECEDING) AS near, lag(a.k) OVER (ORDER BY a.id) AS last FROM a",
+    "SELECT a.k, a.id FROM a QUALIFY row_number() OVER (PARTITION BY a.k ORDER BY a.id DESC) <= 2",
+    "SELECT a.k, count(*) AS often, rank() OVER (ORDER BY count(*) DESC) AS place FROM a GROUP BY a.k",
+    "SELECT a.id, a.n FROM a ORDER BY a.n DESC NULLS LAST, a.id LIMIT 3",
+    "SELECT t.k, count(*) AS often FROM (SELECT a.k FROM a ORDER BY a.id DESC LIMIT 4) AS t GROUP BY t.k",
 ]
 WINDOW = 7
 

@@ -9,12 +9,12 @@ from nile.expressions.binding import is_native, kind_of
 from nile.expressions.places import Fault, NotYetFault, listed, nearest
 from nile.expressions.tree import Column, Node, columns_of, conjunction, conjuncts
 from nile.sql import plan as ops
+from nile.sql.binding.expression_binder import ExpressionBinder, told_apart
+from nile.sql.binding.scope import Scope, ScopeSource, find, unique
 from nile.sql.catalog import Catalog, Entry
-from nile.sql.expression_binder import ExpressionBinder, told_apart
 from nile.sql.parsed import Block, Derived, Joined, JoinKind, Reference, Source, Table, Written
 from nile.sql.plan import Field, Plan, Stream
 from nile.sql.pushing import recognised
-from nile.sql.scope import Scope, ScopeSource, find, unique
 
 __all__ = ["FromBinder", "Inputs", "column_of"]
 

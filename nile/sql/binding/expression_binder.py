@@ -11,13 +11,13 @@ from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
 from nile.expressions.tree import Column, Compare, Constant, Kind, Node, columns_of, rebuild
+from nile.sql.binding.scope import Scope, find, unique
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.parsed import Aggregate, Expression, Nested
+from nile.sql.parsed import Aggregate, Expression, Nested, OverCall
 from nile.sql.plan import AggregateItem, Field, Item, Plan
-from nile.sql.scope import Scope, find, unique
 from nile.summaries.heavy import pa
 
-__all__ = ["ExpressionBinder", "Grouping", "in_order", "told_apart", "typed"]
+__all__ = ["ExpressionBinder", "Grouping", "in_order", "told_apart", "type_of", "typed"]
 
 
 _VALUE = "!"
@@ -38,6 +38,11 @@ class Grouping:
     def keys(self) -> tuple[Item, ...]:
         return tuple(self._keys.values())
 
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The columns of the groups so far."""
+        return {item.name: item.field for item in self.keys} | {item.name: item.field for item in self.aggregates}
+
     def add_key(self, node: Node, start: int) -> None:
         """Group by `node` too; once is enough.  Raises Fault for what cannot be told equal."""
         if node in self._keys:
@@ -49,7 +54,7 @@ class Grouping:
 
     def type_of(self, node: Node) -> pa.DataType:
         """The type of a value over the sources' columns."""
-        return _type_of(node, self._fields)
+        return type_of(node, self._fields)
 
     def above(self, node: Node, start: int) -> Node:
         """A value over the sources' columns as one over the groups'.  Raises Fault where it is not the same in one."""
@@ -102,7 +107,7 @@ class ExpressionBinder(Binder):
     """Binds one expression.
 
     grouping: of the SELECT, where aggregates may stand; aliases: what names that are no column may mean; queries: what
-    a query in the expression becomes, where there may be one.
+    a query in the expression becomes, where there may be one; overs: what a window function does.
     """
 
     def __init__(
@@ -112,8 +117,10 @@ class ExpressionBinder(Binder):
         grouping: Grouping | None,
         aliases: Mapping[str, Expression] | None = None,
         queries: Callable[[Nested, ExpressionBinder], Node] | None = None,
+        overs: Callable[[OverCall, ExpressionBinder], Node] | None = None,
     ) -> None:
         super().__init__()
+        self._overs = overs
         self._queries = queries
         self._value: Node | None = None
         self._scope = scope
@@ -175,6 +182,15 @@ class ExpressionBinder(Binder):
                     nested.start,
                 )
             return self._queries(nested, self)
+        if node.name.startswith("%"):
+            call = self._expression.overs[at]
+            if self._overs is None:
+                raise Fault(
+                    "needed an expression without OVER here; got one; window functions may stand in SELECT, QUALIFY "
+                    "and ORDER BY",
+                    call.start,
+                )
+            return self._overs(call, self)
         if node.name.startswith("@"):
             return self._aggregate(self._expression.aggregates[at])
         reference = self._expression.references[at]
@@ -184,7 +200,9 @@ class ExpressionBinder(Binder):
             alias = find(reference.name, self._aliases) if reference.qualifier is None else []
             if len(alias) != 1:
                 raise
-            inner = ExpressionBinder(self._scope, self._aliases[alias[0]], self._grouping, queries=self._queries)
+            inner = ExpressionBinder(
+                self._scope, self._aliases[alias[0]], self._grouping, queries=self._queries, overs=self._overs
+            )
             return inner.bind(self._aliases[alias[0]].node)
         self._places.setdefault(field.name, reference.start)
         self.arrow[field.name] = field.type
@@ -249,10 +267,11 @@ def in_order(node: Node, kind: pa.DataType, start: int | None) -> None:
 
 def typed(name: str, node: Node, below: Plan) -> Field:
     """A field for a value over the columns of `below`."""
-    return Field(name, _type_of(node, {field.name: field for field in below.fields}))
+    return Field(name, type_of(node, {field.name: field for field in below.fields}))
 
 
-def _type_of(node: Node, fields: Mapping[str, Field]) -> pa.DataType:
+def type_of(node: Node, fields: Mapping[str, Field]) -> pa.DataType:
+    """The Arrow type of a value over columns."""
     if isinstance(node, Column) and node.name in fields:
         return fields[node.name].type
     if node.kind == "timestamp":

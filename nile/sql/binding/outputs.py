@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from nile.expressions.places import Fault
 from nile.expressions.tree import Column, Constant
+from nile.sql.binding.scope import Scope, find
 from nile.sql.parsed import Block, Expression, Reference, Star
 from nile.sql.plan import Field
-from nile.sql.scope import Scope, find
 
 __all__ = ["Output", "alias", "aliases", "expanded", "few", "named", "position"]
 

@@ -7,22 +7,23 @@ hidden column of the Project below the Sort, and a Project above takes it off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from nile.expressions.binding import kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.tree import Cast, Column, Node, columns_of, conjuncts, rename
 from nile.sql import plan as ops
+from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
+from nile.sql.binding.from_binder import FromBinder, column_of
+from nile.sql.binding.nesting import Nesting
+from nile.sql.binding.outputs import Output, alias, aliases, expanded, few, named, position
+from nile.sql.binding.over_binder import Overs
+from nile.sql.binding.scope import Scope, ScopeSource, unique
 from nile.sql.catalog import Catalog
-from nile.sql.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
-from nile.sql.from_binder import FromBinder, column_of
-from nile.sql.nesting import Nesting
-from nile.sql.outputs import Output, alias, aliases, expanded, few, named, position
 from nile.sql.parsed import Block, Expression, Operation, Ordered, Written
 from nile.sql.plan import Field, Plan
-from nile.sql.scope import Scope, ScopeSource, unique
 
 __all__ = ["BoundBlock", "QueryBinder"]
 
@@ -34,6 +35,21 @@ class BoundBlock:
     plan: Plan
     scope: Scope | None
     aggregates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the expressions of a SELECT are bound against, above its WHERE."""
+
+    scope: Scope
+    grouping: Grouping | None
+    nesting: Nesting | None
+    overs: Overs | None
+
+    def binder(self, written: Expression, known: Mapping[str, Expression] | None = None) -> ExpressionBinder:
+        """What binds one of them.  known: aliases that it may name."""
+        queries = None if self.nesting is None else self.nesting.value
+        return ExpressionBinder(self.scope, written, self.grouping, known, queries, self.overs)
 
 
 class QueryBinder:
@@ -48,11 +64,8 @@ class QueryBinder:
 
     def bind(self, query: Written) -> BoundBlock:
         """The plan of a query; its root's columns are called as the user sees them."""
-        if self._depth and (query.order or query.limit is not None or query.offset):
-            raise NotYetFault(
-                "ORDER BY and LIMIT inside of a query are not there yet; write them at the end of the statement",
-                query.start,
-            )
+        if self._depth and query.limit is None and not query.offset:
+            query = replace(query, order=())  # an order that nobody sees
         self._depth += 1
         bound = self._bind(query)
         self._depth -= 1
@@ -114,7 +127,7 @@ class QueryBinder:
         outputs = expanded(block, scope)
         if len(outputs) != 1:
             raise Fault("needed one column in the query of IN; got several; leave the others out", start)
-        return self._item(outputs[0], scope, None, None)
+        return self._item(outputs[0], _Reading(scope, None, None, None))
 
     def _block(self, block: Block, outer: Scope | None = None, correlated: list[Node] | None = None) -> BoundBlock:
         scope, inputs = self.sources.sources(block)
@@ -123,20 +136,34 @@ class QueryBinder:
         items = expanded(block, scope)
         grouping = self._grouping(block, items, scope)
         nesting = below if grouping is None else Nesting(self, self.sources, Scope(()))
-        bound = [self._item(item, scope, grouping, nesting) for item in items]
-        having = self._having(block, items, scope, grouping, nesting)
-        keys = self._order_nodes(block, items, bound, scope, grouping)
+        overs = _overs(scope, grouping)
+        reading = _Reading(scope, grouping, nesting, overs)
+        bound = [self._item(item, reading) for item in items]
+        having = None
+        if block.having is not None and grouping is not None:
+            having = ExpressionBinder(scope, block.having, grouping, aliases(items), nesting.value).condition("HAVING")
+        qualify = None
+        if block.qualify is not None:
+            qualify = reading.binder(block.qualify, aliases(items)).condition("QUALIFY")
+        keys = self._order_nodes(block, items, bound, reading)
         plan = below.over(inputs, conditions)
         if grouping is not None:
             grouping.complete()
             plan = ops.Group(plan, grouping.keys, tuple(grouping.aggregates))
             if nesting.scalars:
+                if overs.items:
+                    raise NotYetFault("queries that are values beside OVER are not there yet", block.start)
                 plan, called = self._beside(plan, nesting)
                 bound = [rename(node, called) for node in bound]
                 having = None if having is None else rename(having, called)
                 keys = [(key if isinstance(key, int) else rename(key, called), ordered) for key, ordered in keys]
             if having is not None:
                 plan = ops.Filter(plan, having)
+        if qualify is not None and not overs.items:
+            raise Fault("needed a window function for QUALIFY; got none; write WHERE or HAVING", block.start)
+        plan = overs.over(plan)
+        if qualify is not None:
+            plan = ops.Filter(plan, qualify)
         visible = named([item.name for item in items])
         outputs = [ops.Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
         aggregates = grouping is not None and bool(grouping.aggregates)
@@ -150,12 +177,11 @@ class QueryBinder:
         called = {name: column_of(source.columns[short]) for name, short in names.items()}
         return nesting.above(source.plan), lambda column: called.get(column.name, column)
 
-    def _item(self, item: Output, scope: Scope, grouping: Grouping | None, nesting: Nesting | None) -> Node:
+    def _item(self, item: Output, reading: _Reading) -> Node:
         if isinstance(item.value, Field):
             column = column_of(item.value)
-            return column if grouping is None else grouping.above(column, item.start)
-        queries = None if nesting is None else nesting.value
-        return ExpressionBinder(scope, item.value, grouping, queries=queries).value("SELECT")
+            return column if reading.grouping is None else reading.grouping.above(column, item.start)
+        return reading.binder(item.value).value("SELECT")
 
     # Groups.
 
@@ -190,20 +216,12 @@ class QueryBinder:
             raise Fault("needed columns to group by; got an aggregate", key.start)
         return ExpressionBinder(scope, value, None).value("GROUP BY")
 
-    def _having(
-        self, block: Block, items: Sequence[Output], scope: Scope, grouping: Grouping | None, nesting: Nesting
-    ) -> Node | None:
-        if block.having is None or grouping is None:
-            return None
-        return ExpressionBinder(scope, block.having, grouping, aliases(items), nesting.value).condition("HAVING")
-
     def _order_nodes(
         self,
         block: Block,
         items: Sequence[Output],
         bound: Sequence[Node],
-        scope: Scope,
-        grouping: Grouping | None,
+        reading: _Reading,
     ) -> list[tuple[Node | int, Ordered]]:
         """For each key the position of the output that it is, or its value below the outputs."""
         keys: list[tuple[Node | int, Ordered]] = []
@@ -213,7 +231,7 @@ class QueryBinder:
             if at is None:
                 at = alias(ordered.key, items, None)
             if at is None:
-                node = ExpressionBinder(scope, ordered.key, grouping, aliases(items)).value("ORDER BY")
+                node = replace(reading, nesting=None).binder(ordered.key, aliases(items)).value("ORDER BY")
                 at = places.get(node)
                 if at is None and block.distinct:
                     raise Fault(
@@ -223,6 +241,14 @@ class QueryBinder:
             else:
                 keys.append((at, ordered))
         return keys
+
+
+def _overs(scope: Scope, grouping: Grouping | None) -> Overs:
+    """The window functions of a SELECT: over its groups where it has any, else over its rows."""
+    if grouping is not None:
+        return Overs(grouping.above, lambda: grouping.fields)
+    fields = {field.name: field for source in scope.sources for field in source.columns.values()}
+    return Overs(lambda node, _: node, lambda: fields)
 
 
 def _output_scope(plan: Plan) -> Scope:

@@ -1,0 +1,304 @@
+"""Window functions, and rows in order: over whole inputs, column by column.
+
+Rows are put in order once a partition and order; a frame is then a range of places for each row.  Sums over frames
+that begin with the partition run on; over others they are added up frame by frame, so that no rounding is carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.answers.tabular import refuse_beyond_memory
+from nile.execution.values import column_of
+from nile.expressions.tree import Constant
+from nile.operators.aggregate.exact import aggregated
+from nile.operators.common.rows import ranks, row_codes
+from nile.sql.over import Frame
+from nile.sql.plan import AggregateItem, Over, OverItem, SortKey
+from nile.summaries.errors import SumOverflow
+from nile.summaries.heavy import pa, pc
+
+__all__ = ["over_rows", "sorted_rows"]
+
+Array = np.ndarray[Any, Any]
+
+
+def over_rows(plan: Over, below: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows as they came, with the values of window functions behind them.
+
+    Cost: O(n log n), and of frames that neither begin with the partition nor are it the rows of all frames.
+    Raises MemoryRefused, SumOverflow.
+    """
+    places: dict[object, _Places] = {}
+    columns = list(below.columns)
+    for item in plan.items:
+        same = (item.by, item.order)
+        if same not in places:
+            places[same] = _placed(item, below)
+        columns.append(_values(item, places[same], below))
+    names = [field.name for field in plan.fields]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def sorted_rows(keys: Sequence[SortKey], below: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows in order; of equals that which came first."""
+    if not keys or not below.num_rows:
+        return below
+    return below.take(pa.array(np.lexsort(_sort_columns(keys, below)[::-1])))
+
+
+def _sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
+    columns: list[Array] = []
+    for key in keys:
+        rank = ranks(column_of(key.node, below))
+        null = rank < 0
+        rank = -rank if key.descending else rank
+        columns += [null if key.nulls_last else ~null, np.where(null, 0, rank)]
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Rows of all partitions in order, one partition after the other.
+
+    order: the row at each place; part: its partition, dense; begin, end: of the partition; peer_begin, peer_end: of
+    those equal in order; first: whether a place begins a group of peers.  int64 [n] each.
+    """
+
+    order: Array
+    part: Array
+    begin: Array
+    end: Array
+    peer_begin: Array
+    peer_end: Array
+    first: Array
+
+    @property
+    def at(self) -> Array:
+        """The places themselves."""
+        return np.arange(self.order.shape[0])
+
+
+def _placed(item: OverItem, below: pa.RecordBatch) -> _Places:
+    n = below.num_rows
+    codes, _ = row_codes([column_of(node, below) for node in item.by], n)
+    keys = _sort_columns(item.order, below)
+    order = np.lexsort([*keys[::-1], codes])
+    part = codes[order]
+    new = np.ones(n, np.bool_)
+    new[1:] = part[1:] != part[:-1]
+    first = new.copy()
+    for key in keys:
+        there = key[order]
+        first[1:] |= there[1:] != there[:-1]
+    if not keys:
+        first = new.copy()
+    begin, end = _spans(new)
+    return _Places(order, np.cumsum(new) - 1, begin, end, *_spans(first), first)
+
+
+def _spans(new: Array) -> tuple[Array, Array]:
+    """Where the run of each place begins and ends.  new: whether a place begins one."""
+    n = new.shape[0]
+    starts = np.flatnonzero(new)
+    run = np.cumsum(new) - 1
+    return starts[run] if n else np.zeros(0, np.int64), np.append(starts[1:], n)[run] if n else np.zeros(0, np.int64)
+
+
+def _values(item: OverItem, places: _Places, below: pa.RecordBatch) -> pa.Array:
+    n = below.num_rows
+    if not n:
+        return pa.array([], item.field.type)
+    found = _in_order(item, places, below)
+    back = np.empty(n, np.int64)
+    back[places.order] = np.arange(n)
+    column = found.take(pa.array(back))
+    return column if column.type == item.field.type else pc.cast(column, item.field.type, safe=False)
+
+
+def _in_order(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
+    """The function's value at each place."""
+    at = p.at
+    match item.function:
+        case "row_number":
+            return pa.array(at - p.begin + 1)
+        case "rank":
+            return pa.array(p.peer_begin - p.begin + 1)
+        case "dense_rank":
+            groups = np.cumsum(p.first)
+            return pa.array(groups - groups[p.begin] + 1)
+        case "percent_rank":
+            return pa.array((p.peer_begin - p.begin) / np.maximum(p.end - p.begin - 1, 1).astype(np.float64))
+        case "cume_dist":
+            return pa.array((p.peer_end - p.begin) / (p.end - p.begin).astype(np.float64))
+        case "ntile":
+            return pa.array(_tile(at - p.begin, p.end - p.begin, _whole(item, 0)))
+        case "lag" | "lead":
+            return _shifted(item, p, below)
+    low, high = _frames(item, p, below)
+    argument = None if not item.arguments else column_of(item.arguments[0], below).take(pa.array(p.order))
+    if item.function in ("first_value", "last_value", "nth_value"):
+        assert argument is not None
+        place = {"first_value": low, "last_value": high - 1}.get(item.function)
+        place = low + _whole(item, 1) - 1 if place is None else place
+        return _taken(argument, place, (place < low) | (place >= high))
+    return _aggregate(item, argument, p, low, high)
+
+
+def _whole(item: OverItem, which: int) -> int:
+    node = item.arguments[which]
+    assert isinstance(node, Constant)
+    return int(node.value)  # type: ignore[arg-type]
+
+
+def _taken(values: pa.Array, place: Array, none: Array) -> pa.Array:
+    return values.take(pa.array(np.where(none, 0, place), mask=none))
+
+
+def _tile(place: Array, size: Array, tiles: int) -> Array:
+    """Buckets of like sizes, the larger ones first, from 1."""
+    least, more = size // tiles, size % tiles
+    large = more * (least + 1)
+    tile: Array = np.where(place < large, place // (least + 1), more + (place - large) // np.maximum(least, 1)) + 1
+    return tile
+
+
+def _shifted(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
+    offset = _whole(item, 1) if len(item.arguments) > 1 else 1
+    place = p.at - offset if item.function == "lag" else p.at + offset
+    none = (place < p.begin) | (place >= p.end)
+    rows = pa.array(p.order)
+    values = _taken(column_of(item.arguments[0], below).take(rows), place, none)
+    if len(item.arguments) < 3:
+        return values
+    default = pc.cast(column_of(item.arguments[2], below).take(rows), values.type, safe=False)
+    return pc.if_else(pa.array(none), default, values)
+
+
+def _frames(item: OverItem, p: _Places, below: pa.RecordBatch) -> tuple[Array, Array]:
+    """The places of each row's frame: from low to before high."""
+    frame = item.frame
+    if frame is None:
+        return p.begin, p.peer_end if item.order else p.end
+    if frame.unit == "rows":
+        low = p.begin if frame.begin is None else np.clip(p.at + int(frame.begin), p.begin, p.end)
+        high = p.end if frame.end is None else np.clip(p.at + int(frame.end) + 1, p.begin, p.end)
+        return low, np.maximum(low, high)
+    low, high = _range(item, frame, p, below)
+    return low, np.maximum(low, high)
+
+
+def _range(item: OverItem, frame: Frame, p: _Places, below: pa.RecordBatch) -> tuple[Array, Array]:
+    low = p.begin if frame.begin is None else p.peer_begin.copy()
+    high = p.end if frame.end is None else p.peer_end.copy()
+    if all(each in (None, 0) for each in (frame.begin, frame.end)):
+        return low, high
+    (key,) = item.order
+    column = column_of(key.node, below)
+    if frame.interval:
+        column = pc.cast(column, pa.timestamp("us")).cast(pa.int64())
+    valid = pc.is_valid(column).to_numpy(zero_copy_only=False)[p.order]
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)[p.order]
+    values = -values if key.descending else values
+    for start in np.unique(p.begin).tolist():
+        end = int(p.end[start])
+        known = start + np.flatnonzero(valid[start:end])
+        if not known.shape[0]:
+            continue
+        first, last = int(known[0]), int(known[-1]) + 1
+        those = values[first:last]
+        if frame.begin not in (None, 0):
+            low[first:last] = first + np.searchsorted(those, those + frame.begin, side="left")
+        if frame.end not in (None, 0):
+            high[first:last] = first + np.searchsorted(those, those + frame.end, side="right")
+    return low, high
+
+
+def _aggregate(item: OverItem, argument: pa.Array | None, p: _Places, low: Array, high: Array) -> pa.Array:
+    if argument is None:
+        return pa.array(high - low)
+    asked = AggregateItem(item.field, item.function, item.arguments[0], False, item.fraction)
+    if np.array_equal(low, p.begin) and np.array_equal(high, p.end):
+        return aggregated(asked, argument, p.part, int(p.part[-1]) + 1).take(pa.array(p.part))
+    running = np.array_equal(low, p.begin)
+    match item.function:
+        case "count":
+            return pa.array(_counted(argument, low, high))
+        case "sum" | "avg":
+            return _summed(item, argument, p, low, high, running=running)
+        case "min" | "max":
+            return _extreme(argument, p, low, high, least=item.function == "min", running=running)
+    sizes = high - low
+    total = int(sizes.sum())
+    refuse_beyond_memory(24 * total, total)
+    ends = np.cumsum(sizes)
+    within = np.arange(total) - np.repeat(ends - sizes, sizes)
+    rows = np.repeat(low, sizes) + within
+    return aggregated(asked, argument.take(pa.array(rows)), np.repeat(p.at, sizes), sizes.shape[0])
+
+
+def _counted(argument: pa.Array, low: Array, high: Array) -> Array:
+    """How many values of each frame are not null."""
+    before = np.concatenate([[0], np.cumsum(pc.is_valid(argument).to_numpy(zero_copy_only=False), dtype=np.int64)])
+    found: Array = before[high] - before[low]
+    return found
+
+
+def _summed(item: OverItem, argument: pa.Array, p: _Places, low: Array, high: Array, *, running: bool) -> pa.Array:
+    counts = _counted(argument, low, high)
+    none = counts == 0
+    if pa.types.is_integer(argument.type) or pa.types.is_boolean(argument.type):
+        values = pc.cast(argument, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        if float(np.abs(values.astype(np.float64)).max(initial=0.0)) * values.shape[0] >= 2**62:
+            values = values.astype(object)
+        before = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])
+        totals = before[high] - before[low]
+        if item.function == "avg":
+            return pa.array(totals.astype(np.float64) / np.maximum(counts, 1), mask=none)
+        for total in totals[~none] if totals.dtype == object else ():
+            if not -(1 << 63) <= total < 1 << 63:
+                raise SumOverflow(
+                    f"sum OVER: needed totals of {argument.type} within 64 bits; got {total}; cast the column to double"
+                )
+        return pa.array(totals.astype(np.int64), mask=none)
+    numbers = pc.cast(argument, pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if running:
+            sums = np.empty(numbers.shape[0])
+            for start in np.unique(p.begin).tolist():
+                sums[start : p.end[start]] = np.cumsum(numbers[start : p.end[start]])
+            totals = sums[np.maximum(high - 1, 0)]
+        else:
+            totals = _reduced(np.add, np.append(numbers, 0.0), low, high)
+        totals = totals / np.maximum(counts, 1) if item.function == "avg" else totals
+    return pa.array(totals, mask=none)
+
+
+def _extreme(argument: pa.Array, p: _Places, low: Array, high: Array, *, least: bool, running: bool) -> pa.Array:
+    """The least or greatest of each frame, by places in the order of values."""
+    rank = ranks(argument)
+    none = _counted(argument, low, high) == 0
+    most = rank.shape[0]
+    ranked = np.where(rank < 0, most if least else -1, rank)
+    work = np.minimum if least else np.maximum
+    if running:
+        best = np.empty(most, np.int64)
+        for start in np.unique(p.begin).tolist():
+            best[start : p.end[start]] = work.accumulate(ranked[start : p.end[start]])
+        best = best[np.maximum(high - 1, 0)]
+    else:
+        best = _reduced(work, np.append(ranked, most if least else -1), low, high)
+    where = np.zeros(most + 1, np.int64)
+    where[rank[::-1]] = np.arange(most)[::-1]  # of nulls, whose rank is -1, the last place, which nobody asks for
+    return _taken(argument, where[np.where(none, 0, best)], none)
+
+
+def _reduced(work: Any, values: Array, low: Array, high: Array) -> Array:
+    """`work` over values[low:high] of each row, anything where that is empty.  values: one longer than places."""
+    bounds = np.stack([low, np.maximum(high, low)], axis=1).ravel()
+    found: Array = work.reduceat(values, np.minimum(bounds, values.shape[0] - 1))[::2]
+    return found
