@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
-from nile.exact.state.arrow import pa
+from nile.exact.state.arrow import Array, pa
 from nile.summaries.errors import ConfigError, UnknownColumn
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "RUNNING",
     "Aggregate",
     "Distinct",
+    "First",
     "GraphJoin",
     "Group",
     "Intersect",
@@ -48,6 +49,8 @@ __all__ = [
 
 Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
 Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
+MakeOf = Callable[["pyarrow.RecordBatch", Array], "pyarrow.RecordBatch"]
+Order = Callable[["pyarrow.RecordBatch"], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,22 +275,38 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """`make` of all rows of each partition together, such as ranks, or the first rows in an order.
+    """Each row with what all rows of its partition say of it, such as its rank.
 
-    by: columns of the input that say which partition a row is in, () for one of all; make: of the rows of some whole
-    partitions, in the order in which they came.
+    by: columns of the input that say which partition a row is in, () for one of all; make: of rows, in the order in
+    which they came, and the number of each one's partition (int64 [n]): a row for each, in the same order.
     """
 
     input: Plan
     by: tuple[str, ...]
-    make: Make
+    make: MakeOf
     schema: pyarrow.Schema
     text: str = ""
 
 
-Plan = (
-    Whole | Scan | Stored | Select | Project | Join | GraphJoin | Outer | Distinct | Union | Intersect | Minus | Group
-)
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first `count` rows (None: all) after `offset` in an order; of equal ones those that came first.
+
+    order: of rows the places of the first, the second ... int64 [n]; rows that are equal in order stay as they are.
+    """
+
+    input: Plan
+    order: Order
+    count: int | None
+    offset: int = 0
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+_Unary = Select | Project | Distinct | Group | Whole | First
+Plan = Scan | Stored | Join | GraphJoin | Outer | Union | Intersect | Minus | _Unary
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:

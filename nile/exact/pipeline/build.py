@@ -8,6 +8,7 @@ from typing import ClassVar
 from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.algebra import (
     Distinct,
+    First,
     GraphJoin,
     Group,
     Intersect,
@@ -24,6 +25,7 @@ from nile.exact.pipeline.algebra import (
     inputs_of,
 )
 from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
+from nile.exact.pipeline.first import Ordering
 from nile.exact.pipeline.graph import GraphJoining
 from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
@@ -111,6 +113,8 @@ class Built:
                 return Grouping(clock, plan, inputs[0], wanted=reader.come)
             case Whole():
                 return Recomputing(clock, plan, inputs[0], wanted=reader.come or reader.go)
+            case First():
+                return Ordering(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case Distinct():
                 return Bag(clock, "distinct", inputs, plan.schema, wanted=reader.come)
             case Union() if plan.all:

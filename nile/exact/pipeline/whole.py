@@ -1,12 +1,15 @@
 """What depends on all rows of a partition: worked out anew at each instant that changes it, and told by its difference.
 
-Cost: a change costs what its partition costs, as its windows hold it; memory: the different rows of the input.
-Within an instant only what really differs is told, what goes first.  Source: negative tuples, section 2.1 (Definition
-1): the answer at an instant is that over what the windows hold; and section 4.4, for a function without parts.
+Partitions of one step's instants are worked out together, each instant's as a partition of its own.  Cost: a change
+costs what its partition costs, as its windows hold it; memory: the different rows of the input, and at work `_MOST`
+rows or one partition.  Within an instant only what really differs is told, what goes first.
+Source: negative tuples, section 2.1 (Definition 1): the answer at an instant is that over what the windows hold then;
+and section 4.4, for a function without parts.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -21,13 +24,36 @@ from nile.exact.state.rows import RowTable, grown
 
 __all__ = ["Recomputing"]
 
+_MOST = 1 << 20
+
+
+@dataclass
+class _Versions:
+    """Partitions as they were at instants, to be worked out together.
+
+    rows: codes of each; instant: of the step, -1 as it was before; follows: which version it comes after, -1 none.
+    """
+
+    rows: list[Array] = field(default_factory=list)
+    instant: list[int] = field(default_factory=list)
+    follows: list[int] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, part: int, rows: Array, instant: int) -> None:
+        self.follows.append(self.last.get(part, -1))
+        self.last[part] = len(self.rows)
+        self.rows.append(rows)
+        self.instant.append(instant)
+        self.size += rows.shape[0]
+
 
 class Recomputing(Stateful):
     """A function of whole partitions at work.  wanted: whether anyone reads changes, or only contents at the end."""
 
     KIND: ClassVar = "whole"
     HELD: ClassVar = ("_table", "_counts")
-    DERIVED: ClassVar = ("plan", "wanted", "_by", "_parts", "_part", "_births", "_born", "_members", "_out", "_seen")
+    DERIVED: ClassVar = ("plan", "wanted", "_by", "_parts", "_part", "_births", "_born", "_members", "_out")
 
     def __init__(self, clock: Clock, plan: Whole, below: Operator, *, wanted: bool = True) -> None:
         super().__init__(clock, [below], plan.schema)
@@ -41,7 +67,6 @@ class Recomputing(Stateful):
         self._part = np.zeros(1, np.int64)
         self._births = np.zeros(1, np.int64)
         self._born = 0
-        self._seen: list[Array] = []  # codes of outputs that this step has given
         self._members: dict[int, dict[int, None]] = {}  # rows of each partition, by age
 
     def apply(self, deltas: list[Delta]) -> Delta:
@@ -54,27 +79,26 @@ class Recomputing(Stateful):
         self._grow()
         self._part[codes] = parts
         bounds = [0, *(np.flatnonzero(np.diff(delta.ts)) + 1).tolist(), n] if self.wanted else [0, n]
-        told: list[tuple[int, Array, Array]] = []
-        for begin, end in pairwise(bounds):
-            here = slice(begin, end)
-            touched = np.unique(parts[here]).tolist()
-            before = self._made(touched) if self.wanted else None
-            for code, sign in zip(codes[here].tolist(), delta.sign[here].tolist(), strict=True):
+        held, told = _Versions(), []
+        for instant, (begin, end) in enumerate(pairwise(bounds)):
+            touched = np.unique(parts[begin:end]).tolist() if self.wanted else []
+            if held.size > _MOST:
+                told.append(self._differing(held))
+                held = _Versions()
+            for part in touched:
+                if part not in held.last:
+                    held.add(part, self._held(part), -1)
+            for code, sign in zip(codes[begin:end].tolist(), delta.sign[begin:end].tolist(), strict=True):
                 self._count(code, 1 if sign > 0 else -1)
-            if before is not None:
-                rows, signs = self._differing(before, self._made(touched))
-                if rows.shape[0]:
-                    told.append((int(delta.ts[begin]), rows, signs))
-        out = self._told(told)
-        if self._seen:
-            self._out.release(np.concatenate(self._seen))
-            self._seen = []
+            for part in touched:
+                held.add(part, self._held(part), instant)
+        if held.rows:
+            told.append(self._differing(held))
+        out = self._told(told, delta.ts[bounds[:-1]])
         gone = codes[self._counts[codes] == 0]
         if self._parts is not None:
-            left = self._part[gone]
-            self._parts.release(
-                np.array([part for part in np.unique(left).tolist() if part not in self._members], np.int64)
-            )
+            left = [part for part in np.unique(self._part[gone]).tolist() if part not in self._members]
+            self._parts.release(np.array(left, np.int64))
         self._table.release(gone)
         return out
 
@@ -85,9 +109,8 @@ class Recomputing(Stateful):
 
     def _grow(self) -> None:
         room = self._table.room
-        self._counts, self._part, self._births = (
-            grown(each, room) for each in (self._counts, self._part, self._births)
-        )
+        self._counts, self._part = grown(self._counts, room), grown(self._part, room)
+        self._births = grown(self._births, room)
 
     def _count(self, code: int, by: int) -> None:
         """One more row, or one fewer."""
@@ -104,39 +127,50 @@ class Recomputing(Stateful):
         elif code not in members:
             members[code] = None
 
+    def _held(self, part: int) -> Array:
+        """The codes of a partition's rows, oldest first, each as often as it holds."""
+        members = self._members.get(part, {})
+        codes = np.fromiter(members, np.int64, len(members))
+        return np.repeat(codes, np.maximum(self._counts[codes], 0))
+
     def _rows(self, codes: Array) -> Any:
-        """Rows of the input, each as often as it holds."""
-        held = np.repeat(codes, np.maximum(self._counts[codes], 0))
-        return pa.RecordBatch.from_arrays(self._table.columns(held), schema=self.inputs[0].schema)
+        return pa.RecordBatch.from_arrays(self._table.columns(codes), schema=self.inputs[0].schema)
 
-    def _made(self, parts: list[int]) -> Any:
-        """What the function makes of some partitions."""
-        codes = np.array([code for part in parts for code in self._members.get(part, ())], np.int64)
-        return self.plan.make(self._rows(codes[np.argsort(self._births[codes], kind="stable")]))
+    def _differing(self, held: _Versions) -> tuple[Array, Array, Array]:
+        """(instant, code of an output row, how often it comes, below 0 goes) by which versions differ."""
+        sizes = [rows.shape[0] for rows in held.rows]
+        version = np.repeat(np.arange(len(sizes)), sizes)
+        made = self.plan.make(self._rows(np.concatenate(held.rows)), version)
+        code = self._out.codes(self._out.encode(made.columns))
+        instant, after = np.array(held.instant), np.full(len(sizes), -1, np.int64)
+        follows = np.array(held.follows)
+        after[follows[follows >= 0]] = np.flatnonzero(follows >= 0)
+        come, go = instant[version] >= 0, after[version] >= 0
+        at = np.concatenate([version[come], after[version[go]]])
+        both = np.stack([instant[at], np.concatenate([code[come], code[go]])], axis=1)
+        which, place = np.unique(both, axis=0, return_inverse=True)
+        net = np.zeros(which.shape[0], np.int64)
+        np.add.at(net, place.reshape(-1)[: come.sum()], 1)
+        np.add.at(net, place.reshape(-1)[come.sum() :], -1)
+        self._out.release(np.setdiff1d(code, which[net != 0, 1]))
+        return which[net != 0, 0], which[net != 0, 1], net[net != 0]
 
-    def _differing(self, before: Any, after: Any) -> tuple[Array, Array]:
-        """(codes of output rows, signs), what goes first."""
-        old, new = (self._out.codes(self._out.encode(each.columns)) for each in (before, after))
-        codes, at = np.unique(np.concatenate([old, new]), return_inverse=True)
-        net = np.bincount(at[old.shape[0] :], minlength=codes.shape[0]) - np.bincount(
-            at[: old.shape[0]], minlength=codes.shape[0]
-        )
-        self._seen.append(codes)
-        order = np.argsort(net > 0, kind="stable")
-        often = np.abs(net[order])
-        return np.repeat(codes[order], often), np.repeat(np.sign(net[order]), often).astype(np.int8)
-
-    def _told(self, told: list[tuple[int, Array, Array]]) -> Delta:
+    def _told(self, told: list[tuple[Array, Array, Array]], ts: Array) -> Delta:
         if not told:
             return empty(self.schema)
-        codes = np.concatenate([rows for _, rows, _ in told])
-        ts = np.repeat([at for at, _, _ in told], [rows.shape[0] for _, rows, _ in told])
+        instant, code, net = (np.concatenate([each[k] for each in told]) for k in range(3))
+        order = np.lexsort((net > 0, instant))
+        often = np.abs(net[order])
+        codes = np.repeat(code[order], often)
         rows = pa.RecordBatch.from_arrays(self._out.columns(codes), schema=self.schema)
-        return Delta(ts.astype(np.int64), np.concatenate([signs for _, _, signs in told]), rows)
+        self._out.release(codes)
+        return Delta(np.repeat(ts[instant[order]], often), np.repeat(np.sign(net[order]), often).astype(np.int8), rows)
 
     def contents(self) -> Any:
-        """What the function makes of all partitions now."""
-        made = self.plan.make(self._rows(self._live()))
+        """All rows now, oldest first."""
+        live = self._live()
+        codes = np.repeat(live, self._counts[live])
+        made = self.plan.make(self._rows(codes), self._part[codes])
         return joined([pa.RecordBatch.from_arrays(made.columns, schema=self.schema)], self.schema)
 
     def _live(self) -> Array:
@@ -146,8 +180,7 @@ class Recomputing(Stateful):
     def captured(self) -> State:
         """The rows of the input by age, and how often each holds."""
         live = self._live()
-        rows = pa.RecordBatch.from_arrays(self._table.columns(live), schema=self.inputs[0].schema)
-        return {"rows": rows, "counts": self._counts[live]}
+        return {"rows": self._rows(live), "counts": self._counts[live]}
 
     def restored(self, held: Held) -> None:
         rows = held.rows("rows", self.inputs[0].schema)

@@ -22,14 +22,15 @@ from nile.sql.plan import AggregateItem, Over, OverItem, SortKey
 from nile.summaries.errors import SumOverflow
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["over_rows", "sorted_rows"]
+__all__ = ["order_of", "over_rows", "sorted_rows"]
 
 Array = np.ndarray[Any, Any]
 
 
-def over_rows(plan: Over, below: pa.RecordBatch) -> pa.RecordBatch:
+def over_rows(plan: Over, below: pa.RecordBatch, part: Array | None = None) -> pa.RecordBatch:
     """The rows as they came, with the values of window functions behind them.
 
+    part: int64 [n], rows of different numbers know nothing of each other; None: one for all.
     Cost: O(n log n), and of frames that neither begin with the partition nor are it the rows of all frames.
     Raises MemoryRefused, SumOverflow.
     """
@@ -38,7 +39,7 @@ def over_rows(plan: Over, below: pa.RecordBatch) -> pa.RecordBatch:
     for item in plan.items:
         same = (item.by, item.order)
         if same not in places:
-            places[same] = _placed(item, below)
+            places[same] = _placed(item, below, part)
         columns.append(_values(item, places[same], below))
     names = [field.name for field in plan.fields]
     return pa.RecordBatch.from_arrays(columns, names=names)
@@ -48,7 +49,14 @@ def sorted_rows(keys: Sequence[SortKey], below: pa.RecordBatch) -> pa.RecordBatc
     """The rows in order; of equals that which came first."""
     if not keys or not below.num_rows:
         return below
-    return below.take(pa.array(np.lexsort(_sort_columns(keys, below)[::-1])))
+    return below.take(pa.array(order_of(keys, below)))
+
+
+def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
+    """The places of rows in order, of equals that which came first: int64 [n]."""
+    if not keys:
+        return np.arange(below.num_rows)
+    return np.lexsort(_sort_columns(keys, below)[::-1])
 
 
 def _sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
@@ -83,9 +91,10 @@ class _Places:
         return np.arange(self.order.shape[0])
 
 
-def _placed(item: OverItem, below: pa.RecordBatch) -> _Places:
+def _placed(item: OverItem, below: pa.RecordBatch, part: Array | None) -> _Places:
     n = below.num_rows
-    codes, _ = row_codes([column_of(node, below) for node in item.by], n)
+    more = [] if part is None else [pa.array(part)]
+    codes, _ = row_codes([*more, *(column_of(node, below) for node in item.by)], n)
     keys = _sort_columns(item.order, below)
     order = np.lexsort([*keys[::-1], codes])
     part = codes[order]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
-from nile.execution.exact.over import over_rows, sorted_rows
+from nile.execution.exact.over import order_of, over_rows
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.tree import Column, Compare, Node
@@ -134,18 +134,13 @@ class Compiler:
         if len(parts) == 1 and all(isinstance(each, Column) for each in node.items[0].by):
             by = tuple(dict.fromkeys(each.name for each in parts.pop() if isinstance(each, Column)))
         # Without one partition for all of them every row may be beside every other.
-        return algebra.Whole(below, by, lambda batch: over_rows(node, batch), schema_of(node.fields))
+        return algebra.Whole(below, by, lambda batch, part: over_rows(node, batch, part), schema_of(node.fields))
 
     def _first(self, node: ops.Limit, path: Path) -> algebra.Plan:
         """LIMIT, of rows in order where ORDER BY is below it: kept up to date, rows come and go."""
         keys = node.input.keys if isinstance(node.input, ops.Sort) else ()
         rows, at = (node.input.input, (*path, 0, 0)) if isinstance(node.input, ops.Sort) else (node.input, (*path, 0))
-        return algebra.Whole(
-            self.plan(rows, at),
-            (),
-            lambda batch: sorted_rows(keys, batch).slice(node.offset, node.count),
-            schema_of(node.fields),
-        )
+        return algebra.First(self.plan(rows, at), lambda batch: order_of(keys, batch), node.count, node.offset)
 
     def _graph(self, node: ops.Join, path: Path) -> algebra.Plan:
         on, rest = one_key(node)
