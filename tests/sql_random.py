@@ -46,7 +46,12 @@ class RandomQuery:
         names = []
         for table, alias in self.inputs:
             own = self.own.get(alias)
-            text = "" if own is None else f" [ROWS {own[1]}]" if isinstance(own, tuple) else f" [RANGE {own}]"
+            text = "" if own is None else f" [RANGE {own}]"
+            if isinstance(own, tuple):
+                text = {
+                    "rows": f" [ROWS {own[1]}]", "parts": f" [PARTITION BY k ROWS {own[1]}]", "now": " [NOW]",
+                    "slide": f" [RANGE {own[1]} SLIDE {own[-1]}]",
+                }[own[0]]  # fmt: skip
             names.append(f"{table} {alias}{text}")
         return self._text(names, self.where) + ("" if self.whole is None else f" WINDOW {self.whole}")
 
@@ -57,6 +62,15 @@ class RandomQuery:
             window = self.window(alias)
             if table == "r" or instant is None:
                 names.append(f"{table} {alias}")
+            elif isinstance(window, tuple) and window[0] == "parts":
+                rows = f"SELECT * FROM {table} WHERE ts <= {instant}"
+                rows += f" QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC, id DESC) <= {window[1]}"
+                names.append(f"({rows}) {alias}")
+            elif isinstance(window, tuple) and window[0] == "slide":
+                last = instant // window[2] * window[2]
+                names.append(f"(SELECT * FROM {table} WHERE ts BETWEEN {last - window[1]} AND {last}) {alias}")
+            elif isinstance(window, tuple) and window[0] == "now":
+                names.append(f"(SELECT * FROM {table} WHERE ts = {instant}) {alias}")
             elif isinstance(window, tuple):
                 rows = f"SELECT * FROM {table} WHERE ts <= {instant} ORDER BY ts DESC, id DESC LIMIT {window[1]}"
                 names.append(f"({rows}) {alias}")
@@ -174,6 +188,11 @@ def query(rng: random.Random, *, running: bool) -> RandomQuery:
         made.own[alias] = rng.choice([2, 7, 25])
         if len(made.inputs) == 1 and not made.where and rng.random() < 0.5:
             made.own[alias] = ("rows", rng.choice([1, 3, 10]))
+    elif rng.random() < 0.25:
+        made.own[rng.choice([a for t, a in made.inputs if t != "r"])] = rng.choice(
+            [("parts", 1), ("parts", 3), ("now", 0), ("slide", 10, 5), ("slide", 5, 5), ("slide", 2, 7)]
+        )
+        made.kind = "state"
     if all(alias in made.own for table, alias in made.inputs if table != "r"):
         made.whole = None
     return made

@@ -164,3 +164,39 @@ def test_with_that_doubles_at_every_step_is_refused_before_it_grows() -> None:
         db.register("l", pa.table({"x": [1]}))
         with pytest.raises(nile.SqlError, match="needed at most 256 streams and relations"):
             db.sql(f"WITH {', '.join(steps)} SELECT x FROM t19")
+
+
+OWN = [
+    "SELECT k, count(*) AS often FROM a [PARTITION BY k ROWS 2] GROUP BY k",
+    "SELECT a.id, b.id AS other FROM a [PARTITION BY k, n ROWS 1] JOIN b [RANGE 6] ON a.k = b.k WHERE a.n > 0",
+    "SELECT count(*) AS often, sum(n) AS total FROM a [RANGE 10 SLIDE 4]",
+    "SELECT a.id, b.id AS other FROM a [NOW] JOIN b [RANGE 5 SLIDE 2] ON a.k = b.k",
+    "SELECT k FROM a [RANGE 3 SLIDE 7 WHERE n > 0]",
+]
+
+
+@pytest.mark.parametrize("query", OWN)
+def test_windows_of_streams_own_stand_and_restart_as_they_run_at_once(query: str, tmp_path: Path) -> None:
+    streams = {"a": rows(7, 70), "b": rows(8, 70)}
+    last = max(row["ts"] for held in streams.values() for row in held)
+    found = []
+    for begin, end in ((0, last // 3), (last // 3, last // 2), (last // 2, last + 1)):
+        with nile.connect(tmp_path / "store") as db:
+            if begin == 0:
+                for name in streams:
+                    db.stream(name, SCHEMA, time="ts")
+                db.subscribe(query, name="kept", emit="changes")
+            standing = db.subscription("kept")
+            pushed(db, streams, begin, end)
+            if end > last:
+                db.advance(last + 1)
+            found += standing.poll()
+    with nile.connect() as db:
+        for name, held in streams.items():
+            db.register(name, pa.Table.from_pylist(held, schema=SCHEMA), time="ts")
+        whole = db.sql(query, emit="changes").to_arrow().to_batches()
+        snapshot = db.sql(query, emit="snapshot").to_arrow()
+    for at in range(last + 1):
+        assert summed(found, at) == summed(whole, at), at
+    ends = max(max(row["ts"] for row in held) for name, held in streams.items() if f" {name}" in query)
+    assert summed(whole, ends) == Counter(tuple(row.values()) for row in snapshot.to_pylist())

@@ -9,6 +9,7 @@ from nile.exact.join.wjoin import TOLD
 from nile.execution.options import Options
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Query, Stream, leaves_of, walk
+from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError
 
 __all__ = ["Choice", "body_of", "choose", "is_chain", "is_flat_join"]
@@ -115,7 +116,7 @@ def is_flat_join(plan: Plan) -> bool:
         plan = plan.input
     if not isinstance(plan, ops.Join) or not all(is_chain(each) for each in plan.inputs):
         return False
-    return not any(isinstance(leaf, Stream) and isinstance(leaf.window, ops.Rows) for leaf in leaves_of(plan))
+    return all(is_plain(leaf.window) for leaf in leaves_of(plan) if isinstance(leaf, Stream))
 
 
 def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:

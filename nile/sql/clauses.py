@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from nile.expressions.places import Fault, NotYetFault, Parameter
+from nile.expressions.places import Fault, Parameter
 from nile.expressions.tokens import Token
 from nile.preferences.budget import Budget
 from nile.sql.cursor import Cursor, written
-from nile.sql.plan import Rows, StreamWindow
+from nile.sql.windows import Rows, Slide, StreamWindow
 from nile.summaries.errors import BudgetError
 
 __all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
@@ -54,7 +54,10 @@ class TermClause:
 
 @dataclass(frozen=True, slots=True)
 class OwnWindow:
-    """[RANGE d WHERE ...] or [ROWS n WHERE ...].  where: the condition's place in the text; start: the bracket's."""
+    """[RANGE d SLIDE d WHERE ...], [PARTITION BY ... ROWS n WHERE ...] or [NOW].
+
+    where: the condition's place in the text; start: the bracket's.
+    """
 
     window: StreamWindow
     where: tuple[int, int] | None
@@ -316,6 +319,16 @@ class _Splitter:
             raise Fault(f"needed {what}; got {share:g}", start)
         return share
 
+    def _parts(self) -> tuple[str, ...]:
+        """PARTITION BY column, ...: of RANGE they mean nothing, since every tuple is as old as it is."""
+        cursor = self._cursor
+        if not cursor.take("PARTITION BY"):
+            return ()
+        names = [self._column()[1]]
+        while cursor.take(","):
+            names.append(self._column()[1])
+        return tuple(names)
+
     def _bracket(self) -> None:
         """A window of a stream's own."""
         cursor = self._cursor
@@ -323,23 +336,29 @@ class _Splitter:
         cursor.need("[")
         if before is None or cursor.word() not in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
             raise Fault(
-                f"needed RANGE or ROWS, which begin a stream's window; got {written(cursor.peek())} in brackets; "
-                "Nile has no lists",
+                "needed RANGE, ROWS, NOW or PARTITION BY, which begin a stream's window; got "
+                f"{written(cursor.peek())} in brackets; Nile has no lists",
                 start,
             )
+        by = self._parts()
         window: StreamWindow = None
-        if cursor.take("ROWS"):
+        if cursor.take("NOW"):
+            window = 0
+        elif cursor.take("ROWS"):
             place = cursor.start
             count = cursor.whole("a whole number of rows above 0")
             if not 0 < count < 2**31:
                 raise Fault(f"needed a whole number of rows above 0; got {count}", place)
-            window = Rows(count)
-        elif cursor.take("RANGE"):
-            window = None if cursor.take("UNBOUNDED") else cursor.duration("RANGE")
+            window = Rows(count, by)
         else:
-            what = "PARTITION BY in a window" if cursor.word() == "PARTITION BY" else "[NOW]"
-            raise NotYetFault(f"{what} is not there yet; write [RANGE d] or [ROWS n]", start)
+            cursor.need("RANGE")
+            window = None if cursor.take("UNBOUNDED") else cursor.duration("RANGE")
         cursor.take("PRECEDING")
+        place = cursor.start
+        if cursor.take("SLIDE"):
+            if not isinstance(window, int) or not window:
+                raise Fault("needed RANGE and a duration before SLIDE; got another window", place)
+            window = Slide(window, cursor.duration("SLIDE"))
         where = None
         if cursor.take("WHERE"):
             begin, depth = cursor.start, 0

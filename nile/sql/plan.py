@@ -14,6 +14,7 @@ from typing import Literal
 
 from nile.expressions.tree import Node
 from nile.sql.over import Frame
+from nile.sql.windows import Rows, Slide, StreamWindow
 from nile.summaries.heavy import pa
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Relation",
     "Rows",
     "SetOperation",
+    "Slide",
     "Sort",
     "SortKey",
     "Stream",
@@ -47,17 +49,6 @@ __all__ = [
     "walk",
     "with_inputs",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A window of the last `count` tuples of a stream."""
-
-    count: int
-
-
-StreamWindow = int | Rows | None
-"""Of a stream: nanoseconds (closed: valid on [ts, ts + w]), the last rows, or all that is kept."""
 
 
 @dataclass(frozen=True, slots=True)

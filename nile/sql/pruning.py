@@ -25,6 +25,7 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
     match plan:
         case Stream():
             wanted = needed | always | _of(plan.where)
+            wanted |= set(plan.window.by if isinstance(plan.window, ops.Rows) else ())
             return replace(plan, fields=_kept(plan.fields, wanted, f"{plan.alias}.{plan.time}"))
         case ops.Relation():
             wanted = needed | always | _of(plan.where)

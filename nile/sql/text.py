@@ -319,10 +319,14 @@ class _Writer:
 
     def _window_of(self, plan: Stream) -> str:
         if isinstance(plan.window, ops.Rows):
-            if plan.where is None:
-                return f"[ROWS {plan.window.count}]"
             own = {each.name: identifier(each.name[len(plan.alias) + 1 :]) for each in plan.fields}
-            return f"[ROWS {plan.window.count} WHERE {expression_text(plan.where, lambda name: own[name])}]"
+            by = f"PARTITION BY {', '.join(own[name] for name in plan.window.by)} " if plan.window.by else ""
+            where = "" if plan.where is None else f" WHERE {expression_text(plan.where, lambda name: own[name])}"
+            return f"[{by}ROWS {plan.window.count}{where}]"
+        if isinstance(plan.window, ops.Slide):
+            return f"[RANGE {_duration(plan.window.size)} SLIDE {_duration(plan.window.slide)}]"
+        if plan.window == 0:
+            return "[NOW]"
         return "[RANGE UNBOUNDED]" if plan.window is None else f"[RANGE {_duration(plan.window)}]"
 
     def _derived(self, plan: Plan) -> tuple[str, str]:

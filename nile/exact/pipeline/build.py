@@ -17,8 +17,10 @@ from nile.exact.pipeline.algebra import (
     Outer,
     Plan,
     Project,
+    Rows,
     Scan,
     Select,
+    Slide,
     Stored,
     Union,
     Whole,
@@ -31,8 +33,10 @@ from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.leaf import Incoming, Relation, Stream, chain_of
 from nile.exact.pipeline.outer import OuterJoining
+from nile.exact.pipeline.partitioned import PartitionedStream
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.setops import Bag, UnionAll
+from nile.exact.pipeline.sliding import SlidingStream
 from nile.exact.pipeline.streams import Chain, StreamJoining, fits
 from nile.exact.pipeline.whole import Recomputing
 
@@ -56,7 +60,7 @@ class Built:
 
     def __init__(self) -> None:
         self.arrivals: list[Incoming] = []
-        self.streams: list[Stream | StreamJoining] = []
+        self.streams: list[Stream | StreamJoining | PartitionedStream | SlidingStream] = []
         self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining] = []
         self.begins = False  # whether something holds before the first tuple
         self.all: list[Counted] = []  # inputs before what reads them
@@ -69,6 +73,18 @@ class Built:
 
     def _made(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
         base, above = chain_of(plan)
+        if isinstance(base, Scan) and isinstance(base.window, Rows) and base.window.by:
+            if above:
+                return self._generic(plan, clock, reader, path)
+            parted = PartitionedStream(clock, base)
+            self.streams.append(parted)
+            self.arrivals.append(parted.arrivals)
+            return counted_leaf(parted, [base], parted.arrivals.counts, path)
+        if isinstance(base, Scan) and isinstance(base.window, Slide):
+            sliding = SlidingStream(clock, base, above)
+            self.streams.append(sliding)
+            self.arrivals.append(sliding.arrivals)
+            return counted_leaf(sliding, [base, *above], sliding.arrivals.counts, path)
         if isinstance(base, Scan):
             stream = Stream(clock, base, above, keep=reader.keep, go=reader.go)
             self.streams.append(stream)
@@ -89,6 +105,10 @@ class Built:
             self.joins.append(graph)
             self.arrivals += graph.arrivals
             return Counted(graph, plan, path, sides(graph, path))
+        return self._generic(plan, clock, reader, path)
+
+    def _generic(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
+        """An operator over those of its inputs."""
         below = reader if isinstance(plan, Select | Project) or (isinstance(plan, Union) and plan.all) else Reader()
         inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
         return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])

@@ -17,6 +17,7 @@ from nile.exact.pipeline.algebra import (
     Outer,
     Plan,
     Project,
+    Rows,
     Scan,
     Select,
     Stored,
@@ -47,6 +48,10 @@ def check(plan: Plan) -> None:
                         f"{node.position}, which is {positions[node.position]!r}'s; number the streams from 0"
                     )
                 positions[node.position] = node.name
+                if isinstance(node.window, Rows):
+                    _comparable(f"window of {node.name!r}", node.schema, node.window.by)
+                    if node.window.by:
+                        _comparable(f"window of {node.name!r}", node.schema, node.schema.names)
             case Join() | Outer():
                 _join(node)
             case GraphJoin():

@@ -15,7 +15,8 @@ from nile.execution.values import all_of
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import own_condition, own_tree
 from nile.preferences.budget import Budget
-from nile.sql.plan import Query, Rows, Stream
+from nile.sql.plan import Query, Stream
+from nile.sql.windows import is_plain
 from nile.summaries.errors import NotYet
 from nile.summaries.heavy import pa
 
@@ -30,8 +31,10 @@ def bound_aggregate(query: Query, shape: Shape, options: Options) -> BoundAggreg
     assert isinstance(shape.core, Stream)
     assert shape.group is not None
     stream, alias = shape.core, shape.core.alias
-    if isinstance(stream.window, Rows):
-        raise NotYet("approximate aggregates: ROWS windows have no operator yet; say WINDOW with a duration")
+    if not is_plain(stream.window):
+        raise NotYet(
+            "approximate aggregates: windows of ROWS, NOW and SLIDE have no operator yet; say WINDOW with a duration"
+        )
     if query.preference is not None and query.preference.kind != "weighted":
         raise NotYet(
             f"approximate aggregates: needed WITH PREFERENCE weighted (or none), a random sample; got "

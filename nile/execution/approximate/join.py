@@ -24,6 +24,7 @@ from nile.preferences.budget import Budget
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stream
 from nile.sql.statements import CreateSummary
+from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.heavy import pa
 
@@ -267,7 +268,7 @@ def window_of(join: Join, streams: tuple[Stream, ...]) -> int | None:
         given = {each.window for each in join.constraints}
         if len(join.constraints) < len(streams) * (len(streams) - 1) // 2:
             given.add(None)
-    if len(given) > 1 or not all(window is None or isinstance(window, int) for window in given):
+    if len(given) > 1 or not all(map(is_plain, given)):
         raise NotYet(
             "approximate join: needed one window of time for all its streams; got different ones; say WINDOW with one "
             "duration, or leave out the preference for the exact join"

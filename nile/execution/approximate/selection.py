@@ -14,7 +14,8 @@ from nile.expressions.tree import Constant
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import own_condition
 from nile.preferences.budget import Budget
-from nile.sql.plan import Filter, Query, Rows, Stream
+from nile.sql.plan import Filter, Query, Stream
+from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.heavy import pa
 
@@ -32,8 +33,10 @@ def bound_selection(query: Query, shape: Shape, options: Options) -> BoundSelect
     assert isinstance(shape.core, Stream)
     assert query.preference is not None
     stream, preference = shape.core, query.preference
-    if isinstance(stream.window, Rows):
-        raise NotYet("approximate selection: ROWS windows have no operator yet; say WINDOW with a duration")
+    if not is_plain(stream.window):
+        raise NotYet(
+            "approximate selection: windows of ROWS, NOW and SLIDE have no operator yet; say WINDOW with a duration"
+        )
     terms = {term.column for term in preference.terms}
     if len(terms) != 1:
         raise ConfigError(

@@ -209,7 +209,9 @@ def window_of(window: ops.StreamWindow) -> algebra.Window:
         case None:
             return algebra.Unbounded()
         case ops.Rows():
-            return algebra.Rows(window.count)
+            return algebra.Rows(window.count, window.by)
+        case ops.Slide():
+            return algebra.Slide(window.size, window.slide)
         case _:
             return algebra.Range(window)
 

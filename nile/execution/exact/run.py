@@ -18,7 +18,8 @@ from nile.execution.exact.relational import Path, Relational
 from nile.execution.reading import Leaf, Readable, Reading
 from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
-from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Stream, leaves_of, walk
+from nile.operators.common.rows import row_codes
+from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Slide, Stream, leaves_of, walk
 from nile.streams.accounting import Accounting
 from nile.summaries.heavy import pa
 
@@ -248,14 +249,32 @@ def _in_window(node: Stream, held: Leaf, now: int, bound: int | None) -> Side:
     """The tuples of a stream that its window holds at `now`."""
     assert held.ts is not None
     begin = 0
+    if isinstance(node.window, Rows) and node.window.by:
+        codes, _ = row_codes(
+            [held.batch.column(held.batch.schema.get_field_index(n)) for n in node.window.by], len(held.ts)
+        )
+        last = _last_of_each(codes, node.window.count)
+        return Side(held.batch.take(pa.array(last)), held.ts[last])
+    if isinstance(node.window, Slide):
+        at = now // node.window.slide * node.window.slide
+        begin, end = np.searchsorted(held.ts, [at - node.window.size, at + 1], side="left").tolist()
+        return Side(held.batch.slice(begin, end - begin), held.ts[begin:end])
     if isinstance(node.window, Rows):
         begin = max(0, held.ts.shape[0] - node.window.count)
     else:
         widths = [width for width in (node.window, bound) if width is not None]
         if widths:
             begin = int(np.searchsorted(held.ts, now - min(widths), side="left"))
-    window = node.window if isinstance(node.window, int) else None
+    window = (node.window or None) if isinstance(node.window, int) else None
     return Side(held.batch.slice(begin), held.ts[begin:], window)
+
+
+def _last_of_each(codes: Array, count: int) -> Array:
+    """The places of the last `count` of each code, in order: int64 [m]."""
+    order = np.argsort(codes, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(codes[order])) + 1, codes.shape[0])
+    left = ends[np.searchsorted(ends, np.arange(codes.shape[0]), side="right")] - np.arange(codes.shape[0])
+    return np.sort(order[left <= count])
 
 
 def _bounds(plan: Plan) -> dict[str, int]:

@@ -182,7 +182,16 @@ def window_text(window: ops.StreamWindow) -> str:
     """A stream's window in words."""
     if window is None:
         return "all that is kept"
-    return f"last {window.count} rows" if isinstance(window, ops.Rows) else f"window {format_duration(window)}"
+    match window:
+        case ops.Rows():
+            by = ", ".join(_name(name) for name in window.by)
+            return f"last {window.count} rows" + (f" of each {by}" if by else "")
+        case ops.Slide():
+            return f"window {format_duration(window.size)} every {format_duration(window.slide)}"
+        case 0:
+            return "now"
+        case _:
+            return f"window {format_duration(window)}"
 
 
 def preference_text(preference: ops.Preference) -> str:

@@ -193,8 +193,13 @@ class FromBinder:
             window = source.own.window
             self.own_windows += 1
             self.windowed = self.windowed or window is not None
+            scope = Scope((ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name),))
+            if isinstance(window, ops.Rows) and window.by:
+                parts = [scope.resolve(Reference(None, name, source.own.start)) for name in window.by]
+                for part in parts:
+                    told_apart(column_of(part), part.type, "PARTITION BY", source.own.start)
+                window = ops.Rows(window.count, tuple(dict.fromkeys(part.name for part in parts)))
             if source.where is not None:
-                scope = Scope((ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name),))
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
         return ScopeSource(
             called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name, twice
