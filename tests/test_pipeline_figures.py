@@ -25,8 +25,8 @@ from nile.exact.pipeline.algebra import (
     inputs_of,
     walk,
 )
-from nile.exact.pipeline.leaf import chain_of
 from nile.exact.pipeline.pipeline import Figures, Pipeline
+from nile.exact.pipeline.sources.leaf import chain_of
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])

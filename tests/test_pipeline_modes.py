@@ -26,8 +26,8 @@ from nile.exact.pipeline.algebra import (
     Unbounded,
     Union,
 )
-from nile.exact.pipeline.leaf import Stream
 from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.pipeline.sources.leaf import Stream
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nile.expressions.tree import Node
-from nile.sql.over import Frame
+from nile.sql.columns import AggregateItem, Field, Item, OverItem, SortKey
+from nile.sql.preferring import Preference, Term
 from nile.sql.windows import Rows, Slide, StreamWindow
 from nile.summaries.heavy import pa
 
@@ -21,12 +22,15 @@ __all__ = [
     "AggregateItem",
     "Constraint",
     "Distinct",
+    "Every",
     "Field",
     "Filter",
     "Group",
+    "Hop",
     "Item",
     "Join",
     "Limit",
+    "OnClose",
     "Outer",
     "Over",
     "OverItem",
@@ -43,20 +47,14 @@ __all__ = [
     "Stream",
     "StreamWindow",
     "Term",
+    "ToStream",
+    "Windowed",
     "inputs_of",
     "leaves_of",
     "map_inputs",
     "walk",
     "with_inputs",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column of a node's output: its name inside the plan and its Arrow type."""
-
-    name: str
-    type: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +96,6 @@ class Filter:
     @property
     def fields(self) -> tuple[Field, ...]:
         return self.input.fields
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A named expression; its values are cast to the field's type where they have another of the same kind."""
-
-    field: Field
-    node: Node
-
-    @property
-    def name(self) -> str:
-        return self.field.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,24 +190,6 @@ class SetOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateItem:
-    """An aggregate.  function: its name in `nile.aggregates.catalogue`; argument None is count(*).
-
-    distinct: of different values; fraction: of a quantile.
-    """
-
-    field: Field
-    function: str
-    argument: Node | None
-    distinct: bool = False
-    fraction: float | None = None
-
-    @property
-    def name(self) -> str:
-        return self.field.name
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """One row per group: its keys, then its aggregates.  Without keys one row always, as in SQL."""
 
@@ -232,32 +200,6 @@ class Group:
     @property
     def fields(self) -> tuple[Field, ...]:
         return (*(item.field for item in self.by), *(item.field for item in self.aggregates))
-
-
-@dataclass(frozen=True, slots=True)
-class OverItem:
-    """A window function.
-
-    function: a name of `nile.sql.over.FUNCTIONS` or of the catalogue of aggregates; arguments: of the call, none for
-    count(*); frame None: up to the last peer where there is an order, else the whole partition.
-    """
-
-    field: Field
-    function: str
-    arguments: tuple[Node, ...]
-    by: tuple[Node, ...] = ()
-    order: tuple[SortKey, ...] = ()
-    frame: Frame | None = None
-    fraction: float | None = None
-
-    @property
-    def name(self) -> str:
-        return self.field.name
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """Every expression in it."""
-        return (*self.arguments, *self.by, *(key.node for key in self.order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +215,79 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
-class SortKey:
-    """ORDER BY node, over the columns of the Sort's input; nulls_last: where nulls go (DuckDB: last)."""
+class ToStream:
+    """A relation that changes as a stream (CQL): at each instant what it gained, lost, or has.
 
-    node: Node
-    descending: bool = False
-    nulls_last: bool = True
+    istream: rows that come, dstream: rows that go, rstream: all rows, wherever something changes.
+    """
+
+    kind: Literal["istream", "dstream", "rstream"]
+    input: Plan
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """A stream that a query gives, in a window: a relation again.  position: its place among the streams."""
+
+    input: ToStream
+    window: StreamWindow
+    position: int
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Each row once for every window of fixed bounds that its time is in: window_start <= time < window_end.
+
+    time: a column of the input; size, slide: ns, windows begin at the multiples of slide since 1970; names: what the
+    two bounds are called; closes: whether rows go when their window ends.
+    """
+
+    input: Plan
+    time: str
+    size: int
+    slide: int
+    names: tuple[str, str]
+    closes: bool = False
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.input.fields, *(Field(name, pa.timestamp("us")) for name in self.names))
+
+
+@dataclass(frozen=True, slots=True)
+class OnClose:
+    """Rows as they are when the window that they are of ends, once.
+
+    end: the column that says when, which is taken off; span: ns, within which after a tuple its windows have ended.
+    """
+
+    input: Plan
+    end: str
+    span: int
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.input.fields if field.name != self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """What changes between two multiples of `step` ns, told at the later one."""
+
+    input: Plan
+    step: int
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,24 +318,8 @@ class Limit:
         return self.input.fields
 
 
-Plan = Stream | Relation | Filter | Project | Join | Outer | Distinct | SetOperation | Group | Over | Sort | Limit
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """What a preference looks at: the estimated count of a column's value, or that count times the value."""
-
-    column: str
-    by: Literal["count", "value"] = "count"
-
-
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """WITH PREFERENCE kind term, ... FADE FACTOR fade."""
-
-    kind: Literal["asc", "desc", "weighted"]
-    terms: tuple[Term, ...] = ()
-    fade: float = 1.0
+_Unary = Filter | Project | Distinct | Group | Over | Sort | Limit | Hop | ToStream | Windowed | OnClose | Every
+Plan = Stream | Relation | Join | Outer | SetOperation | _Unary
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +330,7 @@ class Query:
     statement (ns), which is also on every stream below that has none of its own; windowed: whether any window was
     named anywhere.  budget: (unit, amount) of a Budget; error: (error, confidence, otherwise) of an ErrorTarget.
     summaries: names of the CREATE SUMMARY statements that the rewriter picked, one per stream that has one.
+    emit: what EMIT says comes out; None: nothing was said.
     """
 
     plan: Plan
@@ -346,6 +340,7 @@ class Query:
     budget: tuple[str, float] | None = None
     error: tuple[float, float, str] | None = None
     summaries: tuple[tuple[str, str], ...] = ()
+    emit: str | None = None
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:
@@ -373,7 +368,7 @@ def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
             return plan
         case _:
             (only,) = inputs
-            return replace(plan, input=only)
+            return replace(plan, input=only)  # type: ignore[arg-type]
 
 
 def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:

@@ -30,7 +30,7 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
         case ops.Relation():
             wanted = needed | always | _of(plan.where)
             return replace(plan, fields=_kept(plan.fields, wanted, plan.fields[0].name))
-        case ops.Distinct() | ops.SetOperation():
+        case ops.Distinct() | ops.SetOperation() | ops.ToStream():
             return map_inputs(plan, lambda each: prune(each, always))
         case ops.Filter():
             needed = needed | _of(plan.condition)
@@ -45,6 +45,12 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
                 aggregates = plan.aggregates[:1]
             plan = replace(plan, aggregates=aggregates)
             needed = _of(*(item.node for item in plan.by), *(each.argument for each in aggregates))
+        case ops.Windowed():
+            return replace(plan, input=replace(plan.input, input=prune(plan.input.input, always)))
+        case ops.Hop():
+            needed = (needed - set(plan.names)) | {plan.time}
+        case ops.OnClose():
+            needed = needed | {plan.end}
         case ops.Over():
             items = tuple(item for item in plan.items if item.name in needed)
             plan = replace(plan, items=items or plan.items[:1])

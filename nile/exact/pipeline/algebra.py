@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
+from nile.exact.pipeline.windows import Range, Rows, Slide, Unbounded, Window
 from nile.exact.state.arrow import Array, pa
-from nile.summaries.errors import ConfigError, UnknownColumn
+from nile.summaries.errors import UnknownColumn
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,13 +24,16 @@ __all__ = [
     "RUNNING",
     "Aggregate",
     "Distinct",
+    "Every",
     "First",
     "GraphJoin",
     "Group",
+    "Hop",
     "Intersect",
     "Join",
     "Make",
     "Minus",
+    "OnClose",
     "Outer",
     "Plan",
     "Project",
@@ -40,10 +44,12 @@ __all__ = [
     "Slide",
     "Stored",
     "Test",
+    "ToStream",
     "Unbounded",
     "Union",
     "Whole",
     "Window",
+    "Windowed",
     "inputs_of",
     "walk",
 ]
@@ -52,59 +58,6 @@ Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
 Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
 MakeOf = Callable[["pyarrow.RecordBatch", Array], "pyarrow.RecordBatch"]
 Order = Callable[["pyarrow.RecordBatch"], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class Unbounded:
-    """Every tuple so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The tuples of the last `ns` nanoseconds: one of time ts is in the window at T while ts <= T <= ts + ns.
-
-    0: NOW, at its own instant alone.  Raises ConfigError below it.
-    """
-
-    ns: int
-
-    def __post_init__(self) -> None:
-        if isinstance(self.ns, bool) or not isinstance(self.ns, int) or self.ns < 0:
-            raise ConfigError(f"window: needed a duration of 0 ns or more; got {self.ns!r}; write Range(1_000_000_000)")
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The last `n` tuples of the stream, whatever their age: at T, the last n of those with ts <= T.
-
-    by: columns; then the last n of those that are equal in them.  Raises ConfigError unless n is above 0.
-    """
-
-    n: int
-    by: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n <= 0:
-            raise ConfigError(f"window: needed a number of rows above 0; got {self.n!r}; write Rows(100)")
-
-
-@dataclass(frozen=True, slots=True)
-class Slide:
-    """A Range of `ns` that moves in steps: at T, tuples with t - ns <= ts <= t, t the last multiple of `step` ns.
-
-    Raises ConfigError unless both are above 0.
-    """
-
-    ns: int
-    step: int
-
-    def __post_init__(self) -> None:
-        for each in (self.ns, self.step):
-            if isinstance(each, bool) or not isinstance(each, int) or each <= 0:
-                raise ConfigError(f"window: needed durations above 0 ns; got {each!r}; write Slide(10**9, 10**8)")
-
-
-Window = Unbounded | Range | Rows | Slide
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +276,67 @@ class First:
         return self.input.schema
 
 
-_Unary = Select | Project | Distinct | Group | Whole | First
+@dataclass(frozen=True, slots=True)
+class ToStream:
+    """A relation as a stream: rows it gains (istream), loses (dstream) or, where it changes, has (rstream)."""
+
+    input: Plan
+    kind: Literal["istream", "dstream", "rstream"]
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """A stream that a plan gives, in a window.  position: its place in the statement."""
+
+    input: ToStream
+    window: Window
+    position: int
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Rows once for each window of fixed bounds that they are in.
+
+    spread: of rows (those rows, which row each is of int64 [n], when its window ends int64 [n] ns); closes: they go
+    when their window ends.
+    """
+
+    input: Plan
+    spread: Callable[[pyarrow.RecordBatch], tuple[pyarrow.RecordBatch, Array, Array]]
+    schema: pyarrow.Schema
+    closes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OnClose:
+    """Rows that go at the instant that their column `end` (timestamp[us]) says, as new tuples without it."""
+
+    input: Plan
+    end: str
+    schema: pyarrow.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """The changes between two multiples of `step` ns, at the later one."""
+
+    input: Plan
+    step: int
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+_Unary = Select | Project | Distinct | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
 Plan = Scan | Stored | Join | GraphJoin | Outer | Union | Intersect | Minus | _Unary
 
 

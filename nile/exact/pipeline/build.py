@@ -8,12 +8,15 @@ from typing import ClassVar
 from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.algebra import (
     Distinct,
+    Every,
     First,
     GraphJoin,
     Group,
+    Hop,
     Intersect,
     Join,
     Minus,
+    OnClose,
     Outer,
     Plan,
     Project,
@@ -22,8 +25,10 @@ from nile.exact.pipeline.algebra import (
     Select,
     Slide,
     Stored,
+    ToStream,
     Union,
     Whole,
+    Windowed,
     inputs_of,
 )
 from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
@@ -31,13 +36,15 @@ from nile.exact.pipeline.first import Ordering
 from nile.exact.pipeline.graph import GraphJoining
 from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
-from nile.exact.pipeline.leaf import Incoming, Relation, Stream, chain_of
 from nile.exact.pipeline.outer import OuterJoining
-from nile.exact.pipeline.partitioned import PartitionedStream
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.setops import Bag, UnionAll
-from nile.exact.pipeline.sliding import SlidingStream
-from nile.exact.pipeline.streams import Chain, StreamJoining, fits
+from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_of
+from nile.exact.pipeline.sources.partitioned import PartitionedStream
+from nile.exact.pipeline.sources.sliding import SlidingStream
+from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
+from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
+from nile.exact.pipeline.to_stream import Streaming, WindowedStream
 from nile.exact.pipeline.whole import Recomputing
 
 __all__ = ["Built", "Reader", "build"]
@@ -109,7 +116,11 @@ class Built:
 
     def _generic(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
         """An operator over those of its inputs."""
-        below = reader if isinstance(plan, Select | Project) or (isinstance(plan, Union) and plan.all) else Reader()
+        below = (
+            reader
+            if isinstance(plan, Select | Project | Hop | Every) or (isinstance(plan, Union) and plan.all)
+            else Reader()
+        )
         inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
         return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])
 
@@ -133,6 +144,18 @@ class Built:
                 return Grouping(clock, plan, inputs[0], wanted=reader.come)
             case Whole():
                 return Recomputing(clock, plan, inputs[0], wanted=reader.come or reader.go)
+            case ToStream():
+                return Streaming(clock, plan, inputs[0])
+            case Windowed():
+                windowed = WindowedStream(clock, plan, inputs[0], keep=reader.keep, go=reader.go)
+                self.streams.append(windowed.stream)
+                return windowed
+            case Hop():
+                return Hopping(clock, plan, inputs[0])
+            case OnClose():
+                return Closing(plan, inputs[0])
+            case Every():
+                return Ticking(plan, inputs[0])
             case First():
                 return Ordering(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case Distinct():

@@ -11,9 +11,11 @@ from nile.exact.pipeline.algebra import (
     Aggregate,
     GraphJoin,
     Group,
+    Hop,
     Intersect,
     Join,
     Minus,
+    OnClose,
     Outer,
     Plan,
     Project,
@@ -23,6 +25,7 @@ from nile.exact.pipeline.algebra import (
     Stored,
     Union,
     Whole,
+    Windowed,
     walk,
 )
 from nile.exact.pipeline.graph import joined_by
@@ -52,6 +55,12 @@ def check(plan: Plan) -> None:
                     _comparable(f"window of {node.name!r}", node.schema, node.window.by)
                     if node.window.by:
                         _comparable(f"window of {node.name!r}", node.schema, node.schema.names)
+            case Windowed():
+                if node.position in positions:
+                    raise ConfigError(
+                        f"window: needed a position of its own; got {node.position} twice; number them from 0"
+                    )
+                positions[node.position] = "a query"
             case Join() | Outer():
                 _join(node)
             case GraphJoin():
@@ -62,7 +71,7 @@ def check(plan: Plan) -> None:
                 pass
         if isinstance(node, Whole):
             _comparable("partition", node.input.schema, node.input.schema.names)
-        if not isinstance(node, Scan | Stored | Select | Project | Group):
+        if not isinstance(node, Scan | Stored | Select | Project | Group | Hop | OnClose | Windowed):
             _comparable(type(node).__name__.lower(), node.schema, node.schema.names)
 
 

@@ -73,6 +73,10 @@ def _not_yet(plan: Plan) -> NotYet:
         "SetOperation": "UNION, INTERSECT or EXCEPT",
         "Distinct": "DISTINCT",
         "Relation": "a stored relation",
+        "ToStream": "ISTREAM, DSTREAM or RSTREAM",
+        "Hop": "TUMBLE or HOP",
+        "OnClose": "EMIT ON WINDOW CLOSE",
+        "Every": "EMIT EVERY",
         "Over": "a window function (OVER)",
         "Outer": "an outer, semi or anti join (or IN, EXISTS)",
     }

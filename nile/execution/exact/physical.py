@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
+from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.over import order_of, over_rows
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
@@ -71,6 +72,19 @@ class Compiler:
                 return self._outer(node, path)
             case ops.Distinct():
                 return algebra.Distinct(self.plan(node.input, (*path, 0)))
+            case ops.ToStream():
+                return algebra.ToStream(self.plan(node.input, (*path, 0)), node.kind)
+            case ops.Windowed():
+                made = algebra.ToStream(self.plan(node.input.input, (*path, 0, 0)), node.input.kind)
+                self.made[(*path, 0)] = made
+                return algebra.Windowed(made, window_of(node.window), node.position)
+            case ops.Hop():
+                below = self.plan(node.input, (*path, 0))
+                return algebra.Hop(below, lambda batch: hop_rows(node, batch), schema_of(node.fields), node.closes)
+            case ops.OnClose():
+                return algebra.OnClose(self.plan(node.input, (*path, 0)), node.end, schema_of(node.fields))
+            case ops.Every():
+                return algebra.Every(self.plan(node.input, (*path, 0)), node.step)
             case ops.Over():
                 return self._over(node, path)
             case ops.Limit():

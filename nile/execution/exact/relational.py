@@ -12,6 +12,7 @@ import numpy as np
 
 from nile.answers.tabular import held_together, row_bytes
 from nile.execution.exact.counting import grouped_rows, join_below
+from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.exact.outer import outer_joined
 from nile.execution.exact.over import over_rows, sorted_rows
@@ -71,6 +72,10 @@ class Relational:
                 return Side(_combined(plan, left.batch, right.batch))
             case ops.Group():
                 return Side(_grouped(plan, below.batch))
+            case ops.Hop():
+                return Side(hop_rows(plan, below.batch)[0])
+            case ops.ToStream() | ops.Windowed() | ops.OnClose() | ops.Every():
+                raise AssertionError(plan)  # these run as pipelines
             case ops.Over():
                 return Side(over_rows(plan, below.batch))
             case ops.Sort():

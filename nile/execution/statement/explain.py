@@ -143,6 +143,18 @@ def node_text(plan: Plan) -> str:
                 for each in plan.aggregates
             )
             return f"group{' by ' + by if by else ''}: {told or 'no aggregate'}"
+        case ops.ToStream():
+            return plan.kind
+        case ops.Windowed():
+            return f"stream of a query, {window_text(plan.window)}"
+        case ops.Hop():
+            told = f"windows of {format_duration(plan.size)}"
+            told += "" if plan.slide == plan.size else f" every {format_duration(plan.slide)}"
+            return told + f" by {_name(plan.time)}" + (", which close" if plan.closes else "")
+        case ops.OnClose():
+            return "when windows close"
+        case ops.Every():
+            return f"every {format_duration(plan.step)}"
         case ops.Over():
             return "over: " + ", ".join(_over_text(item) for item in plan.items)
         case ops.Sort():

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.algebra import Join, Project, Range, Scan, Select, Unbounded
-from nile.exact.pipeline.leaf import Incoming, selected
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
+from nile.exact.pipeline.sources.leaf import Incoming, selected
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined
@@ -25,7 +25,7 @@ from nile.exact.state.types import common
 
 __all__ = ["StreamJoining", "fits"]
 
-kernels: Any = arrow.Late("nile.exact.pipeline.streams_kernels")
+kernels: Any = arrow.Late("nile.exact.pipeline.sources.streams_kernels")
 
 Chain = tuple[Scan, list[Select | Project]]
 
