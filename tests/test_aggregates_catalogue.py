@@ -18,7 +18,7 @@ from nile.exact.pipeline.pipeline import Pipeline
 from nile.expressions.tree import Column
 from nile.spark.scan.groups import Totals, added, partial
 from nile.sql import plan as plans
-from nile.sql.select_expressions import _AGGREGATES
+from nile.sql.reading.select_expressions import _AGGREGATES
 
 IN_SQL = [kind for kind in CATALOGUE.values() if kind.sql is not None]
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)

@@ -39,6 +39,7 @@ def choose(query: Query, options: Options) -> Choice:
     """The way for a query.  Raises ConfigError for options that it cannot use."""
     body = body_of(query.plan)
     nodes = list(walk(body))
+    streamed = any(isinstance(each, ops.ToStream | ops.OnClose | ops.Every) for each in walk(query.plan))
     emit, why = _emit(query, nodes, options)
     reasons = [f"emit {emit}: {why}"]
     kept = emit == "changes" and not _is_sorted(query.plan)
@@ -54,6 +55,8 @@ def choose(query: Query, options: Options) -> Choice:
     )
     algorithm, how = _algorithm(nodes, options)
     scheduling, when = _scheduling(windows, options)
+    if scheduling != "nta" and isinstance(query.plan, ops.OnClose):
+        raise ConfigError(f"scheduling: needed nta for EMIT ON WINDOW CLOSE; got {scheduling}; leave it out")
     named = options.scheduling is not None
     joins = options.algorithm is not None or options.windows is not None
     if joins and not any(isinstance(node, ops.Join) for node in nodes):
@@ -72,8 +75,11 @@ def choose(query: Query, options: Options) -> Choice:
             "emit='append'"
         )
     passes = is_chain(body) and (query.plan is body or (isinstance(query.plan, ops.Limit) and query.plan.input is body))
-    if passes and not named and (emit == "append" or (emit == "snapshot" and not bounded)):
-        way: Way = "pass"
+    if streamed:
+        way: Way = "pipeline"
+        reasons.append("streams of relations and ticks are told as they come")
+    elif passes and not named and (emit == "append" or (emit == "snapshot" and not bounded)):
+        way = "pass"
         reasons.append("one input, nothing to keep: its batches pass through")
     elif emit == "snapshot" and not named:
         way = "whole"
@@ -120,6 +126,14 @@ def is_flat_join(plan: Plan) -> bool:
 
 
 def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
+    root = query.plan
+    fixed = "stream" if isinstance(root, ops.ToStream) else "append" if isinstance(root, ops.OnClose) else query.emit
+    if options.emit is not None and fixed not in (None, options.emit):
+        raise ConfigError(
+            f"emit: needed what the statement says comes out, {fixed}; got {options.emit!r}; leave one of them out"
+        )
+    if fixed is not None:
+        return fixed, "as the statement says"
     if options.emit is not None:
         return options.emit, "as asked"
     if not query.windowed:

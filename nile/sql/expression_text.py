@@ -13,8 +13,8 @@ from nile.expressions import tree as nodes
 from nile.expressions.places import Fault
 from nile.expressions.tokens import tokens_of
 from nile.expressions.tree import Column, Node
-from nile.sql.clauses import CLAUSE_WORDS
 from nile.sql.cursor import is_reserved
+from nile.sql.reading.clauses import CLAUSE_WORDS
 
 __all__ = ["aggregate_text", "expression_text", "identifier", "text_literal"]
 

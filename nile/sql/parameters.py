@@ -8,7 +8,7 @@ from typing import Any
 
 from nile.expressions.places import Fault, Parameter, listed, nearest
 from nile.expressions.tokens import Token
-from nile.sql.clauses import BEFORE_NAMES, CLAUSE_WORDS
+from nile.sql.reading.clauses import BEFORE_NAMES, CLAUSE_WORDS
 
 __all__ = ["Parameters", "check_places", "place_parameters", "put_zeros"]
 

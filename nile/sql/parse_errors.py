@@ -7,7 +7,7 @@ from typing import Any
 
 from nile.expressions.places import Fault, Parameter, nearest
 from nile.expressions.tokens import DIALECT, Token, tokens_of
-from nile.sql.clauses import CLAUSE_WORDS
+from nile.sql.reading.clauses import CLAUSE_WORDS
 from nile.summaries.heavy import sqlglot
 
 __all__ = ["parse_fault"]

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nile.expressions.tree import Node
-from nile.sql.clauses import OwnWindow
 from nile.sql.over import Frame
+from nile.sql.reading.own_windows import OwnWindow
 
 __all__ = [
     "Aggregate",
     "Block",
     "Derived",
     "Expression",
+    "HopCall",
     "JoinKind",
     "Joined",
     "Nested",
@@ -25,6 +26,7 @@ __all__ = [
     "SelectItem",
     "Source",
     "Star",
+    "Streamed",
     "Table",
     "Written",
 ]
@@ -123,6 +125,17 @@ class Table:
     start: int
     own: OwnWindow | None = None
     where: Expression | None = None
+    hop: HopCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HopCall:
+    """TUMBLE or HOP around a stream: the column of its times, and ns."""
+
+    time: str
+    size: int
+    slide: int
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +146,7 @@ class Derived:
     alias: str
     start: int
     columns: tuple[str, ...] = ()
+    own: OwnWindow | None = None
 
 
 Source = Table | Derived
@@ -192,4 +206,16 @@ class Operation:
     offset: int = 0
 
 
-Written = Block | Operation
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """ISTREAM, DSTREAM or RSTREAM of a query."""
+
+    kind: Literal["istream", "dstream", "rstream"]
+    query: Written
+    start: int
+    order: tuple[Ordered, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+
+Written = Block | Operation | Streamed

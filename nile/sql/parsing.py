@@ -13,7 +13,7 @@ from nile.sql.catalog import Catalog, Entry
 from nile.sql.cursor import Cursor
 from nile.sql.expression_text import expression_text, identifier
 from nile.sql.parameters import put_zeros
-from nile.sql.selecting import read_fragment
+from nile.sql.reading.selecting import read_fragment
 from nile.sql.statements import CreateRelation, CreateStream, CreateSummary, Describe, Drop, Show, Statement
 from nile.summaries.errors import ConfigError, MemoryRefused
 

@@ -42,12 +42,16 @@ def _pushed(plan: Plan, conditions: Sequence[Node]) -> Plan:
             return replace(plan, where=conjunction([*conjuncts(plan.where), *conditions]))
         case ops.Join():
             return _into_join(plan, conditions)
+        case ops.Hop():
+            own = [each for each in conditions if set(columns_of(each)).isdisjoint(plan.names)]
+            below = replace(plan, input=_pushed(plan.input, own))
+            return _filtered(below, [each for each in conditions if each not in own])
         case ops.Outer():
             return _into_outer(plan, conditions)
         case ops.Distinct() | ops.SetOperation():
             free = [each for each in conditions if _may_enter(plan, each)]
             return _filtered(_below(plan, free), [each for each in conditions if each not in free])
-        case ops.Project():
+        case ops.Project() if not isinstance(plan.input, ops.Windowed):
             return _through(plan, {item.name: item.node for item in plan.items}, conditions)
         case ops.Group() if plan.by:
             return _through(plan, {item.name: item.node for item in plan.by}, conditions)

@@ -11,11 +11,11 @@ from nile.sql import plan as ops
 from nile.sql.binding.binder import BoundBlock, QueryBinder
 from nile.sql.binding.scope import Scope
 from nile.sql.catalog import Catalog
-from nile.sql.clauses import Clauses, TermClause, split_clauses
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
 from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs, walk
-from nile.sql.selecting import read_select
+from nile.sql.reading.clauses import Clauses, TermClause, split_clauses
+from nile.sql.reading.selecting import read_select
 
 __all__ = ["read_query"]
 
@@ -27,10 +27,12 @@ def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Map
     begin, end = tokens[0].start, tokens[-1].end
     blank = "".join(sign if sign == "\n" else " " for sign in text[:begin])
     written = read_select(blank + rest[begin:end], values, clauses.own, whole)
-    binder = QueryBinder(catalog, clauses.window)
+    binder = QueryBinder(catalog, clauses.window, closing=clauses.emit == "close")
     bound = binder.bind(written)
     _check(clauses, bound, binder)
     plan = _with_pairs(bound, clauses) if clauses.pairs else bound.plan
+    if clauses.emit is not None:
+        plan = _emitting(plan, clauses)
     return Query(
         plan,
         window=clauses.window,
@@ -38,7 +40,36 @@ def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Map
         preference=_preference(clauses, bound),
         budget=clauses.budget,
         error=clauses.error,
+        emit=None if clauses.emit == "close" else clauses.emit,
     )
+
+
+def _emitting(plan: Plan, clauses: Clauses) -> Plan:
+    """The plan with what EMIT says at its top."""
+    start = clauses.begins["EMIT"]
+    if isinstance(plan, ops.ToStream):
+        raise Fault(f"needed either {plan.kind.upper()} or EMIT; got both; a stream is told as it comes", start)
+    if clauses.preference is not None or clauses.budget is not None or clauses.error is not None:
+        raise Fault("needed an exact query for EMIT; got one that is told as it is found; leave it out", start)
+    if clauses.every is not None:
+        return ops.Every(plan, clauses.every)
+    if clauses.emit != "close":
+        return plan
+    hops = [each for each in walk(plan) if isinstance(each, ops.Hop)]
+    if not hops or any(isinstance(leaf, Stream) and leaf.window is not None for leaf in leaves_of(plan)):
+        raise Fault(
+            "needed TUMBLE or HOP over streams without another window for EMIT ON WINDOW CLOSE; got something else",
+            start,
+        )
+    if plan.fields[-1].name != "_close":
+        raise Fault("needed one SELECT for EMIT ON WINDOW CLOSE; got a set operation; name it in FROM", start)
+    return ops.OnClose(_closing(plan), "_close", max(each.size + each.slide for each in hops))
+
+
+def _closing(plan: Plan) -> Plan:
+    """The plan with windows that close."""
+    plan = map_inputs(plan, _closing)
+    return replace(plan, closes=True) if isinstance(plan, ops.Hop) else plan
 
 
 def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:

@@ -46,7 +46,7 @@ def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:
     cursor = Cursor(tokens, values, len(text))
     explain = cursor.take("EXPLAIN")
     analyze = explain and cursor.take("ANALYZE")
-    if cursor.word() in ("SELECT", "(", "FROM", "WITH"):
+    if cursor.word() in ("SELECT", "(", "FROM", "WITH", "ISTREAM", "DSTREAM", "RSTREAM"):
         query = rewrite(read_query(text, tokens[cursor.at :], catalog, values), catalog)
         return Explain(query, analyze) if explain else Select(query)
     if explain:

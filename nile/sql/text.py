@@ -9,8 +9,8 @@ from nile.base.durations import format_duration
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier, text_literal
-from nile.sql.over_reading import item_text
 from nile.sql.plan import Plan, Query, Stream
+from nile.sql.reading.over_reading import item_text
 from nile.sql.statements import (
     CreateRelation,
     CreateStream,
@@ -91,7 +91,8 @@ def _duration(ns: int) -> str:
 def query_text(query: Query) -> str:
     """The query on one line, Nile's clauses behind SQL's."""
     writer = _Writer(query.window)
-    parts = [writer.top(query.plan)]
+    plan, emit = _told(query)
+    parts = [writer.top(plan)]
     preference = query.preference
     if preference is not None:
         terms = [writer.term(term.column, term.by) for term in preference.terms]
@@ -107,7 +108,26 @@ def query_text(query: Query) -> str:
     if query.error is not None:
         error, confidence, otherwise = query.error
         parts.append(f"ERROR {error!r} CONFIDENCE {confidence!r} ELSE {otherwise.upper()}")
-    return " ".join(parts)
+    return " ".join([*parts, *emit])
+
+
+def _told(query: Query) -> tuple[Plan, list[str]]:
+    """The plan without what EMIT put at its top, and that clause."""
+    match query.plan:
+        case ops.Every():
+            return query.plan.input, [f"EMIT EVERY {_duration(query.plan.step)}"]
+        case ops.OnClose():
+            return _without(query.plan.input, query.plan.end), ["EMIT ON WINDOW CLOSE"]
+        case _:
+            return query.plan, [] if query.emit is None else [f"EMIT {query.emit.upper()}"]
+
+
+def _without(plan: Plan, name: str) -> Plan:
+    """A query without the column that only says when its rows end."""
+    if isinstance(plan, ops.Distinct):
+        return ops.Distinct(_without(plan.input, name))
+    assert isinstance(plan, ops.Project)
+    return ops.Project(plan.input, tuple(item for item in plan.items if item.name != name))
 
 
 @dataclass(slots=True)
@@ -140,6 +160,8 @@ class _Writer:
 
     def top(self, plan: Plan) -> str:
         """A query with ORDER BY and LIMIT, and under its join the windows of pairs."""
+        if isinstance(plan, ops.ToStream):
+            return f"{plan.kind.upper()} ({self.top(plan.input)})"
         outputs: Sequence[ops.Item] | None = None
         limit: ops.Limit | None = None
         keys: Sequence[ops.SortKey] = ()
@@ -247,6 +269,8 @@ class _Writer:
             self._outer(plan, source)
             source.conditions += [_closed(source.text(each), each) for each in above]
             return
+        hop = plan if isinstance(plan, ops.Hop) else None
+        plan = plan.input if isinstance(plan, ops.Hop) else plan
         if isinstance(plan, Stream | ops.Relation):
             alias, item, inside = plan.alias, self._table(plan), plan.where
             names = {each.name: each.name[len(alias) + 1 :] for each in plan.fields}
@@ -257,6 +281,9 @@ class _Writer:
             cut = len(alias) + 1 if isinstance(plan, ops.Project) else 0
             names = {each.name: each.name[cut:] for each in plan.fields}
             inside = None
+        if hop is not None and isinstance(plan, Stream):
+            item = self._hop(hop, plan)
+            names |= {name: name[len(alias) + 1 :] for name in hop.names}
         written = {name: f"{identifier(alias)}.{identifier(short)}" for name, short in names.items()}
         source.names |= written
         self._columns |= written
@@ -317,11 +344,19 @@ class _Writer:
             parts.append(self._window_of(plan))
         return " ".join(parts)
 
-    def _window_of(self, plan: Stream) -> str:
+    def _hop(self, hop: ops.Hop, stream: Stream) -> str:
+        spans = [hop.size] if hop.slide == hop.size else [hop.slide, hop.size]
+        given = [identifier(stream.name), identifier(stream.time), *(f"INTERVAL {_duration(span)}" for span in spans)]
+        own = "" if stream.window == self._window else f" {self._window_of(stream)}"
+        return f"{'TUMBLE' if len(spans) == 1 else 'HOP'}({', '.join(given)}) AS {identifier(stream.alias)}{own}"
+
+    def _window_of(self, plan: Stream | ops.Windowed) -> str:
         if isinstance(plan.window, ops.Rows):
-            own = {each.name: identifier(each.name[len(plan.alias) + 1 :]) for each in plan.fields}
+            cut = len(plan.alias) + 1 if isinstance(plan, Stream) else 0
+            own = {each.name: identifier(each.name[cut:]) for each in plan.fields}
             by = f"PARTITION BY {', '.join(own[name] for name in plan.window.by)} " if plan.window.by else ""
-            where = "" if plan.where is None else f" WHERE {expression_text(plan.where, lambda name: own[name])}"
+            condition = plan.where if isinstance(plan, Stream) else None
+            where = "" if condition is None else f" WHERE {expression_text(condition, lambda name: own[name])}"
             return f"[{by}ROWS {plan.window.count}{where}]"
         if isinstance(plan.window, ops.Slide):
             return f"[RANGE {_duration(plan.window.size)} SLIDE {_duration(plan.window.slide)}]"
@@ -335,6 +370,8 @@ class _Writer:
             return "_t", f"({self._query(plan)[0]}) AS _t"
         alias = plan.fields[0].name.partition(".")[0]
         below = plan.input
+        if isinstance(below, ops.Windowed):
+            return alias, f"{self.top(below.input)} AS {identifier(alias)} {self._window_of(below)}"
         if isinstance(below, ops.Limit):
             return alias, f"({self.top(plan)}) AS {identifier(alias)}"
         if isinstance(below, ops.Distinct | ops.SetOperation):

@@ -124,7 +124,7 @@ def _column(batch: pa.RecordBatch, wanted: pa.Field, where: str) -> pa.Array:
 
 
 def _item(item: Any, number: int, name: str) -> pa.Table:
-    where = f"{name}: item {number}"
+    where, item = f"{name}: item {number}", rows_together(item)
     if isinstance(item, Mapping):
         return _as_table(item, where)
     if isinstance(item, pa.Table):
@@ -137,7 +137,29 @@ def _item(item: Any, number: int, name: str) -> pa.Table:
     )
 
 
+def rows_together(data: Any) -> Any:
+    """Rows as dicts (one, or a list of them) as a dict of columns; anything else as it is.
+
+    A row that has no value for a column that another one has, has null there.  O(values).
+    """
+    if _is_row(data):
+        return {name: [value] for name, value in data.items()}
+    if not isinstance(data, list | tuple) or not data or not all(map(_is_row, data)):
+        return data
+    return {name: [row.get(name) for row in data] for name in dict.fromkeys(name for row in data for name in row)}
+
+
+def _is_row(data: Any) -> bool:
+    """Whether this is a dict of values: in a dict of columns each is a list, an array or a Series, and none is not."""
+    if not isinstance(data, Mapping) or not data:
+        return False
+    columns = [hasattr(value, "__len__") and not isinstance(value, str | bytes) for value in data.values()]
+    known = [column for value, column in zip(data.values(), columns, strict=True) if value is not None]
+    return not all(known) or not known
+
+
 def _as_table(columns: Mapping[str, Any], where: str) -> pa.Table:
+    columns = rows_together(columns)
     try:
         return pa.table(dict(columns))
     except (pa.ArrowException, TypeError, ValueError) as error:

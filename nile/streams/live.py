@@ -17,7 +17,7 @@ from nile.base.raw import RawBatch, check_columns
 from nile.expressions.conditions import Condition
 from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
-from nile.streams.arrow import ArrowSource, IterableSource
+from nile.streams.arrow import ArrowSource, IterableSource, rows_together
 from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import Admitted, StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
@@ -214,6 +214,7 @@ class LiveStream:
 
     def _rows(self, data: Any) -> Iterator[RawBatch]:
         where, before = f"stream '{self.name}', push", self._pushed
+        data = rows_together(data)
         has_columns = (
             isinstance(data, dict) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
         )

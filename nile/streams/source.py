@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from nile.base.raw import RawBatch
 from nile.pyramid.lake.lake import LakeStream
-from nile.streams.arrow import ArrowSource, CallableSource, IterableSource
+from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, rows_together
 from nile.streams.csv import CsvSource
 from nile.streams.files import existing_path
 from nile.streams.frames import FrameSource, frame_of
@@ -54,12 +54,14 @@ def open_source(data: Any, *, name: str) -> Source:
 
     A path to a .parquet, .csv or .csv.gz file or to a directory that Spark wrote, a glob of such files, or a path to a
     stream of a lake; an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything
-    with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns; an iterable of such; a function without
+    with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns, a dict that is a row or a list of
+    such rows; an iterable of all these; a function without
     arguments that returns any of these; or a Source. Opening reads only what tells the columns.
     Raises SourceMissing or SourceError.
     """
     if isinstance(data, (str, Path)):
         return _open_path(data, name)
+    data = rows_together(data)
     frame = frame_of(data)
     if frame is not None:
         return FrameSource(frame, name=name)
@@ -74,7 +76,7 @@ def open_source(data: Any, *, name: str) -> Source:
     hint = "; collect it first" if hasattr(data, "collect") else ""
     raise SourceError(
         f"{name}: needed a path to a .parquet or .csv file, an Arrow table or reader, a DataFrame, a dict of columns, "
-        f"an iterable of such, or a function that returns one; got {type(data).__name__}{hint}"
+        f"rows as dicts, an iterable of such, or a function that returns one; got {type(data).__name__}{hint}"
     )
 
 

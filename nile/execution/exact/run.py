@@ -9,6 +9,7 @@ import numpy as np
 
 from nile.answers.result import Run
 from nile.answers.tabular import row_bytes
+from nile.exact.pipeline import algebra
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
@@ -19,11 +20,26 @@ from nile.execution.reading import Leaf, Readable, Reading
 from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
 from nile.operators.common.rows import row_codes
-from nile.sql.plan import Filter, Join, Limit, Plan, Project, Query, Relation, Rows, Slide, Stream, leaves_of, walk
+from nile.sql.plan import (
+    Every,
+    Filter,
+    Join,
+    Limit,
+    OnClose,
+    Plan,
+    Project,
+    Query,
+    Relation,
+    Rows,
+    Slide,
+    Stream,
+    leaves_of,
+    walk,
+)
 from nile.streams.accounting import Accounting
 from nile.summaries.heavy import pa
 
-__all__ = ["ExactRun", "changed", "output_schema"]
+__all__ = ["ExactRun", "changed", "output_schema", "pipeline_of"]
 
 Array = np.ndarray[Any, Any]
 _CHANGE = 65_536
@@ -32,15 +48,35 @@ _CHANGE = 65_536
 def output_schema(query: Query, emit: str) -> pa.Schema:
     """The columns of an answer: the query's; of changes after `_ts` (timestamp[ns]) and `_sign` (int8, 1 or -1)."""
     schema = schema_of(query.plan.fields)
+    if emit == "stream":
+        return pa.schema([("_ts", pa.timestamp("ns")), *schema])
     if emit != "changes":
         return schema
     return pa.schema([("_ts", pa.timestamp("ns")), ("_sign", pa.int8()), *schema])
 
 
-def changed(found: Changes, schema: pa.Schema) -> pa.RecordBatch:
+def changed(found: Changes, schema: pa.Schema, emit: str) -> pa.RecordBatch:
     """What changed, as a batch of `output_schema`."""
-    arrays = [pa.array(found.ts).view(pa.timestamp("ns")), pa.array(found.sign, pa.int8()), *found.rows.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    before = [pa.array(found.ts).view(pa.timestamp("ns"))] if emit in ("changes", "stream") else []
+    before += [pa.array(found.sign, pa.int8())] if emit == "changes" else []
+    return pa.RecordBatch.from_arrays([*before, *found.rows.columns], schema=schema)
+
+
+def pipeline_of(plan: algebra.Plan, choice: Choice) -> Pipeline:
+    """The pipeline of a plan; a stream is what it appends."""
+    emit = "append" if choice.emit == "stream" else choice.emit
+    return Pipeline(plan, choice.scheduling, emit)  # type: ignore[arg-type]
+
+
+def last_instant(plan: Plan, last: int | None) -> int | None:
+    """How far a query of finite streams goes, whose last tuple came at `last`: to a tick, or until windows end."""
+    match plan:
+        case Every() if last is not None:
+            return -(-last // plan.step) * plan.step
+        case OnClose() if last is not None:
+            return last + plan.span
+        case _:
+            return last
 
 
 class ExactRun(Run):
@@ -198,10 +234,11 @@ class ExactRun(Run):
             lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]),
             self.choice.algorithm or "chain",
         )
-        pipeline = Pipeline(compiler.plan(plan), self.choice.scheduling, self.choice.emit)  # type: ignore[arg-type]
+        pipeline = pipeline_of(compiler.plan(plan), self.choice)
         if alone is None:
             last = max((one.last for one in held.values() if one.last is not None), default=None)
-            changes = pipeline.run({leaf.alias: _pieces(held[leaf.alias]) for leaf in streams}, at=last)
+            sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in streams}
+            changes = pipeline.run(sources, at=last_instant(plan, last))
         else:
             changes = self._as_it_comes(pipeline, alone)
         for found in changes:
@@ -219,14 +256,11 @@ class ExactRun(Run):
             if read.shape[0]:  # tuples that the leaf's own condition left out say how late it is, too
                 last = int(read[-1])
                 yield from pipeline.advance(last - 1, certain=False)
-        yield from pipeline.finish(last)
+        yield from pipeline.finish(last_instant(self.query.plan, last))
 
     def _emitted(self, found: Changes) -> Iterator[pa.RecordBatch]:
         self._count((), len(found))
-        if self.choice.emit == "changes":
-            yield changed(found, self.schema)
-        else:
-            yield pa.RecordBatch.from_arrays(found.rows.columns, schema=self._plain)
+        yield changed(found, self.schema, self.choice.emit)
 
 
 def _looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:

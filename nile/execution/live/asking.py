@@ -15,7 +15,7 @@ from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.preferences.budget import Budget
-from nile.sql.plan import Query, leaves_of
+from nile.sql.plan import Every, OnClose, Query, ToStream, leaves_of
 from nile.sql.text import query_text
 from nile.streams.live import LiveStream
 from nile.summaries.errors import ConfigError
@@ -54,7 +54,8 @@ def asked_for(query: Query, options: Options, name: str | None) -> Asked:
     definition = QueryDefinition(
         query_text(query), options.emit, options.algorithm, options.scheduling, options.windows
     )
-    if options.emit is None and not query.windowed:
+    told = query.emit is not None or isinstance(query.plan, ToStream | OnClose | Every)
+    if options.emit is None and not query.windowed and not told:
         flat = choose(query, replace(options, emit="append", scheduling=None, algorithm=None)).way
         options = replace(options, emit="append" if flat in ("pass", "join") else "changes")
     return Asked(query, options, definition, False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.pipeline.pipeline import Changes
 from nile.exact.state.held import Held, State
 from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
-from nile.execution.exact.run import changed, output_schema
+from nile.execution.exact.run import changed, output_schema, pipeline_of
 from nile.execution.live.commits import Commits
 from nile.execution.live.subscription import Subscription
 from nile.execution.reading import Readable, Reading, named_leaf, selected
@@ -71,7 +71,7 @@ class ExactSubscription(Subscription):
             if isinstance(leaf, Relation)
         }
         compiler = Compiler(reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm or "chain")
-        self._pipeline = Pipeline(compiler.plan(plan), choice.scheduling, choice.emit)  # type: ignore[arg-type]
+        self._pipeline = pipeline_of(compiler.plan(plan), choice)
         self._leaves: dict[str, list[Stream]] = {}
         finite = []
         for leaf in leaves:
@@ -170,4 +170,4 @@ class ExactSubscription(Subscription):
 
     def _take(self, found: list[Changes]) -> None:
         for each in found:
-            self._hand_out(changed(each, self.schema) if self.choice.emit == "changes" else each.rows)
+            self._hand_out(changed(each, self.schema, self.choice.emit))

@@ -14,8 +14,8 @@ from nile.execution.statement.expected import expected
 from nile.expressions.tree import Node
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
-from nile.sql.over_reading import item_text
 from nile.sql.plan import Plan, Query, Stream, inputs_of
+from nile.sql.reading.over_reading import item_text
 
 if TYPE_CHECKING:
     from nile.execution.approximate.run import Prepared

@@ -22,7 +22,7 @@ from nile.sql.binding.outputs import Output, alias, aliases, expanded, few, name
 from nile.sql.binding.over_binder import Overs
 from nile.sql.binding.scope import Scope, ScopeSource, unique
 from nile.sql.catalog import Catalog
-from nile.sql.parsed import Block, Expression, Operation, Ordered, Written
+from nile.sql.parsed import Block, Expression, Operation, Ordered, Streamed, Written
 from nile.sql.plan import Field, Plan
 
 __all__ = ["BoundBlock", "QueryBinder"]
@@ -58,7 +58,8 @@ class QueryBinder:
     window: that of every stream without one of its own.  Raises Fault.
     """
 
-    def __init__(self, catalog: Catalog, window: ops.StreamWindow) -> None:
+    def __init__(self, catalog: Catalog, window: ops.StreamWindow, *, closing: bool = False) -> None:
+        self._closing = closing
         self.sources = FromBinder(catalog, window, lambda query: self.bind(query).plan)
         self._depth = 0
 
@@ -72,6 +73,8 @@ class QueryBinder:
         return bound
 
     def _bind(self, query: Written) -> BoundBlock:
+        if isinstance(query, Streamed):
+            return BoundBlock(ops.ToStream(query.kind, self.bind(query.query).plan), None)
         return self._block(query) if isinstance(query, Block) else self._operation(query)
 
     def _operation(self, query: Operation) -> BoundBlock:
@@ -167,6 +170,8 @@ class QueryBinder:
         visible = named([item.name for item in items])
         outputs = [ops.Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
         aggregates = grouping is not None and bool(grouping.aggregates)
+        if self._closing and self._depth == 1:
+            outputs.append(_closing(block, scope, grouping))
         return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates)
 
     def _beside(self, group: ops.Group, nesting: Nesting) -> tuple[Plan, Callable[[Column], Node]]:
@@ -241,6 +246,28 @@ class QueryBinder:
             else:
                 keys.append((at, ordered))
         return keys
+
+
+def _closing(block: Block, scope: Scope, grouping: Grouping | None) -> ops.Item:
+    """The column that says when the window of a row ends."""
+    ends = [source.columns["window_end"] for source in scope.sources if "window_end" in source.columns]
+    if not ends or block.order or block.limit is not None or block.offset:
+        raise Fault(
+            "needed rows of TUMBLE or HOP, or a query with their window_end, and no ORDER BY, for EMIT ON WINDOW "
+            "CLOSE; got another query",
+            block.start,
+        )
+    node: Node = column_of(ends[0])
+    if grouping is not None:
+        try:
+            node = grouping.above(node, block.start)
+        except Fault:
+            raise Fault(
+                "needed GROUP BY window_end (and what else there is) for EMIT ON WINDOW CLOSE; got groups over several "
+                "windows; add it to GROUP BY",
+                block.start,
+            ) from None
+    return ops.Item(Field("_close", ends[0].type), node)
 
 
 def _overs(scope: Scope, grouping: Grouping | None) -> Overs:

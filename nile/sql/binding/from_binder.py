@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from nile.expressions.binding import is_native, kind_of
@@ -12,7 +13,7 @@ from nile.sql import plan as ops
 from nile.sql.binding.expression_binder import ExpressionBinder, told_apart
 from nile.sql.binding.scope import Scope, ScopeSource, find, unique
 from nile.sql.catalog import Catalog, Entry
-from nile.sql.parsed import Block, Derived, Joined, JoinKind, Reference, Source, Table, Written
+from nile.sql.parsed import Block, Derived, HopCall, Joined, JoinKind, Reference, Source, Table, Written
 from nile.sql.plan import Field, Plan, Stream
 from nile.sql.pushing import recognised
 
@@ -161,7 +162,8 @@ class FromBinder:
 
     def _source(self, source: Source) -> ScopeSource:
         if isinstance(source, Derived):
-            return self.derived(source.alias, self._bind(source.query), source.columns, source.start)
+            plan = self._windowed(self._bind(source.query), source)
+            return self.derived(source.alias, plan, source.columns, source.start)
         self._leaves += 1
         if self._leaves > MAX_LEAVES:
             raise Fault(
@@ -179,6 +181,8 @@ class FromBinder:
         fields = tuple(columns.values())
         twice = tuple(dict.fromkeys(field.name for field in entry.schema if field.name not in columns))
         if not entry.is_stream:
+            if source.hop is not None:
+                raise Fault(f"needed a stream in TUMBLE or HOP; got relation '{entry.name}'", source.start)
             if source.own is not None:
                 raise Fault(
                     f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
@@ -201,9 +205,43 @@ class FromBinder:
                 window = ops.Rows(window.count, tuple(dict.fromkeys(part.name for part in parts)))
             if source.where is not None:
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
-        return ScopeSource(
-            called, Stream(entry.name, alias, position, fields, entry.time, window, where), columns, entry.name, twice
-        )
+        stream = Stream(entry.name, alias, position, fields, entry.time, window, where)
+        if source.hop is not None:
+            return self._hopping(source.hop, ScopeSource(called, stream, columns, entry.name, twice), stream)
+        return ScopeSource(called, stream, columns, entry.name, twice)
+
+    def _hopping(self, hop: HopCall, source: ScopeSource, stream: Stream) -> ScopeSource:
+        """A stream inside of TUMBLE or HOP: its columns, and the bounds of the windows."""
+        time = Scope((source,)).resolve(Reference(None, hop.time, hop.start))
+        if time.name != f"{stream.alias}.{stream.time}":
+            raise Fault(
+                f"needed {stream.time}, the time of '{source.name}', in TUMBLE or HOP; got {hop.time}", hop.start
+            )
+        bounds = ("window_start", "window_end")
+        taken = [name for name in bounds if name in source.columns]
+        if taken:
+            raise Fault(
+                f"needed a stream without a column {listed(taken)} in TUMBLE or HOP; got one; rename it", hop.start
+            )
+        names = (f"{stream.alias}.{bounds[0]}", f"{stream.alias}.{bounds[1]}")
+        plan = ops.Hop(stream, time.name, hop.size, hop.slide, names)
+        columns = source.columns | dict(zip(bounds, plan.fields[-2:], strict=True))
+        return replace(source, plan=plan, columns=columns)
+
+    def _windowed(self, plan: Plan, source: Derived) -> Plan:
+        """A query in FROM: where it has a window of its own, the stream that it gives (by default ISTREAM) in it."""
+        if source.own is None and not isinstance(plan, ops.ToStream):
+            return plan
+        stream = plan if isinstance(plan, ops.ToStream) else ops.ToStream("istream", plan)
+        window = None if source.own is None else source.own.window
+        if isinstance(window, ops.Rows) and window.by:
+            own = Scope((ScopeSource("", plan, {field.name: field for field in plan.fields}),))
+            names = tuple(own.resolve(Reference(None, name, source.start)).name for name in window.by)
+            window = ops.Rows(window.count, names)
+        position, self.streams = self.streams, self.streams + 1
+        self.own_windows += 1
+        self.windowed = True
+        return ops.Windowed(stream, window, position)
 
     def own_name(self, called: str) -> str:
         """What a plan calls an input: as the statement does, with _1, _2 ... behind where another block does too.

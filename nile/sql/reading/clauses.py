@@ -15,13 +15,14 @@ from typing import Literal
 from nile.expressions.places import Fault, Parameter
 from nile.expressions.tokens import Token
 from nile.preferences.budget import Budget
-from nile.sql.cursor import Cursor, written
-from nile.sql.windows import Rows, Slide, StreamWindow
+from nile.sql.cursor import Cursor
+from nile.sql.reading.own_windows import STREAM_FUNCTIONS, OwnWindow, read_bracket, words_of_flink
 from nile.summaries.errors import BudgetError
 
 __all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
 
-CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "ERROR")
+CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "ERROR", "EMIT")
+_EMITS = {"SNAPSHOT": "snapshot", "CHANGES": "changes", "APPEND": "append"}
 _OPENING = (
     "SELECT FROM WHERE AND OR NOT ON AS BY IN IS JOIN USING UNION INTERSECT EXCEPT HAVING LIMIT OFFSET CASE WHEN THEN "
     "ELSE BETWEEN LIKE ILIKE DISTINCT ALL INTERVAL , ( [ . = == <> != < <= > >= + - * / % || ::"
@@ -53,22 +54,10 @@ class TermClause:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnWindow:
-    """[RANGE d SLIDE d WHERE ...], [PARTITION BY ... ROWS n WHERE ...] or [NOW].
-
-    where: the condition's place in the text; start: the bracket's.
-    """
-
-    window: StreamWindow
-    where: tuple[int, int] | None
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
 class Clauses:
     """What was said beside SQL.  own: windows of streams' own, by the offset of the name or alias before.
 
-    begins: where each clause begins, by name.
+    begins: where each clause begins, by name; emit: what comes out, "close" when windows end; every: ns between ticks.
     """
 
     window: int | None = None
@@ -79,6 +68,8 @@ class Clauses:
     fade: float | None = None
     budget: tuple[str, float] | None = None
     error: tuple[float, float, str] | None = None
+    emit: str | None = None
+    every: int | None = None
     own: Mapping[int, OwnWindow] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
 
@@ -117,10 +108,17 @@ class _Splitter:
             word = cursor.word()
             depth += (word == "(") - (word == ")")
             if word == "[":
-                self._bracket()
+                before, window, span = read_bracket(cursor)
+                if before in self._own:
+                    raise Fault("needed one window for a stream; got another one; leave one out", span[0])
+                self._own[before] = window
+                self._spans.append(span)
                 continue
+            if word in STREAM_FUNCTIONS and cursor.word(1) == "(":
+                self._spans += words_of_flink(cursor)
             behind = bool(self._spans) and self._spans[-1][1] == cursor.end
-            clause = self._clause_here() if cursor.at and (behind or cursor.word(-1) not in BEFORE_NAMES) else None
+            named = cursor.word(-1) in BEFORE_NAMES and (cursor.word(-2), cursor.word(-1)) != ("GROUP BY", "ALL")
+            clause = self._clause_here() if cursor.at and (behind or not named) else None
             if clause is None:
                 if depth == 0 and word in ("UNION", "INTERSECT", "EXCEPT") and self._begins:
                     first = min(self._begins, key=lambda name: self._begins[name])
@@ -157,6 +155,8 @@ class _Splitter:
             return "WITH PREFERENCE"
         if word == "FADE" and after == "FACTOR":
             return "FADE FACTOR"
+        if word == "EMIT" and after in (*_EMITS, "EVERY", "ON"):
+            return word
         if word == "DWINDOW" and after == "(":
             return word
         if word == "WINDOW" and (
@@ -169,7 +169,7 @@ class _Splitter:
 
     def _is_no_clause(self, ahead: int) -> bool:
         """Whether the word so many ahead begins no clause, so that what stands before it is no alias."""
-        return self._cursor.word(ahead) not in ("FADE", "DWINDOW", "BUDGET", "ERROR", "WINDOW")
+        return self._cursor.word(ahead) not in ("FADE", "DWINDOW", "BUDGET", "ERROR", "WINDOW", "EMIT")
 
     def _read(self, clause: str) -> None:
         cursor = self._cursor
@@ -184,6 +184,7 @@ class _Splitter:
             "DWINDOW": self._window,
             "BUDGET": self._budget,
             "ERROR": self._error,
+            "EMIT": self._emit,
         }[clause]()
         self._spans.append((start, cursor.end))
         # Without its clause the text must not come to mean something else: an alias, say.
@@ -227,6 +228,20 @@ class _Splitter:
         if not self._cursor.take("."):
             return None, name
         return name, self._cursor.name("a column").text
+
+    def _emit(self) -> None:
+        """EMIT SNAPSHOT | CHANGES | APPEND | EVERY d | ON WINDOW CLOSE."""
+        cursor = self._cursor
+        cursor.need("EMIT")
+        if cursor.take("EVERY"):
+            self._said = replace(self._said, emit="changes", every=cursor.duration("EMIT EVERY"))
+        elif cursor.take("ON"):
+            cursor.need("WINDOW", "CLOSE")
+            self._said = replace(self._said, emit="close")
+        else:
+            self._said = replace(
+                self._said, emit=_EMITS[cursor.one_of(_EMITS, "SNAPSHOT, CHANGES, APPEND, EVERY or ON")]
+            )
 
     def _fade(self) -> None:
         cursor = self._cursor
@@ -318,58 +333,3 @@ class _Splitter:
         if not least <= share < 1 or share == 0:
             raise Fault(f"needed {what}; got {share:g}", start)
         return share
-
-    def _parts(self) -> tuple[str, ...]:
-        """PARTITION BY column, ...: of RANGE they mean nothing, since every tuple is as old as it is."""
-        cursor = self._cursor
-        if not cursor.take("PARTITION BY"):
-            return ()
-        names = [self._column()[1]]
-        while cursor.take(","):
-            names.append(self._column()[1])
-        return tuple(names)
-
-    def _bracket(self) -> None:
-        """A window of a stream's own."""
-        cursor = self._cursor
-        start, before = cursor.start, cursor.peek(-1)
-        cursor.need("[")
-        if before is None or cursor.word() not in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
-            raise Fault(
-                "needed RANGE, ROWS, NOW or PARTITION BY, which begin a stream's window; got "
-                f"{written(cursor.peek())} in brackets; Nile has no lists",
-                start,
-            )
-        by = self._parts()
-        window: StreamWindow = None
-        if cursor.take("NOW"):
-            window = 0
-        elif cursor.take("ROWS"):
-            place = cursor.start
-            count = cursor.whole("a whole number of rows above 0")
-            if not 0 < count < 2**31:
-                raise Fault(f"needed a whole number of rows above 0; got {count}", place)
-            window = Rows(count, by)
-        else:
-            cursor.need("RANGE")
-            window = None if cursor.take("UNBOUNDED") else cursor.duration("RANGE")
-        cursor.take("PRECEDING")
-        place = cursor.start
-        if cursor.take("SLIDE"):
-            if not isinstance(window, int) or not window:
-                raise Fault("needed RANGE and a duration before SLIDE; got another window", place)
-            window = Slide(window, cursor.duration("SLIDE"))
-        where = None
-        if cursor.take("WHERE"):
-            begin, depth = cursor.start, 0
-            while cursor.peek() is not None and not (cursor.word() == "]" and depth == 0):
-                depth += (cursor.word() in "([" and cursor.word() != "") - (
-                    cursor.word() in ")]" and cursor.word() != ""
-                )
-                cursor.at += 1
-            where = (begin, cursor.end)
-        cursor.need("]")
-        if before.start in self._own:
-            raise Fault("needed one window for a stream; got another one; leave one out", start)
-        self._own[before.start] = OwnWindow(window, where, start)
-        self._spans.append((start, cursor.end))

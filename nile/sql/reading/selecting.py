@@ -9,26 +9,22 @@ from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.taking import start_of
 from nile.expressions.tokens import DIALECT, MAX_DEPTH
 from nile.expressions.tree import Constant
-from nile.sql.binding.scope import find
-from nile.sql.clauses import OwnWindow
 from nile.sql.parameters import check_places
 from nile.sql.parse_errors import parse_fault
 from nile.sql.parsed import (
     Block,
     Derived,
     Expression,
-    Joined,
-    JoinKind,
     Operation,
     Ordered,
-    Reference,
     SelectItem,
-    Source,
     Star,
-    Table,
+    Streamed,
     Written,
 )
-from nile.sql.select_expressions import ExpressionReader, plain_only
+from nile.sql.reading.from_reading import QUERIES, FromReader, StreamKind, alias_of, stream_of
+from nile.sql.reading.own_windows import OwnWindow
+from nile.sql.reading.select_expressions import ExpressionReader, plain_only
 from nile.summaries.heavy import exp, sqlglot
 from nile.summaries.heavy import sqlglot_errors as errors
 
@@ -37,15 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_fragment", "read_select"]
 
-MAX_SOURCES = 64
-_JOINS: Mapping[str, JoinKind] = {
-    **dict.fromkeys(("", "INNER", "CROSS"), "inner"),
-    **dict.fromkeys(("LEFT", "LEFT OUTER"), "left"),
-    **dict.fromkeys(("RIGHT", "RIGHT OUTER"), "right"),
-    **dict.fromkeys(("FULL", "FULL OUTER"), "full"),
-    **dict.fromkeys(("SEMI", "LEFT SEMI"), "semi"),
-    **dict.fromkeys(("ANTI", "LEFT ANTI"), "anti"),
-}
 _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
     "Union": "union",
     "Intersect": "intersect",
@@ -78,10 +65,8 @@ class _SelectReader:
         self._whole = whole
         self._values = values
         self._own = own
-        self._own_used: set[int] = set()
         self._expressions = ExpressionReader(values, self.query)
-        self._sources = 0
-        self._named: dict[str, Derived] = {}
+        self._sources = FromReader(own, self._expressions, self.query, self.fragment, self._streamed)
 
     def parse(self, text: str, into: Any = None) -> Any:
         """sqlglot's tree."""
@@ -96,7 +81,7 @@ class _SelectReader:
 
     def check_all_used(self) -> None:
         for start, own in self._own.items():
-            if start not in self._own_used:
+            if start not in self._sources.used:
                 raise Fault("needed a stream's name before its window in brackets; got something else", own.start)
         for start, parameter in self._values.items():
             if start not in self._expressions.used and self._text[start] == "0":
@@ -105,11 +90,11 @@ class _SelectReader:
     def query(self, node: Any, depth: int = 0) -> Written:
         if node.args.get("with_") is None:
             return self._query(node, depth)
-        before = self._named
-        self._named = dict(before)
+        before = self._sources.named
+        self._sources.named = dict(before)
         self._with(node.args["with_"], depth)
         query = self._query(node, depth)
-        self._named = before
+        self._sources.named = before
         return query
 
     def _with(self, clause: Any, depth: int) -> None:
@@ -120,14 +105,18 @@ class _SelectReader:
             raise NotYetFault("WITH RECURSIVE is not there yet; write the steps out", start_of(clause))
         for each in clause.expressions:
             plain_only(each, "this", "alias")
-            name, columns = _alias(each.args["alias"])
+            name, columns = alias_of(each.args["alias"])
             assert name is not None
             start = start_of(name) or 0
             if str(name.this).lower() in new:
                 raise Fault(f"needed a name of its own for each query of WITH; got '{name.this}' again", start)
             new.add(str(name.this).lower())
-            self._named = {old: kept for old, kept in self._named.items() if old.lower() != str(name.this).lower()}
-            self._named[str(name.this)] = Derived(self.query(each.this, depth + 1), str(name.this), start, columns)
+            self._sources.named = {
+                old: kept for old, kept in self._sources.named.items() if old.lower() != str(name.this).lower()
+            }
+            self._sources.named[str(name.this)] = Derived(
+                self.query(each.this, depth + 1), str(name.this), start, columns
+            )
 
     def _query(self, node: Any, depth: int) -> Written:
         name = type(node).__name__
@@ -137,10 +126,30 @@ class _SelectReader:
             plain_only(node, "this")
             return self.query(node.this, depth + 1)
         if name == "Select":
-            return self._block(node)
+            kind = stream_of(node.expressions[0]) if len(node.expressions) == 1 else None
+            if kind is None:
+                return self._block(node)
+            node = node.copy()  # SELECT ISTREAM (a, b) FROM ... is ISTREAM of SELECT a, b FROM ...
+            node.set("expressions", node.expressions[0].expressions)
+            return Streamed(kind, self._block(node), start_of(node) or 0)
+        if (kind := stream_of(node)) is not None:
+            return self._streamed(kind, node, depth)
         if name in _OPERATIONS:
             return self._operation(node, depth)
         raise Fault(f"needed a SELECT; got {name.upper()}", start_of(node))
+
+    def _streamed(self, kind: StreamKind, node: Any, depth: int) -> Streamed:
+        start = start_of(node) or 0
+        if len(node.expressions) != 1 or type(node.expressions[0]).__name__ not in QUERIES:
+            raise Fault(f"needed a query in {kind.upper()} (SELECT ...); got something else", start)
+        query = self.query(node.expressions[0], depth + 1)
+        if isinstance(query, Streamed):
+            raise Fault(
+                f"needed a query that gives a relation in {kind.upper()}; got {query.kind.upper()}, a stream; give it "
+                "a window in a FROM of its own",
+                start,
+            )
+        return Streamed(kind, query, start)
 
     def _operation(self, node: Any, depth: int) -> Operation:
         plain_only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_")
@@ -180,7 +189,7 @@ class _SelectReader:
             plain_only(distinct)
         return Block(
             tuple(self._item(each) for each in node.expressions),
-            self._from(node),
+            self._sources.read(node),
             start,
             where=None if where is None else self._expressions.read(where.this),
             group=self._group(node.args.get("group")),
@@ -240,94 +249,6 @@ class _SelectReader:
             raise Fault("needed * without a name of its own; got AS", start_of(node))
         return SelectItem(Star(None if table is None else str(table.this), start_of(node) or 0), None)
 
-    def _from(self, node: Any) -> tuple[Joined, ...]:
-        plain_only(node.args["from_"], "this")
-        sources = [Joined(self._source(node.args["from_"].this))]
-        nested = list(node.args["from_"].this.args.get("joins") or ())
-        for join in [*nested, *(node.args.get("joins") or ())]:
-            sources.append(self._join(join))
-            inside = [self._join(each) for each in join.this.args.get("joins") or ()]
-            if inside and any(each.kind not in ("comma", "inner") for each in (sources[-1], *inside)):
-                raise NotYetFault(
-                    "an outer join around joins in parentheses is not there yet; write (SELECT ...) AS t",
-                    sources[-1].start,
-                )
-            sources += inside
-        return tuple(sources)
-
-    def _join(self, join: Any) -> Joined:
-        start = start_of(join) or 0
-        words = [str(join.args.get(name) or "") for name in ("method", "side", "kind")]
-        kind = _JOINS.get(" ".join(word for word in words if word))
-        if kind is None:
-            raise NotYetFault(f"{' '.join(filter(None, words))} JOIN is not there yet; write JOIN ... ON", start)
-        plain_only(join, "this", "on", "using", "kind", "side")
-        using = []
-        for each in join.args.get("using") or ():
-            name = each.this if type(each).__name__ == "Column" else each
-            using.append(Reference(None, str(name.this), start_of(each) or 0))
-        on = join.args.get("on")
-        if kind == "inner" and on is None and not using:
-            kind = "comma"
-        if kind not in ("comma", "inner") and on is None and not using:
-            raise Fault(f"needed ON or USING after {kind.upper()} JOIN; got neither; write ON a.x = b.x", start)
-        condition = None if on is None else self._expressions.read(on)
-        return Joined(self._source(join.this), condition, tuple(using), kind, start)
-
-    def _source(self, node: Any) -> Source:
-        self._sources += 1
-        start = start_of(node) or 0
-        if self._sources > MAX_SOURCES:
-            raise Fault(f"needed at most {MAX_SOURCES} streams and relations; got more", start)
-        name = type(node).__name__
-        if name not in ("Table", "Subquery"):
-            raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
-        plain_only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
-        named, columns = _alias(node.args.get("alias"))
-        if name == "Subquery":
-            if type(node.this).__name__ not in ("Select", "Subquery", *_OPERATIONS):
-                raise Fault("needed a query in parentheses, or a name without; got something else", start)
-            query = self.query(node.this, 1)
-            if named is None:
-                raise Fault("needed a name for the query in FROM; got none; write (SELECT ...) AS t", start)
-            self._no_window(named)
-            return Derived(query, str(named.this), start, columns)
-        identifier = node.this
-        if type(identifier).__name__ != "Identifier":
-            raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
-        if node.args.get("db") is not None:
-            raise Fault(f"needed a name without a schema; got '{node.args['db'].this}.{identifier.this}'", start)
-        known = find(str(identifier.this), self._named)
-        if len(known) == 1:
-            meant = self._named[known[0]]
-            self._no_window(identifier)
-            if named is not None:
-                self._no_window(named)
-            called = str((identifier if named is None else named).this)
-            return Derived(meant.query, called, start, columns or meant.columns)
-        if columns:
-            raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
-        own, where = self._window_of(identifier, named)
-        return Table(str(identifier.this), None if named is None else str(named.this), start, own, where)
-
-    def _no_window(self, identifier: Any) -> None:
-        own = self._own.get(start_of(identifier) or -1)
-        if own is not None:
-            raise NotYetFault("a window on a query in FROM is not there yet; write it on the streams in it", own.start)
-
-    def _window_of(self, *identifiers: Any) -> tuple[OwnWindow | None, Expression | None]:
-        """The window in brackets after a stream's name or its alias."""
-        for identifier in identifiers:
-            start = None if identifier is None else start_of(identifier)
-            if start is None or start not in self._own:
-                continue
-            own = self._own[start]
-            self._own_used.add(start)
-            if own.where is None:
-                return own, None
-            return own, self.fragment(*own.where)
-        return None, None
-
     def fragment(self, begin: int, end: int) -> Expression:
         """The condition in a part of the whole statement."""
         inside = "".join(sign if sign == "\n" else " " for sign in self._whole[:begin]) + self._whole[begin:end]
@@ -337,14 +258,6 @@ class _SelectReader:
         return self._expressions.read(self.parse(inside, exp.Condition))
 
 
-def _alias(node: Any) -> tuple[Any, tuple[str, ...]]:
-    """The name (an identifier, or None) and the columns' names that an alias gives."""
-    if node is None:
-        return None, ()
-    plain_only(node, "this", "columns")
-    return node.this, tuple(str(each.this) for each in node.args.get("columns") or ())
-
-
 def _star(node: Any) -> Any:
     """The star of an item that is one."""
     if type(node).__name__ == "Star":
@@ -352,9 +265,3 @@ def _star(node: Any) -> Any:
     if type(node).__name__ == "Column" and type(node.this).__name__ == "Star":
         return node
     return None
-
-
-def _function(node: Any) -> str:
-    if type(node).__name__ == "Anonymous":
-        return f"{str(node.this)[:40]}()"
-    return f"{type(node).__name__.upper()}()"

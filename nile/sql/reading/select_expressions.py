@@ -12,8 +12,8 @@ from nile.expressions.taking import Taker, start_of
 from nile.expressions.tokens import MAX_DEPTH
 from nile.expressions.tree import Case, Column, Constant, Node
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.over_reading import call_text, read_over
 from nile.sql.parsed import Aggregate, Expression, Nested, OverCall, Reference, Written
+from nile.sql.reading.over_reading import call_text, read_over
 
 __all__ = ["ExpressionReader", "plain_only"]
 

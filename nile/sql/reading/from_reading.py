@@ -1,0 +1,209 @@
+"""FROM as it is written: names, queries, window functions around streams, and how they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from nile.expressions.places import Fault, NotYetFault
+from nile.expressions.taking import start_of
+from nile.expressions.tree import Constant
+from nile.sql.binding.scope import find
+from nile.sql.parsed import Derived, Expression, HopCall, Joined, JoinKind, Reference, Source, Streamed, Table, Written
+from nile.sql.reading.own_windows import STREAM_FUNCTIONS, OwnWindow
+from nile.sql.reading.select_expressions import ExpressionReader, plain_only
+
+__all__ = ["QUERIES", "FromReader", "StreamKind", "alias_of", "stream_of"]
+
+MAX_SOURCES = 64
+QUERIES = ("Select", "Subquery", "Union", "Intersect", "Except")
+"""What sqlglot calls a query in parentheses."""
+StreamKind = Literal["istream", "dstream", "rstream"]
+_JOINS: Mapping[str, JoinKind] = {
+    **dict.fromkeys(("", "INNER", "CROSS"), "inner"),
+    **dict.fromkeys(("LEFT", "LEFT OUTER"), "left"),
+    **dict.fromkeys(("RIGHT", "RIGHT OUTER"), "right"),
+    **dict.fromkeys(("FULL", "FULL OUTER"), "full"),
+    **dict.fromkeys(("SEMI", "LEFT SEMI"), "semi"),
+    **dict.fromkeys(("ANTI", "LEFT ANTI"), "anti"),
+}
+_STREAMS: Mapping[str, StreamKind] = {
+    "ISTREAM": "istream",
+    "DSTREAM": "dstream",
+    "RSTREAM": "rstream",
+}
+
+
+def stream_of(node: Any) -> StreamKind | None:
+    """Which stream of a relation a call asks for, if it is one."""
+    return _STREAMS.get(str(node.this).upper()) if type(node).__name__ == "Anonymous" else None
+
+
+def alias_of(node: Any) -> tuple[Any, tuple[str, ...]]:
+    """The name (an identifier, or None) and the columns' names that an alias gives."""
+    if node is None:
+        return None, ()
+    plain_only(node, "this", "columns")
+    return node.this, tuple(str(each.this) for each in node.args.get("columns") or ())
+
+
+class FromReader:
+    """Reads the FROMs of one statement.
+
+    own: windows in brackets, by the offset of the name before; query, fragment, streamed: what reads queries, the
+    condition in a bracket, and streams of relations.  named: the queries of WITH; used: the brackets met.
+    """
+
+    def __init__(
+        self,
+        own: Mapping[int, OwnWindow],
+        expressions: ExpressionReader,
+        query: Callable[[Any, int], Written],
+        fragment: Callable[[int, int], Expression],
+        streamed: Callable[[StreamKind, Any, int], Streamed],
+    ) -> None:
+        self._own = own
+        self._expressions = expressions
+        self._query = query
+        self._fragment = fragment
+        self._streamed = streamed
+        self._count = 0
+        self.named: dict[str, Derived] = {}
+        self.used: set[int] = set()
+
+    def read(self, node: Any) -> tuple[Joined, ...]:
+        plain_only(node.args["from_"], "this")
+        sources = [Joined(self._source(node.args["from_"].this))]
+        nested = list(node.args["from_"].this.args.get("joins") or ())
+        for join in [*nested, *(node.args.get("joins") or ())]:
+            sources.append(self._join(join))
+            inside = [self._join(each) for each in join.this.args.get("joins") or ()]
+            if inside and any(each.kind not in ("comma", "inner") for each in (sources[-1], *inside)):
+                raise NotYetFault(
+                    "an outer join around joins in parentheses is not there yet; write (SELECT ...) AS t",
+                    sources[-1].start,
+                )
+            sources += inside
+        return tuple(sources)
+
+    def _join(self, join: Any) -> Joined:
+        start = start_of(join) or 0
+        words = [str(join.args.get(name) or "") for name in ("method", "side", "kind")]
+        kind = _JOINS.get(" ".join(word for word in words if word))
+        if kind is None:
+            raise NotYetFault(f"{' '.join(filter(None, words))} JOIN is not there yet; write JOIN ... ON", start)
+        plain_only(join, "this", "on", "using", "kind", "side")
+        using = []
+        for each in join.args.get("using") or ():
+            name = each.this if type(each).__name__ == "Column" else each
+            using.append(Reference(None, str(name.this), start_of(each) or 0))
+        on = join.args.get("on")
+        if kind == "inner" and on is None and not using:
+            kind = "comma"
+        if kind not in ("comma", "inner") and on is None and not using:
+            raise Fault(f"needed ON or USING after {kind.upper()} JOIN; got neither; write ON a.x = b.x", start)
+        condition = None if on is None else self._expressions.read(on)
+        return Joined(self._source(join.this), condition, tuple(using), kind, start)
+
+    def _source(self, node: Any) -> Source:
+        self._count += 1
+        start = start_of(node) or 0
+        if self._count > MAX_SOURCES:
+            raise Fault(f"needed at most {MAX_SOURCES} streams and relations; got more", start)
+        name = type(node).__name__
+        if name not in ("Table", "Subquery"):
+            raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
+        plain_only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
+        named, columns = alias_of(node.args.get("alias"))
+        if name == "Subquery":
+            if type(node.this).__name__ not in QUERIES:
+                raise Fault("needed a query in parentheses, or a name without; got something else", start)
+            query = self._query(node.this, 1)
+            if named is None:
+                raise Fault("needed a name for the query in FROM; got none; write (SELECT ...) AS t", start)
+            own, where = self._window_of(named)
+            if where is not None:
+                raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
+            return Derived(query, str(named.this), start, columns, own)
+        identifier = node.this
+        if (kind := stream_of(identifier)) is not None:
+            if named is None:
+                raise Fault(f"needed a name for {kind.upper()} (...) in FROM; got none; write AS t", start)
+            own, where = self._window_of(named)
+            if where is not None:
+                raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
+            return Derived(self._streamed(kind, identifier, 1), str(named.this), start, columns, own)
+        if type(identifier).__name__ == "Anonymous" and str(identifier.this).upper() in STREAM_FUNCTIONS:
+            return self._hop(identifier, named, columns, start)
+        if type(identifier).__name__ != "Identifier":
+            raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
+        if node.args.get("db") is not None:
+            raise Fault(f"needed a name without a schema; got '{node.args['db'].this}.{identifier.this}'", start)
+        known = find(str(identifier.this), self.named)
+        if len(known) == 1:
+            meant = self.named[known[0]]
+            self._no_window(identifier)
+            if named is not None:
+                self._no_window(named)
+            called = str((identifier if named is None else named).this)
+            return Derived(meant.query, called, start, columns or meant.columns)
+        if columns:
+            raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
+        own, where = self._window_of(identifier, named)
+        return Table(str(identifier.this), None if named is None else str(named.this), start, own, where)
+
+    def _hop(self, call: Any, named: Any, columns: tuple[str, ...], start: int) -> Table:
+        """TUMBLE (stream, time, size) or HOP (stream, time, slide, size)."""
+        name = str(call.this).upper()
+        given = list(call.expressions)
+        if len(given) != (3 if name == "TUMBLE" else 4) or any(type(each).__name__ != "Column" for each in given[:2]):
+            form = "TUMBLE (stream, time, INTERVAL '1 minute')"
+            form = form if name == "TUMBLE" else "HOP (stream, time, INTERVAL '1 minute', INTERVAL '5 minutes')"
+            raise Fault(f"needed {form}; got something else", start)
+        spans = []
+        for each in given[2:]:
+            value = self._expressions.read(each).node
+            if not isinstance(value, Constant) or value.kind != "interval" or int(value.value or 0) <= 0:
+                raise Fault(f"needed intervals above 0 in {name}; got something else", start_of(each) or start)
+            spans.append(int(value.value or 0) * 1_000)
+        hop = HopCall(str(given[1].this.this), spans[-1], spans[0], start)
+        if hop.slide > hop.size:
+            raise Fault("needed a slide up to the size in HOP; got a longer one, which leaves tuples out", start)
+        if columns:
+            raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
+        identifier = given[0].this
+        own, where = self._window_of(*([identifier] if named is None else [named, identifier]))
+        called = str((identifier if named is None else named).this)
+        return Table(str(identifier.this), called, start, own, where, hop)
+
+    def _no_window(self, identifier: Any) -> None:
+        own = self._own.get(start_of(identifier) or -1)
+        if own is not None:
+            raise NotYetFault("a window on a query in FROM is not there yet; write it on the streams in it", own.start)
+
+    def _window_of(self, *identifiers: Any) -> tuple[OwnWindow | None, Expression | None]:
+        """The window in brackets after a stream's name or its alias."""
+        for identifier in identifiers:
+            start = None if identifier is None else start_of(identifier)
+            if start is None or start not in self._own:
+                continue
+            own = self._own[start]
+            self.used.add(start)
+            if own.where is None:
+                return own, None
+            return own, self._fragment(*own.where)
+        return None, None
+
+
+def _alias(node: Any) -> tuple[Any, tuple[str, ...]]:
+    """The name (an identifier, or None) and the columns' names that an alias gives."""
+    if node is None:
+        return None, ()
+    plain_only(node, "this", "columns")
+    return node.this, tuple(str(each.this) for each in node.args.get("columns") or ())
+
+
+def _function(node: Any) -> str:
+    if type(node).__name__ == "Anonymous":
+        return f"{str(node.this)[:40]}()"
+    return f"{type(node).__name__.upper()}()"

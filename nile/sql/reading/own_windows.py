@@ -1,0 +1,99 @@
+"""A window of a stream's own, in brackets behind its name (CQL), and the words of Flink's window functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nile.expressions.places import Fault
+from nile.sql.cursor import Cursor, written
+from nile.sql.windows import Rows, Slide, StreamWindow
+
+__all__ = ["STREAM_FUNCTIONS", "OwnWindow", "read_bracket", "words_of_flink"]
+
+STREAM_FUNCTIONS = ("TUMBLE", "HOP")
+"""Functions in FROM that give rows with the bounds of their windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWindow:
+    """[RANGE d SLIDE d WHERE ...], [PARTITION BY ... ROWS n WHERE ...] or [NOW].
+
+    where: the condition's place in the text; start: the bracket's.
+    """
+
+    window: StreamWindow
+    where: tuple[int, int] | None
+    start: int
+
+
+def read_bracket(cursor: Cursor) -> tuple[int, OwnWindow, tuple[int, int]]:
+    """(where the name before begins, the window, from where to where it stands) of a bracket.  Raises Fault."""
+    start, before = cursor.start, cursor.peek(-1)
+    cursor.need("[")
+    if before is None or cursor.word() not in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
+        raise Fault(
+            "needed RANGE, ROWS, NOW or PARTITION BY, which begin a stream's window; got "
+            f"{written(cursor.peek())} in brackets; Nile has no lists",
+            start,
+        )
+    by = _parts(cursor)
+    window: StreamWindow = None
+    if cursor.take("NOW"):
+        window = 0
+    elif cursor.take("ROWS"):
+        place = cursor.start
+        count = cursor.whole("a whole number of rows above 0")
+        if not 0 < count < 2**31:
+            raise Fault(f"needed a whole number of rows above 0; got {count}", place)
+        window = Rows(count, by)
+    else:
+        cursor.need("RANGE")
+        window = None if cursor.take("UNBOUNDED") else cursor.duration("RANGE")
+    cursor.take("PRECEDING")
+    place = cursor.start
+    if cursor.take("SLIDE"):
+        if not isinstance(window, int) or not window:
+            raise Fault("needed RANGE and a duration before SLIDE; got another window", place)
+        window = Slide(window, cursor.duration("SLIDE"))
+    where = None
+    if cursor.take("WHERE"):
+        begin, depth = cursor.start, 0
+        while cursor.peek() is not None and not (cursor.word() == "]" and depth == 0):
+            depth += (cursor.word() in "([" and cursor.word() != "") - (cursor.word() in ")]" and cursor.word() != "")
+            cursor.at += 1
+        where = (begin, cursor.end)
+    cursor.need("]")
+    return before.start, OwnWindow(window, where, start), (start, cursor.end)
+
+
+def _parts(cursor: Cursor) -> tuple[str, ...]:
+    """PARTITION BY column, ...: of RANGE they mean nothing, since every tuple is as old as it is."""
+    if not cursor.take("PARTITION BY"):
+        return ()
+    names = [_column(cursor)]
+    while cursor.take(","):
+        names.append(_column(cursor))
+    return tuple(names)
+
+
+def _column(cursor: Cursor) -> str:
+    name = cursor.name("a column").text
+    return cursor.name("a column").text if cursor.take(".") else name
+
+
+def words_of_flink(cursor: Cursor) -> list[tuple[int, int]]:
+    """Where TABLE and DESCRIPTOR (...) stand in TUMBLE (TABLE s, DESCRIPTOR (ts), ...): they say nothing more."""
+    ahead, spans = 2, []
+    token = cursor.peek(ahead)
+    if cursor.word(ahead) == "TABLE" and token is not None:
+        spans.append((token.start, token.end))
+        ahead += 1
+    while cursor.peek(ahead) is not None and cursor.word(ahead) not in (",", "(", ")"):
+        ahead += 1
+    if cursor.word(ahead + 1) == "DESCRIPTOR" and cursor.word(ahead + 2) == "(" and cursor.word(ahead + 4) == ")":
+        first, last, end = cursor.peek(ahead + 1), cursor.peek(ahead + 2), cursor.peek(ahead + 4)
+        assert first is not None
+        assert last is not None
+        assert end is not None
+        spans += [(first.start, last.end), (end.start, end.end)]
+    return spans
