@@ -95,7 +95,7 @@ class AggregateQuery:
 
     def explain(self, budget: GivenBudget | None = None, *, error: float | None = None) -> str:
         """The plan in words, without running it."""
-        return self.bound.explain(self.plan(budget, error=error))
+        return self.bound.explain(self.database, self.plan(budget, error=error))
 
 
 def aggregate_query(

@@ -11,9 +11,11 @@ from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition, Value
 from nile.operators.aggregate.plan import AggregatePlan
+from nile.operators.aggregate.scope import grid_column
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.loading import load_columns
+from nile.operators.inputs.shared import SharedSummary
 from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
 from nile.summaries.costs import cost_table
@@ -90,17 +92,23 @@ class BoundAggregate:
     def _standing(self) -> bool:
         return len(self.queries) > 1 or self.queries[0][0] != ""
 
-    def load(self, home: Home) -> tuple[Asked, Accounting]:
-        """The stream read and everything evaluated."""
+    def shared(self, home: Home) -> SharedSummary | None:
+        """The summary of the column that most queries restrict; None where there is none."""
+        on = grid_column(self.queries, home.time_column(self.stream))
+        return None if on is None else home.shared(self.stream, on)
+
+    def load(self, home: Home, *, exact: bool = False) -> tuple[Asked, Accounting]:
+        """The stream read and everything evaluated.  exact: nothing but the exact answer follows."""
         time = home.time_column(self.stream)
         names = [name for aggregate in self.aggregates for name in aggregate.columns]
         names += [name for value in self.by for name in value.columns]
         names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
         wanted = tuple(dict.fromkeys(names))
         columns = load_columns(home.manager(self.stream, time, wanted), wanted)
+        shared = None if exact else self.shared(home)
         asked = prepare(
             columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
-            where=f"aggregates over stream '{self.stream}'",
+            where=f"aggregates over stream '{self.stream}'", shared=shared,
         )  # fmt: skip
         return asked, columns.accounting
 
@@ -110,10 +118,14 @@ class BoundAggregate:
         Raises ErrorTargetMissed, KeyTypeError, SourceError, TimestampOrderError.  Warns (CostWarning), with both
         costs, when the answer cost more than the plain exact way.
         """
-        asked, accounting = self.load(home)
-        return AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing)
+        asked, accounting = self.load(home, exact=plan.is_exact)
+        answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing)
+        shared = self.shared(home) if answer.figures.ruled_out else None
+        if shared is not None:
+            shared.served += 1
+        return answer
 
-    def explain(self, plan: AggregatePlan) -> str:
+    def explain(self, home: Home, plan: AggregatePlan) -> str:
         """A plan of `plan` in words, without running it."""
         told = ", ".join(f"{aggregate.name} = {aggregate.text}" for aggregate in self.aggregates)
         how = "exactly" if plan.is_exact else f"budget {plan.budget:g} of the naive cost" if plan.budget else "no limit"
@@ -127,6 +139,9 @@ class BoundAggregate:
                 f"  error {plan.target.error:g} at confidence {plan.target.confidence:g}, otherwise "
                 f"{plan.target.otherwise}"
             )
+        shared = None if plan.is_exact or plan.method not in ("auto", "sample") else self.shared(home)
+        if shared is not None:
+            lines.append(f"  a sample leaves out the zones in which summary {shared.name} has none of the values")
         if self.by:
             lines.append(f"  by {', '.join(value.text for value in self.by)}")
         if self.window is not None:

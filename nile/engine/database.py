@@ -24,6 +24,7 @@ from nile.execution.statement.statements import run_statement
 from nile.operators.inputs.joining import Loaded, load_stream
 from nile.operators.inputs.loading import Columns, load_columns
 from nile.operators.inputs.selecting import read_predicates
+from nile.operators.inputs.shared import SharedSummary
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SummarySpec
 from nile.report.truth import ELSEWHERE
@@ -31,7 +32,6 @@ from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Describe, Explain, Select, Show
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from nile.summaries.errors import UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher, KeyTable
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
@@ -262,14 +262,8 @@ class Database:
 
         Of a live stream it is kept up to date; of another it is built now.  Raises UnknownStream.
         """
-        made = self._names.summaries.get(name)
-        if made is None:
-            known = ", ".join(self._names.summaries) or "none"
-            raise UnknownStream(f"summary {name!r}: needed one of {known}; got none of that name; CREATE SUMMARY first")
-        live = self._live.summaries.get(name)
-        if live is not None:
-            return live
-        return self.summarize(made.stream, made.column, **made.asked)
+        grid, made = self._names.grid(name), self._names.summaries[name]
+        return grid.live or grid.built(self.summarize(made.stream, made.column, **made.asked))
 
     @overload
     def join(  # type: ignore[overload-overlap]
@@ -379,6 +373,10 @@ class Database:
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""
         return self._names.manager(name, key, carry)
+
+    def shared(self, name: str, column: str) -> SharedSummary | None:
+        """The summary of a stream's column that CREATE SUMMARY made; None where there is none."""
+        return self._names.shared(name, column)
 
     def load(self, name: str, key: str) -> Loaded:
         """Read a stream to its end, in order."""

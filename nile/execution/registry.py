@@ -20,6 +20,7 @@ from nile.execution.options import Options
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.tree import Node
 from nile.operators.aggregate.scope import conjuncts, contradiction
+from nile.operators.inputs.shared import SharedSummary
 from nile.sql.catalog import Entry
 from nile.sql.plan import Query
 from nile.sql.statements import CreateSummary
@@ -79,6 +80,7 @@ class Registry:
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
+        self._shared: dict[str, SharedSummary] = {}
         self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
         self.check: Callable[[], None] = lambda: None
         """Raises where nothing may be read any more."""
@@ -104,12 +106,14 @@ class Registry:
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
+        made._shared.update(self._shared)
         made._built.update(self._built)
         return made
 
     def go_back(self, before: Registry) -> None:
         """Know again what a snapshot knows."""
         self._held, self._entries, self._summaries = dict(before._held), dict(before._entries), dict(before._summaries)
+        self._shared = dict(before._shared)
 
     def scanned(self, query: Query, options: Options) -> Result:
         """A query as a scan of the lake by Spark; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
@@ -136,6 +140,7 @@ class Registry:
         self._held.clear()
         self._entries.clear()
         self._summaries.clear()
+        self._shared.clear()
         self._built.clear()
 
     def register(self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any) -> None:
@@ -169,6 +174,8 @@ class Registry:
                 )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
         self._forget_built(name)
+        for one in [made for made in self._summaries.values() if made.stream == name]:
+            self._shared[one.name] = self._begun(one)
         self._held[name] = Registered(opened, time, late, condition, self._path_of(source))
         self._entries[name] = self._held[name].entry(name)
 
@@ -191,6 +198,7 @@ class Registry:
         del self._held[name], self._entries[name]
         self._forget_built(name)
         self._summaries = {key: made for key, made in self._summaries.items() if made.stream != name}
+        self._shared = {key: held for key, held in self._shared.items() if key in self._summaries}
 
     def adopt(self, name: str) -> tuple[Source, str | None]:
         """A registered source, to be registered under a further name, and the text of its condition."""
@@ -198,12 +206,28 @@ class Registry:
         return held.source, None if held.where is None else held.where.text
 
     def keep_summary(self, summary: CreateSummary) -> None:
-        """Make a summary known."""
+        """Make a summary known; one that is known as it is keeps its grid."""
+        if self._summaries.get(summary.name) != summary:
+            self._shared[summary.name] = self._begun(summary)
         self._summaries[summary.name] = summary
+
+    def _begun(self, made: CreateSummary) -> SharedSummary:
+        return SharedSummary(made.name, made.stream, made.column, made.spec, self.hasher)
+
+    def grid(self, name: str) -> SharedSummary:
+        """What a summary of that name is: its grid, whoever reads it.  Raises UnknownStream."""
+        if name not in self.summaries:
+            known = ", ".join(self.summaries) or "none"
+            raise UnknownStream(f"summary {name!r}: needed one of {known}; got none of that name; CREATE SUMMARY first")
+        return self._shared[name]
+
+    def shared(self, name: str, column: str) -> SharedSummary | None:
+        """The first summary of a stream's column; None where there is none."""
+        return next((one for one in self._shared.values() if (one.stream, one.column) == (name, column)), None)
 
     def forget_summary(self, name: str) -> None:
         """Forget one."""
-        del self._summaries[name]
+        del self._summaries[name], self._shared[name]
 
     def rows(self, name: str) -> int | None:
         """How many rows a source has, where it says so without reading."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nile.base.durations import parse_duration
+from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.plan import Query
 
 __all__ = [
@@ -76,6 +77,11 @@ class CreateSummary:
             name: parse_duration(value, where=f"summary {name}") if name == "max_length" else value
             for name, value in self.options
         }
+
+    @property
+    def spec(self) -> SummarySpec:
+        """The grid that is asked for.  Raises ConfigError, MemoryRefused, TypeError."""
+        return SummarySpec(self.granularity, self.rate, self.depth, **self.settings)
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -138,6 +138,37 @@ class PyramidIndex:
         estimate: Array = np.clip(np.median(own - other, axis=0), 0.0, own.min(axis=0))
         return estimate
 
+    def without(self, hashes: Array) -> tuple[list[tuple[int, int]], int]:
+        """Zones that certainly have none of these keys (uint64 [n]), as ordinals [begin, end); how many sketches told.
+
+        Best first is no matter here: a node is left as soon as its upper bounds are all 0.
+        """
+        cells = self.cells(hashes)
+        open_zone = [zone for zone in self.zones() if zone.slot < 0]
+        leaf = {zone.slot: (zone.start, zone.end) for zone in self.zones() if zone.slot >= 0}
+        found: list[tuple[int, int]] = []
+        read, waiting = 0, [1]
+        while waiting:
+            node = waiting.pop()
+            if not self.count(node):
+                continue
+            read += 1
+            if not self._own(self.slot(node), cells).min(axis=0).any():
+                below = [node]
+                while below[0] < self.leaves:
+                    below = [child for each in below for child in self.children(each)]
+                found += [leaf[self.slot(each)] for each in below if self.slot(each) in leaf]
+                if node == 1:
+                    found += [(zone.start, zone.end) for zone in open_zone]
+                    open_zone = []
+            else:
+                waiting += self.children(node)
+        for zone in open_zone:
+            read += 1
+            if not self._open(cells).min(axis=0).any():
+                found.append((zone.start, zone.end))
+        return found, read
+
     def _open(self, cells: Array) -> Array:
         """The counters of the open zone, which has no slot: G1's root minus its closed zones.  int64 [rows, n]."""
         root = self.slot(1)

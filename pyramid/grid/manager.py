@@ -120,6 +120,19 @@ class SummaryManager:
         value = np.clip(np.median(np.sum([rows for rows, _ in parts], axis=0), axis=0), 0.0, high)
         return Estimate(value=value, low=np.zeros(keys.shape[0]), high=high, confidence=0.0, certified=False)
 
+    def without(self, keys: Array) -> tuple[Array, int]:
+        """Runs of tuples that certainly have none of these keys (uint64 hashes [n]), and how many sketches told it.
+
+        int64 [runs, 2], ordinals [begin, end) in order, zones each.  Pyramids are descended from their roots: what
+        lies below a node whose upper bounds are all 0 is not looked at.  Structure T1 knows of no run.
+        """
+        if self.spec.structure == "T1":
+            return np.zeros((0, 2), np.int64), 0
+        with self.changing:
+            found = [self.index(g).without(keys) for g in range(1, self.spec.depth + 1)]
+        runs = sorted(run for part, _ in found for run in part)
+        return np.array(runs, np.int64).reshape(-1, 2), sum(read for _, read in found)
+
     def directory(self, since: int | None = None) -> KeyDirectory:
         """Exact counts of the tuples in the lists that arrived at or after `since` (ns; None: all that are held)."""
         with self.changing:
@@ -133,6 +146,19 @@ class SummaryManager:
     def index(self, granularity: int) -> PyramidIndex:
         """The multi-resolution index over granularity 1..depth."""
         return PyramidIndex(self.store, granularity)
+
+    @property
+    def error(self) -> float:
+        """The standard error of one key's count over all that is kept, in tuples: sqrt(F2 / columns of a row).
+
+        F2, the sum of the squared counts, is that of the sketch itself; the root mean square over value buckets.
+        """
+        if self.spec.structure == "T1":
+            return float("inf")
+        with self.changing:
+            held = np.sum([self.index(g).counters(1) for g in range(1, self.spec.depth + 1)], axis=0)
+        signed = (held[:, 0::2] - held[:, 1::2]).astype(np.float64)
+        return float(np.sqrt(np.median((signed**2).sum(axis=1)) / self.spec.bucket_columns / self.spec.value_buckets))
 
     @property
     def changes(self) -> int:

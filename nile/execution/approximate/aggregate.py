@@ -74,7 +74,7 @@ class StreamAggregate:
 
     def explain(self) -> str:
         """What it will do, in words."""
-        return self.bound.explain(self.plan)
+        return self.bound.explain(self._home, self.plan)
 
     def run(self) -> AggregateAnswer:
         """Read the stream and answer.  Raises ErrorTargetMissed where the statement says ELSE REFUSE."""

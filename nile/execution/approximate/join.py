@@ -113,6 +113,7 @@ class PreferredJoin:
         assert isinstance(shape.core, Join)
         self._home = home
         self._budget = budget
+        self._summaries = query.summaries
         self._weighted = bool(query.preference and query.preference.kind == "weighted" and shape.group is None)
         self.bound = bound_join(query, shape, options, home.summaries)
         self.streams = tuple(map(_under, map(stream_of, shape.core.inputs), self.bound.places))
@@ -120,7 +121,8 @@ class PreferredJoin:
 
     def explain(self) -> str:
         """What it will do, in words."""
-        return self.bound.explain(self._budget)
+        made = [f"  a grid of its own, made as summary {name} of {alias}" for alias, name in self._summaries]
+        return "\n".join([self.bound.explain(self._budget), *made])
 
     def run(self) -> Answer:
         """Read the streams and prepare the answer."""

@@ -84,7 +84,7 @@ class PreferredSelection:
         named = ", ".join(self._summaries)
         return (
             f"{self.bound.explain(self._budget)}\n"
-            f"  {named}: for joins; a selection keeps value-ordered buckets of its own"
+            f"  summary {named} is not read: a selection keeps value-ordered buckets of its own"
         )
 
     def run(self) -> SelectionAnswer:

@@ -57,7 +57,7 @@ class Live:
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
         self.standing = Subscriptions()
-        self.summaries = LiveSummaries(names.hasher)
+        self.summaries = LiveSummaries(names)
         self.idleness = Idleness()
         if keeper is not None:
             keeper.restore(self, names)

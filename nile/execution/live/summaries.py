@@ -7,24 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.execution.registry import Registry
 from nile.pyramid.grid.manager import SummaryManager
-from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
-from nile.summaries.hashing import KeyHasher, KeyTable
+from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.streams.manager import TupleBatch
 
-__all__ = ["LiveSummaries", "spec_of"]
+__all__ = ["LiveSummaries"]
 
 Array = np.ndarray[Any, Any]
-
-
-def spec_of(made: CreateSummary) -> SummarySpec:
-    """The spec that a CREATE SUMMARY asks for.  Raises ConfigError, TypeError."""
-    return SummarySpec(granularity=made.granularity, rate=made.rate, depth=made.depth, **made.settings)
 
 
 class LiveSummaries:
@@ -34,8 +29,8 @@ class LiveSummaries:
     are in the stream's history, which indexes the column from then on too.
     """
 
-    def __init__(self, hasher: KeyHasher) -> None:
-        self._hasher = hasher
+    def __init__(self, names: Registry) -> None:
+        self._names = names
         self._held: dict[str, tuple[CreateSummary, LiveStream, SummaryManager]] = {}
 
     def follow(self, asked: Iterable[CreateSummary], streams: dict[str, LiveStream]) -> None:
@@ -56,6 +51,7 @@ class LiveSummaries:
     def adopt(self, made: CreateSummary, stream: LiveStream, manager: SummaryManager) -> None:
         """Go on with a manager that has seen what the stream keeps."""
         self._held[made.name] = (made, stream, manager)
+        self._names.grid(made.name).kept(manager)
 
     def arrived(self, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come."""
@@ -64,12 +60,12 @@ class LiveSummaries:
                 _taken(manager, stream, made, batch.ts, batch.carried.column(made.column))
 
     def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
-        manager = SummaryManager(spec_of(made), KeyTable(self._hasher))
+        manager = SummaryManager(made.spec, KeyTable(self._names.hasher))
         for ts, rows in stream.kept((made.column,)):
             _taken(manager, stream, made, ts, rows.column(0))
         if stream.history is not None:
             stream.history.index(made.column)
-        self._held[made.name] = (made, stream, manager)
+        self.adopt(made, stream, manager)
 
 
 def _taken(manager: SummaryManager, stream: LiveStream, made: CreateSummary, ts: Array, column: pa.Array) -> None:

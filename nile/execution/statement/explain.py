@@ -57,7 +57,6 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
         lines.append(f"budget: {query.budget[1]:g} {query.budget[0]}")
     if query.error is not None:
         lines.append(f"error {query.error[0]:g} at confidence {query.error[1]:g}, otherwise {query.error[2]}")
-    lines += [f"summary {name} of {stream}" for stream, name in query.summaries]
     lines += prepared.operator.explain().split("\n")
     if run is None or run.answer is None:
         return _text(lines)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,6 @@ from nile.execution.approximate.join import ApproximateHome
 from nile.execution.approximate.run import approximate, is_approximate
 from nile.execution.choice import choose
 from nile.execution.exact.run import ExactRun, output_schema
-from nile.execution.live.summaries import spec_of
 from nile.execution.options import Options
 from nile.execution.progress.input import Kept
 from nile.execution.progress.plan import progressive
@@ -41,6 +41,8 @@ from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.execution.registry import Registered
+    from nile.operators.inputs.shared import SharedSummary
+    from nile.pyramid.grid.manager import SummaryManager
 
 __all__ = ["Engine", "run_query", "run_statement"]
 
@@ -73,6 +75,9 @@ class Engine(Readable, ApproximateHome, Counts, Kept, Protocol):
 
     def adopt(self, name: str) -> tuple[Any, str | None]:
         """The source of a registered name and the condition that selects its rows, as text."""
+
+    def grid(self, name: str) -> SharedSummary:
+        """What a summary of that name is."""
 
     def keep_summary(self, summary: CreateSummary) -> None:
         """Make a summary known."""
@@ -220,7 +225,7 @@ def _create_summary(engine: Engine, made: CreateSummary) -> Result:
     check_columns(entry.schema, (made.column,), where=f"CREATE SUMMARY {made.name}: stream '{name}'")
     place = f"CREATE SUMMARY {made.name}: stream '{name}', column '{made.column}'"
     key_family(entry.schema.field(made.column).type, where=place)
-    spec = spec_of(made)
+    spec = made.spec
     engine.keep_summary(replace(made, stream=name))
     return _said(
         f"summary '{made.name}' on {name} ({made.column}): {spec.depth} granularities from "
@@ -279,6 +284,7 @@ def _shown(engine: Engine, asked: Show) -> pa.Table:
                 "granularity": pa.array([format_duration(one.granularity) for one in held], pa.string()),
                 "rate": pa.array([one.rate for one in held], pa.int64()),
                 "depth": pa.array([one.depth for one in held], pa.int64()),
+                **_kept([engine.grid(one.name) for one in held]),
             }
         )
     wanted = {"streams": (True,), "relations": (False,), "tables": (True, False)}[asked.what]
@@ -291,6 +297,25 @@ def _shown(engine: Engine, asked: Show) -> pa.Table:
             "columns": pa.array([", ".join(entry.schema.names) for entry in entries], pa.string()),
         }
     )
+
+
+def _kept(grids: Sequence[SharedSummary]) -> dict[str, Any]:
+    """What SHOW SUMMARIES tells of the grids; nulls of one that has not been built yet."""
+    managers = [grid.manager for grid in grids]
+    return {
+        "tuples": pa.array([m and m.store.tuples for m in managers], pa.int64()),
+        "zones": pa.array([m and _zones(m) for m in managers], pa.string()),
+        "bytes": pa.array([m and m.memory.total for m in managers], pa.int64()),
+        "error": pa.array([m and m.error for m in managers], pa.float64()),
+        "upkeep": pa.array([grid.upkeep for grid in grids], pa.int64()),
+        "served": pa.array([grid.served for grid in grids], pa.int64()),
+    }
+
+
+def _zones(manager: SummaryManager) -> str:
+    """How many zones each granularity has, the finest first."""
+    counts = Counter(zone.granularity for zone in manager.zones())
+    return ", ".join(f"G{g} {counts[g]}" for g in range(1, manager.spec.depth + 1))
 
 
 def _described(engine: Engine, asked: Describe) -> pa.Table:

@@ -12,7 +12,8 @@ class AggregateFigures:
     """What a run did.  Costs in units of its cost table.
 
     method, borders: as chosen; cells: of the grid; kept: the share of tuples that the grid kept for its edges;
-    read: (tuple, query) pairs looked at; shed: tuples no query ever saw.
+    read: (tuple, query) pairs looked at; shed: tuples no query ever saw; ruled_out: (tuple, query) pairs that a shared
+    summary tells to be none.
     """
 
     method: str
@@ -25,6 +26,7 @@ class AggregateFigures:
     spent: float
     spent_summary: float
     exact_cost: float
+    ruled_out: int = 0
 
     @property
     def budget_spent(self) -> float:

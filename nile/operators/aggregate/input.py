@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from nile.aggregates.asked import MOMENT, Aggregate
 from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.scope import Scope
+from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SLICE
 from nile.summaries.costs import CostTable
 
@@ -55,13 +57,14 @@ class Measure:
     high: float = math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AggregateInput:
     """An ordered stream of n tuples, and all that is asked of it.
 
     aggregates and, for each, `of`: the number of its measure (-1 for count(*)).  group: int32 [n], groups
     numbered by first appearance; code: int32 [n] of the grid's column and rank: int64 [k], each distinct
-    value's place in their order (None without such a column).
+    value's place in their order (None without such a column).  summary: a grid that others keep of that column, which
+    has counted these tuples and no others; None: there is none.
     """
 
     ts: Array
@@ -75,6 +78,39 @@ class AggregateInput:
     code: Array | None
     rank: Array | None
     hashes: Array | None = None
+    summary: SummaryManager | None = None
+
+    def key_hashes(self, scope: Scope) -> Array:
+        """The hashes of the values that pass a scope, 0 that of null: uint64 [m].  The grid's column is there."""
+        assert self.hashes is not None
+        assert self.code is not None
+        assert scope.passes is not None
+        return self.hashes[self._first[np.flatnonzero(scope.passes)]]
+
+    def ruled_out(self, scope: Scope, costs: CostTable, most: float) -> tuple[Array | None, float]:
+        """Runs of tuples that the summary tells to have none of a scope's values, and what it cost to ask.
+
+        int64 [runs, 2], ordinals [begin, end); None: there is no summary, null is among the values, or there are so
+        many of them that asking might cost more than `most`.
+        """
+        if self.summary is None or scope.passes is None or scope.empty:
+            return None, 0.0
+        each = costs.estimate_sketch(self.summary.spec.rows) * int(scope.passes.sum())
+        if 2 * each * len(self.summary.zones()) > most:
+            return None, 0.0
+        keys = self.key_hashes(scope)
+        if not keys.all():
+            return None, 0.0
+        runs, read = self.summary.without(keys)
+        return runs, read * each
+
+    @cached_property
+    def _first(self) -> Array:
+        """Where each value comes first: int64 [k]."""
+        assert self.code is not None
+        first = np.zeros(int(self.code.max(initial=-1)) + 1, np.int64)
+        first[self.code[::-1]] = np.arange(self.n)[::-1]
+        return first
 
     @property
     def n(self) -> int:

@@ -191,13 +191,15 @@ def stream_reader(
     zones: Array,
     large: Array | None = None,
     marks: tuple[tuple[float, float], ...] | None = None,
+    ruled_out: Array | None = None,
 ) -> Reader:
     """A sample of the stream itself.
 
     order: int64 [n], ordinals by their random number; zones: int64 [z + 1], where zones begin.  Zones outside
     the time range are never read.  The two at its ends are strata of their own, those between are cut into up
     to 16; in these, without another condition, every tuple satisfies and none needs a test.  large: bool [n],
-    with their marks, tuples that are read whatever the budget and are no part of the sample.
+    with their marks, tuples that are read whatever the budget and are no part of the sample.  ruled_out: int64
+    [runs, 2], ordinals [begin, end) of tuples that certainly do not satisfy: they are never read, and count nowhere.
     """
     first, last = (scope.first, scope.last) if not scope.empty else (0, 0)
     begin = int(np.searchsorted(zones, first, side="right")) - 1
@@ -214,10 +216,14 @@ def stream_reader(
     inside = (cuts[:-1] >= first) & (cuts[1:] <= last)
     least, most = _bounds(data, marks)
     sizes, must = np.diff(cuts), np.zeros(0, np.int64)
-    if large is not None:
-        must = np.flatnonzero(large[low:high]) + low
-        pool = pool[~large[pool]]
-        sizes = sizes - np.bincount(np.searchsorted(cuts, must, side="right") - 1, minlength=sizes.shape[0])
+    if large is not None or ruled_out is not None:
+        wanted, apart = np.ones(data.n, bool), np.zeros(data.n, bool) if large is None else large
+        for run in () if ruled_out is None else ruled_out:
+            wanted[run[0] : run[1]] = False
+        must = np.flatnonzero((wanted & apart)[low:high]) + low
+        pooled = wanted & ~apart
+        pool = pool[pooled[pool]]
+        sizes = np.add.reduceat(np.append(pooled[low:high], False), cuts[:-1] - low, dtype=np.int64)
     return Reader(
         data=data,
         scope=scope,

@@ -32,6 +32,7 @@ from nile.operators.aggregate.input import (
 )
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.reader import Prices, Reader, complete_reader, grid_reader, stream_reader
+from nile.operators.aggregate.scope import Scope
 from nile.operators.aggregate.sets import ROWS, CellSets, KeyCounts
 from nile.summaries.errors import ConfigError
 from nile.summaries.intervals import TAIL
@@ -43,6 +44,8 @@ _WATCH_SHARE = 0.2
 _TARGET_WATCH_SHARE = 0.6
 """Of what may be spent, at most this goes into finding the large tuples of the stream: without an interval that
 can be certified no error target is met, and then everything is read."""
+_ASKED_SHARE = 0.2
+"""Of what may be spent, at most this goes into asking a shared summary where not to look."""
 _TAME_SHARE = 0.1
 """Values are tame when a sample of this share of the stream can certify intervals without taking large ones apart."""
 
@@ -65,6 +68,7 @@ class AggregateRun:
         self.granted = math.inf if plan.budget is None else plan.budget * self.exact_cost
         self.spent_summary = 0.0
         self.kept = 0.0
+        self.ruled_out = 0
         self.grid: Grid | None = None
         self.sets: CellSets | None = None
         self.counts: KeyCounts | None = None
@@ -128,6 +132,7 @@ class AggregateRun:
             spent=self.spent,
             spent_summary=self.spent_summary,
             exact_cost=self.exact_cost,
+            ruled_out=self.ruled_out,
         )
 
     def _begin(self) -> None:
@@ -184,11 +189,22 @@ class AggregateRun:
             marks = marks_of(data)
             large = large_tuples(data, marks)
             self.spent_summary = self.plan.costs.scan * data.n * len(data.measures)
-        self.readers = [stream_reader(data, scope, self._prices, order, zones, large, marks) for scope in data.scopes]
+        self.readers = [
+            stream_reader(data, scope, self._prices, order, zones, large, marks, self._ruled_out(scope))
+            for scope in data.scopes
+        ]
         for reader in self.readers:
             reader.first()
         if self.plan.target is None:
             self._share_out(self.granted - self.spent)
+
+    def _ruled_out(self, scope: Scope) -> Array | None:
+        """Where the shared summary tells a query not to look; what was asked of it is paid."""
+        most = _ASKED_SHARE * min(self.granted, self.exact_cost) / len(self.data.scopes)
+        runs, cost = self.data.ruled_out(scope, self.plan.costs, most)
+        self.spent_summary += cost
+        self.ruled_out += 0 if runs is None else int((runs[:, 1] - runs[:, 0]).sum())
+        return runs
 
     @property
     def _sketch_cost(self) -> float:

@@ -117,13 +117,9 @@ class KeyCounts:
 
     def __init__(self, data: AggregateInput) -> None:
         assert data.hashes is not None
-        assert data.code is not None
         sketch = CountSketch(rows=ROWS, columns=_COLUMNS)
         sketch.summarize(data.hashes)
-        first = np.zeros(int(data.code.max()) + 1, np.int64)
-        first[data.code[::-1]] = np.arange(data.n)[::-1]
-        keys = [int(np.flatnonzero(scope.passes)[0]) for scope in data.scopes if scope.passes is not None]
-        self._counts = sketch.estimate(data.hashes[first[keys]])
+        self._counts = sketch.estimate(np.concatenate([data.key_hashes(scope) for scope in data.scopes]))
 
     @staticmethod
     def answer(data: AggregateInput) -> bool:

@@ -13,6 +13,8 @@ from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
 from nile.operators.inputs.bounds import bounds_of
 from nile.operators.inputs.loading import Columns
+from nile.operators.inputs.shared import SharedSummary
+from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa, pc
 
@@ -47,14 +49,20 @@ def prepare(
     between: tuple[int | None, int | None],
     window: int | None,
     where: str,
+    shared: SharedSummary | None = None,
 ) -> Asked:
-    """Everything a run needs.  between: moments in ns, ends included; window: ns back from the last tuple in it."""
+    """Everything a run needs.
+
+    between: moments in ns, ends included; window: ns back from the last tuple in it; shared: a summary of the column
+    that most queries restrict.
+    """
     batch, ts = columns.batch, columns.ts
     on = grid_column(queries, time)
     code: Array | None = None
     rank: Array | None = None
     hashes: Array | None = None
     values: pa.Array | None = None
+    summary: SummaryManager | None = None
     if on is not None and len(columns):
         table = KeyTable(columns.hasher)
         encoded = table.encode(batch.column(on), where=f"{where}, column '{on}'")
@@ -62,6 +70,8 @@ def prepare(
         values = table.decode(np.arange(table.known))
         code, values = _with_null(code, values)
         rank = _ranks(values)
+        if shared is not None:
+            summary = shared.over(ts, batch.column(on))
     interval, covered = _interval(ts, between, window)
     scopes: list[Scope] = []
     for name, conditions in queries:
@@ -101,6 +111,7 @@ def prepare(
         code=code,
         rank=rank,
         hashes=hashes,
+        summary=summary,
     )
     return Asked(data, labels, labels_by, on)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from nile.operators.inputs.shared import SharedSummary
 from nile.streams.manager import StreamManager
 from nile.summaries.heavy import pa
 
@@ -21,3 +22,6 @@ class Home(Protocol):
 
     def time_column(self, name: str) -> str:
         """Its event-time column."""
+
+    def shared(self, name: str, column: str) -> SharedSummary | None:
+        """The summary of a stream's column that CREATE SUMMARY made; None where there is none."""

@@ -10,7 +10,6 @@ from nile.base.raw import check_columns
 from nile.durable.keeper import Keeper
 from nile.execution.definitions import StreamDefinition
 from nile.execution.live.live import Live
-from nile.execution.live.summaries import spec_of
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
@@ -105,7 +104,7 @@ def target_of(directory: StoreDirectory, lake: LakeStream, statements: Sequence[
     summaries = []
     for made in _asked(names, name, definition, statements):
         manager = live.summaries.get(made.name)
-        summaries.append((made, SummaryManager(spec_of(made)) if manager is None else manager))
+        summaries.append((made, SummaryManager(made.spec) if manager is None else manager))
     indexed = dict.fromkeys([*history.indexed, layout.key, *index, *(made.column for made, _ in summaries)])
     check_columns(definition.schema, tuple(indexed), where=f"stream '{name}', index")
     for column in indexed:

@@ -1,0 +1,186 @@
+"""One grid a CREATE SUMMARY, and what reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import nile
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.summaries.hashing import hash_keys
+
+SUMMARY = "CREATE SUMMARY items ON s (item) WITH GRANULARITY '10 min' AND COLLAPSE (4, 3) USING columns = 256"
+COUNT = "SELECT count(*) AS n, sum(price) AS p FROM s WHERE item = {} BUDGET 0.1"
+
+
+def sales(n: int = 20_000, keys: int = 3_000, seed: int = 3) -> pa.Table:
+    """Key -1 comes in two bursts of 100 and nowhere else."""
+    draw = np.random.default_rng(seed)
+    item = draw.integers(0, keys, n)
+    item[n // 4 : n // 4 + 100] = -1
+    item[3 * n // 4 : 3 * n // 4 + 100] = -1
+    return pa.table({"ts": np.arange(n) * 0.5, "item": item, "price": draw.exponential(10.0, n)})
+
+
+def static() -> nile.Database:
+    db = nile.connect()
+    db.register("s", sales(), time="ts")
+    return db
+
+
+def live() -> nile.Database:
+    db = nile.connect()
+    db.stream("s", [("ts", pa.float64()), ("item", pa.int64()), ("price", pa.float64())], time="ts")
+    for part in sales().to_batches(max_chunksize=1_700):
+        db.push("s", part)
+    return db
+
+
+def kept(db: nile.Database) -> dict[str, Any]:
+    (row,) = db.sql("SHOW SUMMARIES").to_arrow().to_pylist()
+    return row
+
+
+@pytest.mark.parametrize("connect", [static, live])
+def test_an_aggregate_leaves_out_the_zones_that_have_none_of_its_keys(connect: Any) -> None:
+    db = connect()
+    wide = db.sql(COUNT.format(-1))
+    wide.fetchall()
+    db.sql(SUMMARY)
+    near = db.sql(COUNT.format(-1))
+    (found,) = near.to_arrow().to_pylist()
+    table = sales().to_pandas()
+    exact = table[table.item == -1]
+    before, after = wide.answer.figures, near.answer.figures
+    assert before.ruled_out == 0 < 10_000 < after.ruled_out
+    assert after.spent <= after.granted
+    errors = [answer.estimate("count(*)") for answer in (wide.answer, near.answer)]
+    assert errors[1].high - errors[1].low < 0.8 * (errors[0].high - errors[0].low)
+    assert errors[1].low <= len(exact) <= errors[1].high
+    assert abs(found["n"] - len(exact)) < 0.5 * len(exact)
+    assert "summary items has none" in near.explain()
+    assert kept(db)["served"] == 1
+
+
+@pytest.mark.parametrize("connect", [static, live])
+def test_a_summary_whose_counters_are_0_changes_what_is_read(connect: Any) -> None:
+    db = connect()
+    db.sql(SUMMARY)
+    text = COUNT.format(7)
+    before = db.sql(text)
+    assert before.fetchall()[0][0] > 0
+    manager = db.summary("items")
+    manager.store.side.counters[:] = 0
+    after = db.sql(text)
+    assert after.fetchall()[0][0] == 0  # nothing is promised anywhere
+    assert after.answer.figures.read == 0 < before.answer.figures.read
+
+
+def test_dropping_a_summary_changes_the_plan() -> None:
+    db = static()
+    db.sql(SUMMARY)
+    assert "summary items" in db.sql("EXPLAIN " + COUNT.format(7)).message
+    db.sql("DROP SUMMARY items")
+    assert "summary items" not in db.sql("EXPLAIN " + COUNT.format(7)).message
+    left = db.sql(COUNT.format(-1))
+    left.fetchall()
+    assert left.answer.figures.ruled_out == 0
+
+
+def test_a_hundred_queries_keep_one_grid() -> None:
+    db = live()
+    db.sql(SUMMARY)
+    db.sql(COUNT.format(1)).fetchall()
+    one = kept(db)
+    for key in range(99):
+        db.sql(COUNT.format(key)).fetchall()
+    after = kept(db)
+    assert after["served"] == 100
+    assert after["bytes"] <= 1.2 * one["bytes"]
+    assert after["upkeep"] == one["upkeep"]
+    assert one["tuples"] == 20_000
+    assert one["upkeep"] >= 20_000 * 3
+
+
+def test_standing_predicates_read_one_grid() -> None:
+    db = static()
+    db.sql(SUMMARY)
+    predicates = {f"q{k}": f"item = {k}" for k in range(-1, 100)}
+    answer = db.aggregate("s", {"n": "count(*)"}, predicates=predicates).run(0.03)
+    assert answer.figures.ruled_out > 0
+    assert answer.figures.spent <= answer.figures.granted
+    assert kept(db)["served"] == 1
+
+
+def test_an_error_is_met_by_reading_less() -> None:
+    db = static()
+    text = "SELECT count(*) AS n FROM s WHERE item = -1 ERROR 0.1"
+    plain = db.sql(text)
+    plain.fetchall()
+    db.sql(SUMMARY)
+    near = db.sql(text)
+    ((n,),) = near.fetchall()
+    assert near.answer.figures.spent < 0.5 * plain.answer.figures.spent
+    assert n == pytest.approx(200, rel=0.1)
+
+
+def test_numbers_stay_unbiased() -> None:
+    db = static()
+    db.sql(SUMMARY)
+    query = db.aggregate("s", {"p": "sum(price)"}, where="item = -1")
+    table = sales().to_pandas()
+    exact = table[table.item == -1].price.sum()
+    told = [query.using(seed=seed).run(0.05).estimate("p").value for seed in range(60)]
+    assert abs(np.mean(told) - exact) < 4 * np.std(told) / np.sqrt(60)
+
+
+def test_a_stream_that_keeps_less_than_was_counted_is_read_without_the_summary() -> None:
+    db = nile.connect()
+    db.stream("s", [("ts", pa.float64()), ("item", pa.int64()), ("price", pa.float64())], time="ts", keep="10 min")
+    db.sql(SUMMARY)
+    for part in sales().to_batches(max_chunksize=1_000):
+        db.push("s", part)
+    told = db.sql(COUNT.format(7))
+    told.fetchall()
+    assert told.answer.figures.ruled_out == 0
+
+
+def test_nulls_are_never_ruled_out() -> None:
+    db = nile.connect()
+    n = 4_000
+    items = pa.array([None if k % 3 == 0 else k % 50 for k in range(n)], pa.int64())
+    db.register("s", pa.table({"ts": np.arange(n) * 1.0, "item": items, "price": np.ones(n)}), time="ts")
+    db.sql(SUMMARY)
+    told = db.aggregate("s", {"n": "count(*)"}, where="item IS NULL").using(method="sample").run(0.5)
+    assert told.figures.ruled_out == 0
+    assert told.estimate("n").low <= 1_334 <= told.estimate("n").high
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=some.integers(0, 1 << 30),
+    structure=some.sampled_from(["T2", "T3", "T4"]),
+    depth=some.integers(1, 3),
+    forgetting=some.booleans(),
+    n=some.integers(0, 6_000),
+)
+def test_runs_without_a_key_have_none_of_it(seed: int, structure: str, depth: int, forgetting: bool, n: int) -> None:
+    draw = np.random.default_rng(seed)
+    keys = draw.zipf(1.3, n) % 500
+    ts = np.cumsum(draw.integers(0, 3, n)).astype(np.int64)
+    spec = SummarySpec(600, 2, depth, structure=structure, forgetting=forgetting, buckets=4, columns=16)
+    manager = SummaryManager(spec)
+    manager.ingest(ts, pa.array(keys))
+    wanted = draw.integers(0, 500, 3)
+    runs, read = manager.without(hash_keys(pa.array(wanted), manager.keys.hasher))
+    assert read <= 2 * spec.zone_slots
+    for begin, end in runs.tolist():
+        assert 0 <= begin < end <= n
+        assert not np.isin(keys[begin:end], wanted).any()
+    assert (runs[1:, 0] >= runs[:-1, 1]).all()
