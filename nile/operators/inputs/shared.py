@@ -22,7 +22,7 @@ class SharedSummary:
     """What CREATE SUMMARY makes: name, stream, column, spec, and the grid.
 
     Of a live stream the grid counts what is pushed (`kept`), of another it is built by the first query that reads it.
-    served: how many queries it has told where not to look.  Its upkeep is its own: a query is charged for what it reads.
+    served: how many queries it has told where not to look.  Its upkeep is its own: queries pay for what they read.
     """
 
     def __init__(self, name: str, stream: str, column: str, spec: SummarySpec, hasher: KeyHasher) -> None:
