@@ -10,7 +10,7 @@ from sql_catalog import CATALOG
 from workload_sql import mutated, random_statement
 
 from nile.sql.reading_statements import read_statement
-from nile.sql.text import statement_text
+from nile.sql.statement_text import statement_text
 from nile.summaries.errors import NileError
 
 

@@ -153,15 +153,3 @@ def test_cql_counts_the_requests_of_the_last_day(db: nile.Database) -> None:
     """
     assert db.sql(text, emit="snapshot").fetchall() == [(2,)]
     assert db.sql("Select * From Requests").to_arrow().num_rows == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("Select Count(*) From Requests S [Partition By S.client_id Rows 10 Preceding]", r"(?i)partition"),
-        ("Select T.at From Requests T Sample(10)", r"(?i)sample"),
-    ],
-)
-def test_what_cql_has_and_nile_has_not_yet_is_named(db: nile.Database, text: str, told: str) -> None:
-    with pytest.raises(nile.NileError, match=told):
-        db.sql(text)

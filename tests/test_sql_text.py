@@ -11,8 +11,8 @@ from sql_logic import read_cases
 from workload_sql import random_statement
 
 from nile.sql.reading_statements import read_statement
+from nile.sql.statement_text import statement_text
 from nile.sql.statements import Statement
-from nile.sql.text import statement_text
 from nile.summaries.errors import NileError
 
 CORPUS = sorted((Path(__file__).parent / "sql").glob("*.test"))

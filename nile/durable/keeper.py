@@ -36,8 +36,8 @@ from nile.pyramid.grid.manager_state import manager_content, read_manager
 from nile.pyramid.history.history import History
 from nile.sql.plan import leaves_of
 from nile.sql.reading_statements import read_statement
+from nile.sql.statement_text import statement_text
 from nile.sql.statements import CreateSummary
-from nile.sql.text import statement_text
 from nile.summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa

@@ -43,6 +43,10 @@ class Token:
     end: int
 
 
+_PRINTED = "\u00d7\u2018\u2019"
+_CURLED = re.compile("[\u2018\u2019]([^\u2018\u2019'\"]*)\u2019")
+
+
 def check_text(text: object) -> str:
     """`text`, which is text of a bearable size without characters that no statement has.  Raises Fault."""
     if not isinstance(text, str):
@@ -59,15 +63,21 @@ def check_text(text: object) -> str:
 
 
 def plain_signs(text: str) -> str:
-    """`text` with the multiplication sign of a printed page, outside quotes, as a star.  Raises Fault as check_text."""
+    """`text` with the signs of a printed page, outside quotes, as a keyboard has them: a times sign as a star, and
+    quotes that curl as straight ones.  Every sign keeps its place.  Raises Fault as check_text.
+    """
     check_text(text)
-    if "\u00d7" not in text:
+    if not any(sign in text for sign in _PRINTED):
         return text
     pieces, begin = [], 0
     for found in _QUOTED.finditer(text):
-        pieces += [text[begin : found.start()].replace("\u00d7", "*"), found[0]]
+        pieces += [_typed(text[begin : found.start()]), found[0]]
         begin = found.end()
-    return "".join([*pieces, text[begin:].replace("\u00d7", "*")])
+    return "".join([*pieces, _typed(text[begin:])])
+
+
+def _typed(text: str) -> str:
+    return _CURLED.sub(r"'\1'", text.replace("\u00d7", "*"))
 
 
 def tokens_of(text: str) -> list[Token]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from nile.expressions.tree import Node
 from nile.sql.over import Frame
-from nile.sql.reading.own_windows import OwnWindow
+from nile.sql.reading.own_windows import OwnWindow, SampleCall
 
 __all__ = [
     "Aggregate",
@@ -126,6 +126,7 @@ class Table:
     own: OwnWindow | None = None
     where: Expression | None = None
     hop: HopCall | None = None
+    sample: SampleCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ class Derived:
     start: int
     columns: tuple[str, ...] = ()
     own: OwnWindow | None = None
+    sample: SampleCall | None = None
 
 
 Source = Table | Derived

@@ -40,6 +40,7 @@ __all__ = [
     "Query",
     "Relation",
     "Rows",
+    "Sample",
     "SetOperation",
     "Slide",
     "Sort",
@@ -230,10 +231,23 @@ class ToStream:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Each tuple of a stream with probability `share`, by its number and the seed alone."""
+
+    input: ToStream
+    share: float
+    seed: int
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+
+@dataclass(frozen=True, slots=True)
 class Windowed:
     """A stream that a query gives, in a window: a relation again.  position: its place among the streams."""
 
-    input: ToStream
+    input: ToStream | Sample
     window: StreamWindow
     position: int
 
@@ -319,18 +333,18 @@ class Limit:
 
 
 _Unary = Filter | Project | Distinct | Group | Over | Sort | Limit | Hop | ToStream | Windowed | OnClose | Every
-Plan = Stream | Relation | Join | Outer | SetOperation | _Unary
+Plan = Stream | Relation | Join | Outer | SetOperation | Sample | _Unary
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A bound SELECT (or set operation of several).
 
-    plan: its root has the output's columns, named as the user sees them.  window: the WINDOW w of the whole
-    statement (ns), which is also on every stream below that has none of its own; windowed: whether any window was
-    named anywhere.  budget: (unit, amount) of a Budget; error: (error, confidence, otherwise) of an ErrorTarget.
-    summaries: names of the CREATE SUMMARY statements that the rewriter picked, one per stream that has one.
-    emit: what EMIT says comes out; None: nothing was said.
+    bound SELECT (or set operation of several). plan: its root has the output's columns, named as the user sees them.
+    window: the WINDOW w of the whole statement (ns), which is also on every stream below that has none of its own;
+    windowed: whether any window was named anywhere. budget: (unit, amount) of a Budget; error: (error, confidence,
+    otherwise) of an ErrorTarget. summaries: names of the CREATE SUMMARY statements that the rewriter picked, one per
+    stream that has one. emit: what EMIT says comes out; None: nothing was said.
     """
 
     plan: Plan

@@ -30,7 +30,7 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
         case ops.Relation():
             wanted = needed | always | _of(plan.where)
             return replace(plan, fields=_kept(plan.fields, wanted, plan.fields[0].name))
-        case ops.Distinct() | ops.SetOperation() | ops.ToStream():
+        case ops.Distinct() | ops.SetOperation() | ops.ToStream() | ops.Sample():
             return map_inputs(plan, lambda each: prune(each, always))
         case ops.Filter():
             needed = needed | _of(plan.condition)
@@ -46,7 +46,7 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
             plan = replace(plan, aggregates=aggregates)
             needed = _of(*(item.node for item in plan.by), *(each.argument for each in aggregates))
         case ops.Windowed():
-            return replace(plan, input=replace(plan.input, input=prune(plan.input.input, always)))
+            return map_inputs(plan, lambda each: prune(each, always))
         case ops.Hop():
             needed = (needed - set(plan.names)) | {plan.time}
         case ops.OnClose():

@@ -26,7 +26,7 @@ def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Map
     clauses, rest = split_clauses(tokens, whole, values)
     begin, end = tokens[0].start, tokens[-1].end
     blank = "".join(sign if sign == "\n" else " " for sign in text[:begin])
-    written = read_select(blank + rest[begin:end], values, clauses.own, whole)
+    written = read_select(blank + rest[begin:end], values, clauses, whole)
     binder = QueryBinder(catalog, clauses.window, closing=clauses.emit == "close")
     bound = binder.bind(written)
     _check(clauses, bound, binder)
@@ -126,7 +126,7 @@ def _preference(clauses: Clauses, bound: BoundBlock) -> ops.Preference | None:
 def _term(clause: TermClause, scope: Scope) -> ops.Term:
     field = scope.resolve(Reference(clause.qualifier, clause.name, clause.start))
     source = next(source for source in scope.sources if field in source.columns.values())
-    if isinstance(source.plan, ops.Project):
+    if isinstance(source.plan, ops.Project | ops.Windowed | ops.Hop):
         raise NotYetFault(
             f"a preference on '{source.alias}', which is a query, is not there yet; name a stream's column",
             clause.start,

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nile.base.durations import format_duration
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
 from nile.sql import plan as ops
-from nile.sql.expression_text import aggregate_text, expression_text, identifier, text_literal
+from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream
 from nile.sql.reading.over_reading import item_text
-from nile.sql.statements import (
-    CreateRelation,
-    CreateStream,
-    CreateSummary,
-    Describe,
-    Drop,
-    Explain,
-    Select,
-    Show,
-    Statement,
-)
 
-__all__ = ["query_text", "statement_text"]
+__all__ = ["duration_text", "query_text"]
 
 _BUDGETS = {
     "fraction": "",
@@ -34,57 +23,7 @@ _BUDGETS = {
 }
 
 
-def statement_text(statement: Statement) -> str:
-    """The statement on one line.  Read again with the same catalog it is an equal statement."""
-    match statement:
-        case Select():
-            return query_text(statement.query)
-        case Explain():
-            return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{query_text(statement.query)}"
-        case CreateStream() | CreateRelation():
-            return _create(statement)
-        case CreateSummary():
-            return _create_summary(statement)
-        case Drop():
-            exists = "IF EXISTS " if statement.if_exists else ""
-            return f"DROP {statement.kind.upper()} {exists}{identifier(statement.name)}"
-        case Show():
-            return f"SHOW {statement.what.upper()}"
-        case Describe():
-            return f"DESCRIBE {identifier(statement.name)}"
-
-
-def _create(statement: CreateStream | CreateRelation) -> str:
-    kind = "STREAM" if isinstance(statement, CreateStream) else "RELATION"
-    source = identifier(statement.source) if statement.registered else text_literal(statement.source)
-    parts = [f"CREATE {'OR REPLACE ' if statement.replace else ''}{kind} {identifier(statement.name)} FROM {source}"]
-    if isinstance(statement, CreateStream):
-        if statement.time is not None:
-            parts.append(f"TIMESTAMP BY {identifier(statement.time)}")
-        if statement.lateness is not None:
-            parts.append(f"LATENESS {_duration(statement.lateness)}")
-    if statement.where is not None:
-        parts.append(f"WHERE {statement.where}")
-    return " ".join(parts)
-
-
-def _create_summary(statement: CreateSummary) -> str:
-    text = (
-        f"CREATE {'OR REPLACE ' if statement.replace else ''}SUMMARY {identifier(statement.name)} "
-        f"ON {identifier(statement.stream)} ({identifier(statement.column)}) "
-        f"WITH GRANULARITY {_duration(statement.granularity)} AND COLLAPSE ({statement.rate}, {statement.depth})"
-    )
-    options = [f"{name} = {_option(value)}" for name, value in statement.options]
-    return f"{text} USING {', '.join(options)}" if options else text
-
-
-def _option(value: str | float | int | bool) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return text_literal(value) if isinstance(value, str) else repr(value)
-
-
-def _duration(ns: int) -> str:
+def duration_text(ns: int) -> str:
     return f"'{format_duration(ns)}'"
 
 
@@ -100,7 +39,7 @@ def query_text(query: Query) -> str:
         if preference.fade != 1.0:
             parts.append(f"FADE FACTOR {preference.fade!r}")
     if query.window is not None:
-        parts.append(f"WINDOW {_duration(query.window)}")
+        parts.append(f"WINDOW {duration_text(query.window)}")
     parts += writer.windows
     if query.budget is not None:
         unit, amount = query.budget
@@ -115,7 +54,7 @@ def _told(query: Query) -> tuple[Plan, list[str]]:
     """The plan without what EMIT put at its top, and that clause."""
     match query.plan:
         case ops.Every():
-            return query.plan.input, [f"EMIT EVERY {_duration(query.plan.step)}"]
+            return query.plan.input, [f"EMIT EVERY {duration_text(query.plan.step)}"]
         case ops.OnClose():
             return _without(query.plan.input, query.plan.end), ["EMIT ON WINDOW CLOSE"]
         case _:
@@ -253,7 +192,7 @@ class _Writer:
         if plan.constraints:
             word = "DWINDOW" if plan.directed else "WINDOW"
             pairs = [
-                f"({source.aliases[each.left]}, {source.aliases[each.right]}) = {_duration(each.window)}"
+                f"({source.aliases[each.left]}, {source.aliases[each.right]}) = {duration_text(each.window)}"
                 for each in plan.constraints[: plan.given]
             ]
             self.windows.append(f"{word} {f' AND {word} '.join(pairs)}")
@@ -269,6 +208,9 @@ class _Writer:
             self._outer(plan, source)
             source.conditions += [_closed(source.text(each), each) for each in above]
             return
+        sample = plan.input if isinstance(plan, ops.Windowed) and isinstance(plan.input, ops.Sample) else None
+        if sample is not None and isinstance(plan, ops.Windowed) and isinstance(sample.input.input, Stream):
+            plan = replace(sample.input.input, window=plan.window)
         hop = plan if isinstance(plan, ops.Hop) else None
         plan = plan.input if isinstance(plan, ops.Hop) else plan
         if isinstance(plan, Stream | ops.Relation):
@@ -281,6 +223,8 @@ class _Writer:
             cut = len(alias) + 1 if isinstance(plan, ops.Project) else 0
             names = {each.name: each.name[cut:] for each in plan.fields}
             inside = None
+        if sample is not None and isinstance(plan, Stream):
+            item += _sample(sample)
         if hop is not None and isinstance(plan, Stream):
             item = self._hop(hop, plan)
             names |= {name: name[len(alias) + 1 :] for name in hop.names}
@@ -346,7 +290,11 @@ class _Writer:
 
     def _hop(self, hop: ops.Hop, stream: Stream) -> str:
         spans = [hop.size] if hop.slide == hop.size else [hop.slide, hop.size]
-        given = [identifier(stream.name), identifier(stream.time), *(f"INTERVAL {_duration(span)}" for span in spans)]
+        given = [
+            identifier(stream.name),
+            identifier(stream.time),
+            *(f"INTERVAL {duration_text(span)}" for span in spans),
+        ]
         own = "" if stream.window == self._window else f" {self._window_of(stream)}"
         return f"{'TUMBLE' if len(spans) == 1 else 'HOP'}({', '.join(given)}) AS {identifier(stream.alias)}{own}"
 
@@ -359,10 +307,10 @@ class _Writer:
             where = "" if condition is None else f" WHERE {expression_text(condition, lambda name: own[name])}"
             return f"[{by}ROWS {plan.window.count}{where}]"
         if isinstance(plan.window, ops.Slide):
-            return f"[RANGE {_duration(plan.window.size)} SLIDE {_duration(plan.window.slide)}]"
+            return f"[RANGE {duration_text(plan.window.size)} SLIDE {duration_text(plan.window.slide)}]"
         if plan.window == 0:
             return "[NOW]"
-        return "[RANGE UNBOUNDED]" if plan.window is None else f"[RANGE {_duration(plan.window)}]"
+        return "[RANGE UNBOUNDED]" if plan.window is None else f"[RANGE {duration_text(plan.window)}]"
 
     def _derived(self, plan: Plan) -> tuple[str, str]:
         """The alias and the text of a query in FROM."""
@@ -371,7 +319,9 @@ class _Writer:
         alias = plan.fields[0].name.partition(".")[0]
         below = plan.input
         if isinstance(below, ops.Windowed):
-            return alias, f"{self.top(below.input)} AS {identifier(alias)} {self._window_of(below)}"
+            sample = below.input if isinstance(below.input, ops.Sample) else None
+            stream = self.top(below.input if sample is None else sample.input)
+            return alias, f"{stream} AS {identifier(alias)} {self._window_of(below)}{_sample(sample)}"
         if isinstance(below, ops.Limit):
             return alias, f"({self.top(plan)}) AS {identifier(alias)}"
         if isinstance(below, ops.Distinct | ops.SetOperation):
@@ -379,6 +329,13 @@ class _Writer:
             if renamed == [item.name for item in plan.items] and all(isinstance(i.node, Column) for i in plan.items):
                 return alias, f"({self._query(below)[0]}) AS {identifier(alias)}"
         return alias, f"({self._query(plan, prefix=len(alias) + 1)[0]}) AS {identifier(alias)}"
+
+
+def _sample(sample: ops.Sample | None) -> str:
+    """SAMPLE as it is written."""
+    if sample is None:
+        return ""
+    return f" SAMPLE ({sample.share * 100:g})" + (f" REPEATABLE ({sample.seed})" if sample.seed else "")
 
 
 def _grouped(group: ops.Group, names: dict[str, str], plan: ops.Project, having: Sequence[Node]) -> list[str]:

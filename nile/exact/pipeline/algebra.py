@@ -39,6 +39,7 @@ __all__ = [
     "Project",
     "Range",
     "Rows",
+    "Sample",
     "Scan",
     "Select",
     "Slide",
@@ -289,10 +290,23 @@ class ToStream:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Each tuple of a stream with probability `share`: its number among them and the seed say whether."""
+
+    input: ToStream
+    share: float
+    seed: int
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
 class Windowed:
     """A stream that a plan gives, in a window.  position: its place in the statement."""
 
-    input: ToStream
+    input: ToStream | Sample
     window: Window
     position: int
 
@@ -337,7 +351,7 @@ class Every:
 
 
 _Unary = Select | Project | Distinct | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
-Plan = Scan | Stored | Join | GraphJoin | Outer | Union | Intersect | Minus | _Unary
+Plan = Scan | Stored | Join | GraphJoin | Outer | Union | Intersect | Minus | Sample | _Unary
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:

@@ -21,6 +21,7 @@ from nile.exact.pipeline.algebra import (
     Plan,
     Project,
     Rows,
+    Sample,
     Scan,
     Select,
     Slide,
@@ -44,7 +45,7 @@ from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.sliding import SlidingStream
 from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
 from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
-from nile.exact.pipeline.to_stream import Streaming, WindowedStream
+from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
 from nile.exact.pipeline.whole import Recomputing
 
 __all__ = ["Built", "Reader", "build"]
@@ -146,6 +147,8 @@ class Built:
                 return Recomputing(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case ToStream():
                 return Streaming(clock, plan, inputs[0])
+            case Sample():
+                return Sampling(plan, inputs[0])
             case Windowed():
                 windowed = WindowedStream(clock, plan, inputs[0], keep=reader.keep, go=reader.go)
                 self.streams.append(windowed.stream)

@@ -20,6 +20,7 @@ from nile.exact.pipeline.algebra import (
     Plan,
     Project,
     Rows,
+    Sample,
     Scan,
     Select,
     Stored,
@@ -71,7 +72,7 @@ def check(plan: Plan) -> None:
                 pass
         if isinstance(node, Whole):
             _comparable("partition", node.input.schema, node.input.schema.names)
-        if not isinstance(node, Scan | Stored | Select | Project | Group | Hop | OnClose | Windowed):
+        if not isinstance(node, Scan | Stored | Select | Project | Group | Hop | OnClose | Windowed | Sample):
             _comparable(type(node).__name__.lower(), node.schema, node.schema.names)
 
 

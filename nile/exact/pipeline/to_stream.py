@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Rows, Scan, Slide, ToStream, Windowed
+from nile.exact.pipeline.algebra import Project, Rows, Sample, Scan, Select, Slide, ToStream, Unbounded, Windowed
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.sliding import SlidingStream
-from nile.exact.state.arrow import pa
+from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined
-from nile.exact.state.held import Held, State
+from nile.exact.state.held import MOST, Held, State
 
-__all__ = ["Streaming", "WindowedStream"]
+__all__ = ["Sampling", "Streaming", "WindowedStream"]
 
 
 class Streaming:
@@ -30,16 +30,23 @@ class Streaming:
 
     KIND: ClassVar = "to stream"
     HELD: ClassVar = ("_bag",)
-    DERIVED: ClassVar = ("plan", "below", "schema")
+    DERIVED: ClassVar = ("plan", "below", "schema", "_is_itself")
 
     def __init__(self, clock: Clock, plan: ToStream, below: Operator) -> None:
         self.plan = plan
         self.below = below
         self.schema = below.schema
         self._bag = Bag(clock, "union all", [below], below.schema)
+        base = plan.input
+        while isinstance(base, Select | Project):
+            base = base.input
+        self._is_itself = plan.kind == "istream" and isinstance(base, Scan) and isinstance(base.window, Unbounded)
 
     def step(self, to: int) -> Delta:
         """The tuples up to `to`, all of sign 1."""
+        if self._is_itself:  # of a stream of which all is kept, what it gains is what comes
+            delta = self.below.step(to)
+            return Delta(delta.ts, delta.sign, delta.rows)
         before = self._bag.contents() if self.plan.kind == "rstream" else None
         delta = self._bag.step(to)
         if not len(delta):
@@ -65,7 +72,7 @@ class Streaming:
 
     def time(self) -> int:
         """GetTime: of the operator below."""
-        return self._bag.time()
+        return self.below.time() if self._is_itself else self._bag.time()
 
     def contents(self) -> Any:
         """A stream has none."""
@@ -83,6 +90,59 @@ class Streaming:
     @property
     def memory(self) -> int:
         return self._bag.memory
+
+
+class Sampling:
+    """Tuples of a stream, each with one probability."""
+
+    KIND: ClassVar = "sample"
+    HELD: ClassVar = ("_number",)
+    DERIVED: ClassVar = ("plan", "below", "schema")
+
+    def __init__(self, plan: Sample, below: Operator) -> None:
+        self.plan = plan
+        self.below = below
+        self.schema = below.schema
+        self._number = 0
+
+    def step(self, to: int) -> Delta:
+        """The tuples up to `to` that are taken."""
+        delta = self.below.step(to)
+        number = self._number + np.arange(len(delta))
+        self._number += len(delta)
+        yes = drawn(number, self.plan.seed) < self.plan.share
+        return Delta(delta.ts[yes], delta.sign[yes], delta.rows.filter(pa.array(yes)))
+
+    def time(self) -> int:
+        """GetTime: of the operator below."""
+        return self.below.time()
+
+    def contents(self) -> Any:
+        """A stream has none."""
+        return joined([], self.schema)
+
+    def capture(self) -> State:
+        """How many tuples there were."""
+        return {"number": self._number}
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        self._number = held.integer("number", 0, MOST)
+        held.end()
+
+    @property
+    def memory(self) -> int:
+        return self.below.memory
+
+
+def drawn(number: Array, seed: int) -> Array:
+    """A number in [0, 1) for each tuple's number: float64 [n].  Source: splitmix64 (Steele et al., OOPSLA 2014)."""
+    with np.errstate(over="ignore"):
+        x = (number.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    share: Array = ((x ^ (x >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+    return share
 
 
 class _Nothing:

@@ -73,6 +73,7 @@ def _not_yet(plan: Plan) -> NotYet:
         "SetOperation": "UNION, INTERSECT or EXCEPT",
         "Distinct": "DISTINCT",
         "Relation": "a stored relation",
+        "Windowed": "a window on a query, or SAMPLE",
         "ToStream": "ISTREAM, DSTREAM or RSTREAM",
         "Hop": "TUMBLE or HOP",
         "OnClose": "EMIT ON WINDOW CLOSE",

@@ -72,12 +72,10 @@ class Compiler:
                 return self._outer(node, path)
             case ops.Distinct():
                 return algebra.Distinct(self.plan(node.input, (*path, 0)))
-            case ops.ToStream():
-                return algebra.ToStream(self.plan(node.input, (*path, 0)), node.kind)
+            case ops.ToStream() | ops.Sample():
+                return self._stream(node, path)
             case ops.Windowed():
-                made = algebra.ToStream(self.plan(node.input.input, (*path, 0, 0)), node.input.kind)
-                self.made[(*path, 0)] = made
-                return algebra.Windowed(made, window_of(node.window), node.position)
+                return algebra.Windowed(self._stream(node.input, (*path, 0)), window_of(node.window), node.position)
             case ops.Hop():
                 below = self.plan(node.input, (*path, 0))
                 return algebra.Hop(below, lambda batch: hop_rows(node, batch), schema_of(node.fields), node.closes)
@@ -128,6 +126,18 @@ class Compiler:
         if node.condition is not None:
             left = algebra.Select(left, tester(node.condition))
         return left
+
+    def _stream(self, node: ops.ToStream | ops.Sample, path: Path) -> algebra.ToStream | algebra.Sample:
+        """A stream that a relation gives, or a sample of it."""
+        made: algebra.ToStream | algebra.Sample
+        if isinstance(node, ops.Sample):
+            below = self._stream(node.input, (*path, 0))
+            assert isinstance(below, algebra.ToStream)
+            made = algebra.Sample(below, node.share, node.seed)
+        else:
+            made = algebra.ToStream(self.plan(node.input, (*path, 0)), node.kind)
+        self.made[path] = made
+        return made
 
     def _outer(self, node: ops.Outer, path: Path) -> algebra.Plan:
         left, right = self.plan(node.left, (*path, 0)), self.plan(node.right, (*path, 1))

@@ -74,7 +74,7 @@ class Relational:
                 return Side(_grouped(plan, below.batch))
             case ops.Hop():
                 return Side(hop_rows(plan, below.batch)[0])
-            case ops.ToStream() | ops.Windowed() | ops.OnClose() | ops.Every():
+            case ops.ToStream() | ops.Sample() | ops.Windowed() | ops.OnClose() | ops.Every():
                 raise AssertionError(plan)  # these run as pipelines
             case ops.Over():
                 return Side(over_rows(plan, below.batch))

@@ -144,6 +144,8 @@ def node_text(plan: Plan) -> str:
             return f"group{' by ' + by if by else ''}: {told or 'no aggregate'}"
         case ops.ToStream():
             return plan.kind
+        case ops.Sample():
+            return f"sample of {plan.share:g}"
         case ops.Windowed():
             return f"stream of a query, {window_text(plan.window)}"
         case ops.Hop():

@@ -30,11 +30,15 @@ __all__ = ["BoundBlock", "QueryBinder"]
 
 @dataclass(frozen=True, slots=True)
 class BoundBlock:
-    """A bound query.  scope: of its FROM; None for a set operation.  aggregates: whether it has any."""
+    """A bound query.  scope: of its FROM; None for a set operation.  aggregates: whether it has any.
+
+    share: the probability that a row is in the samples that it is of; 1 of groups, which say what the whole has.
+    """
 
     plan: Plan
     scope: Scope | None
     aggregates: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,13 @@ class QueryBinder:
 
     def __init__(self, catalog: Catalog, window: ops.StreamWindow, *, closing: bool = False) -> None:
         self._closing = closing
-        self.sources = FromBinder(catalog, window, lambda query: self.bind(query).plan)
+        self.sources = FromBinder(catalog, window, self._given)
         self._depth = 0
+
+    def _given(self, query: Written) -> tuple[Plan, float]:
+        """The plan of a query in FROM, and of how much of the whole its rows are."""
+        bound = self.bind(query)
+        return bound.plan, bound.share
 
     def bind(self, query: Written) -> BoundBlock:
         """The plan of a query; its root's columns are called as the user sees them."""
@@ -74,11 +83,18 @@ class QueryBinder:
 
     def _bind(self, query: Written) -> BoundBlock:
         if isinstance(query, Streamed):
-            return BoundBlock(ops.ToStream(query.kind, self.bind(query.query).plan), None)
+            inner = self.bind(query.query)
+            return BoundBlock(ops.ToStream(query.kind, inner.plan), None, False, inner.share)
         return self._block(query) if isinstance(query, Block) else self._operation(query)
 
     def _operation(self, query: Operation) -> BoundBlock:
-        left, right = self.bind(query.left).plan, self.bind(query.right).plan
+        sides = self.bind(query.left), self.bind(query.right)
+        left, right = (side.plan for side in sides)
+        if any(side.share != 1.0 for side in sides):
+            raise NotYetFault(
+                f"a sample in {query.kind.upper()} would tell something else than of the whole; group each side first",
+                query.start,
+            )
         if len(left.fields) != len(right.fields):
             raise Fault(
                 f"needed as many columns on both sides of {query.kind.upper()}; got {len(left.fields)} and "
@@ -172,7 +188,10 @@ class QueryBinder:
         aggregates = grouping is not None and bool(grouping.aggregates)
         if self._closing and self._depth == 1:
             outputs.append(_closing(block, scope, grouping))
-        return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates)
+        if scope.share != 1.0 and (overs.items or block.distinct):
+            raise NotYetFault("OVER and DISTINCT of a sample are not there yet; leave SAMPLE out", block.start)
+        share = 1.0 if grouping is not None else scope.share
+        return BoundBlock(_finished(block, plan, outputs, keys), scope, aggregates, share)
 
     def _beside(self, group: ops.Group, nesting: Nesting) -> tuple[Plan, Callable[[Column], Node]]:
         """Groups beside queries that are values, and what the groups' columns are called then."""

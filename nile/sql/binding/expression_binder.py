@@ -10,7 +10,7 @@ from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
-from nile.expressions.tree import Column, Compare, Constant, Kind, Node, columns_of, rebuild
+from nile.expressions.tree import Arithmetic, Cast, Column, Compare, Constant, Kind, Node, columns_of, rebuild
 from nile.sql.binding.scope import Scope, find, unique
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import Aggregate, Expression, Nested, OverCall
@@ -28,6 +28,7 @@ class Grouping:
     """The keys and aggregates of one SELECT, as they are found."""
 
     def __init__(self, scope: Scope) -> None:
+        self.share = scope.share
         self._fields = {field.name: field for source in scope.sources for field in source.columns.values()}
         self._keys: dict[Node, Item] = {}
         self._known: dict[object, AggregateItem] = {}
@@ -214,12 +215,21 @@ class ExpressionBinder(Binder):
         self.arrow.update(types)
         return fold(self.bind(Compare("=", item, Column(_VALUE))))
 
-    def _aggregate(self, written: Aggregate) -> Column:
+    def _aggregate(self, written: Aggregate) -> Node:
         assert self._grouping is not None
         argument = None if written.argument is None else fold(self.bind(written.argument))
         if argument is not None:
             argument = self._taken(written, argument)
-        return self._grouping.aggregate(written, argument)
+        column = self._grouping.aggregate(written, argument)
+        if self._grouping.share == 1.0 or written.function not in ("count", "sum"):
+            return column
+        if written.distinct:
+            raise Fault(
+                "needed an aggregate that a sample tells of the whole; got one of different values; leave SAMPLE out",
+                written.start,
+            )
+        # Horvitz and Thompson (1952): what a tuple stands for is one over the probability that it is drawn with.
+        return Arithmetic("*", Cast(column, "number"), Constant(1.0 / self._grouping.share, "number"), "number")
 
     def _taken(self, written: Aggregate, argument: Node) -> Node:
         """The argument of an aggregate, which must be of a type that it takes.  Raises Fault."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -33,7 +34,7 @@ def unique(name: str, taken: Container[str]) -> str:
 class ScopeSource:
     """One source: its alias, its plan, and its columns by the name that users write.
 
-    twice: names that several of its columns have, which no query can tell apart.
+    twice: names that several of its columns have, which no query can tell apart; share: how much of it SAMPLE takes.
     """
 
     alias: str
@@ -41,6 +42,7 @@ class ScopeSource:
     columns: dict[str, Field]
     name: str = ""
     twice: tuple[str, ...] = ()
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class Scope:
     sources: Sequence[ScopeSource]
     merged: dict[str, Field] = field(default_factory=dict)
     outer: Scope | None = None
+
+    @property
+    def share(self) -> float:
+        """The probability that a combination of the sources is in the samples taken of them."""
+        return math.prod(source.share for source in self.sources)
 
     @property
     def names(self) -> frozenset[str]:

@@ -16,7 +16,15 @@ from nile.expressions.places import Fault, Parameter
 from nile.expressions.tokens import Token
 from nile.preferences.budget import Budget
 from nile.sql.cursor import Cursor
-from nile.sql.reading.own_windows import STREAM_FUNCTIONS, OwnWindow, read_bracket, words_of_flink
+from nile.sql.reading.own_windows import (
+    STREAM_FUNCTIONS,
+    OwnWindow,
+    SampleCall,
+    is_sample,
+    read_bracket,
+    read_sample,
+    words_of_flink,
+)
 from nile.summaries.errors import BudgetError
 
 __all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
@@ -71,6 +79,7 @@ class Clauses:
     emit: str | None = None
     every: int | None = None
     own: Mapping[int, OwnWindow] = field(default_factory=dict)
+    samples: Mapping[int, SampleCall] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -88,11 +97,12 @@ class _Splitter:
         self._spans: list[tuple[int, int]] = []
         self._begins: dict[str, int] = {}
         self._own: dict[int, OwnWindow] = {}
+        self._samples: dict[int, SampleCall] = {}
         self._said = Clauses()
 
     @property
     def clauses(self) -> Clauses:
-        return replace(self._said, own=self._own, begins=self._begins)
+        return replace(self._said, own=self._own, samples=self._samples, begins=self._begins)
 
     @property
     def rest(self) -> str:
@@ -113,6 +123,11 @@ class _Splitter:
                     raise Fault("needed one window for a stream; got another one; leave one out", span[0])
                 self._own[before] = window
                 self._spans.append(span)
+                continue
+            if is_sample(cursor) and (named_at := self._before_sample()) is not None:
+                start = cursor.start
+                self._samples[named_at] = read_sample(cursor)
+                self._spans.append((start, cursor.end))
                 continue
             if word in STREAM_FUNCTIONS and cursor.word(1) == "(":
                 self._spans += words_of_flink(cursor)
@@ -137,6 +152,15 @@ class _Splitter:
                     cursor.start,
                 )
             self._read(clause)
+
+    def _before_sample(self) -> int | None:
+        """Where the name begins that a SAMPLE is behind: of an alias, or of what has a window in brackets."""
+        before = self._cursor.peek(-1)
+        if before is None:
+            return None
+        if before.word == "]":
+            return next(reversed(self._own), None)
+        return before.start if before.kind in ("VAR", "IDENTIFIER") and before.word not in BEFORE_NAMES else None
 
     def _check_number(self) -> None:
         """A number ends where a word begins: 0x1F would be 0, called x1F."""

@@ -10,7 +10,7 @@ from nile.expressions.taking import start_of
 from nile.expressions.tree import Constant
 from nile.sql.binding.scope import find
 from nile.sql.parsed import Derived, Expression, HopCall, Joined, JoinKind, Reference, Source, Streamed, Table, Written
-from nile.sql.reading.own_windows import STREAM_FUNCTIONS, OwnWindow
+from nile.sql.reading.own_windows import STREAM_FUNCTIONS, OwnWindow, SampleCall
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
 
 __all__ = ["QUERIES", "FromReader", "StreamKind", "alias_of", "stream_of"]
@@ -50,19 +50,22 @@ def alias_of(node: Any) -> tuple[Any, tuple[str, ...]]:
 class FromReader:
     """Reads the FROMs of one statement.
 
-    own: windows in brackets, by the offset of the name before; query, fragment, streamed: what reads queries, the
-    condition in a bracket, and streams of relations.  named: the queries of WITH; used: the brackets met.
+    own, samples: windows in brackets and SAMPLEs, by the offset of the name before; query, fragment, streamed: what
+    reads queries, the condition in a bracket, and streams of relations.  named: the queries of WITH; used, sampled:
+    those met.
     """
 
     def __init__(
         self,
         own: Mapping[int, OwnWindow],
+        samples: Mapping[int, SampleCall],
         expressions: ExpressionReader,
         query: Callable[[Any, int], Written],
         fragment: Callable[[int, int], Expression],
         streamed: Callable[[StreamKind, Any, int], Streamed],
     ) -> None:
         self._own = own
+        self._samples = samples
         self._expressions = expressions
         self._query = query
         self._fragment = fragment
@@ -70,6 +73,7 @@ class FromReader:
         self._count = 0
         self.named: dict[str, Derived] = {}
         self.used: set[int] = set()
+        self.sampled: set[int] = set()
 
     def read(self, node: Any) -> tuple[Joined, ...]:
         plain_only(node.args["from_"], "this")
@@ -124,7 +128,7 @@ class FromReader:
             own, where = self._window_of(named)
             if where is not None:
                 raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
-            return Derived(query, str(named.this), start, columns, own)
+            return Derived(query, str(named.this), start, columns, own, self._sample_of(named))
         identifier = node.this
         if (kind := stream_of(identifier)) is not None:
             if named is None:
@@ -132,7 +136,8 @@ class FromReader:
             own, where = self._window_of(named)
             if where is not None:
                 raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
-            return Derived(self._streamed(kind, identifier, 1), str(named.this), start, columns, own)
+            sample = self._sample_of(named)
+            return Derived(self._streamed(kind, identifier, 1), str(named.this), start, columns, own, sample)
         if type(identifier).__name__ == "Anonymous" and str(identifier.this).upper() in STREAM_FUNCTIONS:
             return self._hop(identifier, named, columns, start)
         if type(identifier).__name__ != "Identifier":
@@ -146,11 +151,14 @@ class FromReader:
             if named is not None:
                 self._no_window(named)
             called = str((identifier if named is None else named).this)
-            return Derived(meant.query, called, start, columns or meant.columns)
+            return Derived(
+                meant.query, called, start, columns or meant.columns, None, self._sample_of(named, identifier)
+            )
         if columns:
             raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
         own, where = self._window_of(identifier, named)
-        return Table(str(identifier.this), None if named is None else str(named.this), start, own, where)
+        sample = self._sample_of(named, identifier)
+        return Table(str(identifier.this), None if named is None else str(named.this), start, own, where, None, sample)
 
     def _hop(self, call: Any, named: Any, columns: tuple[str, ...], start: int) -> Table:
         """TUMBLE (stream, time, size) or HOP (stream, time, slide, size)."""
@@ -175,6 +183,15 @@ class FromReader:
         own, where = self._window_of(*([identifier] if named is None else [named, identifier]))
         called = str((identifier if named is None else named).this)
         return Table(str(identifier.this), called, start, own, where, hop)
+
+    def _sample_of(self, *identifiers: Any) -> SampleCall | None:
+        """The SAMPLE behind a name or its alias."""
+        for identifier in identifiers:
+            start = None if identifier is None else start_of(identifier)
+            if start is not None and start in self._samples:
+                self.sampled.add(start)
+                return self._samples[start]
+        return None
 
     def _no_window(self, identifier: Any) -> None:
         own = self._own.get(start_of(identifier) or -1)

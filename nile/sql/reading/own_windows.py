@@ -8,7 +8,17 @@ from nile.expressions.places import Fault
 from nile.sql.cursor import Cursor, written
 from nile.sql.windows import Rows, Slide, StreamWindow
 
-__all__ = ["STREAM_FUNCTIONS", "OwnWindow", "read_bracket", "words_of_flink"]
+__all__ = ["STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "read_bracket", "read_sample", "words_of_flink"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCall:
+    """SAMPLE (percent) [REPEATABLE (seed)] behind a stream.  share: of its tuples, above 0; start: where it stands."""
+
+    share: float
+    seed: int
+    start: int
+
 
 STREAM_FUNCTIONS = ("TUMBLE", "HOP")
 """Functions in FROM that give rows with the bounds of their windows."""
@@ -79,6 +89,29 @@ def _parts(cursor: Cursor) -> tuple[str, ...]:
 def _column(cursor: Cursor) -> str:
     name = cursor.name("a column").text
     return cursor.name("a column").text if cursor.take(".") else name
+
+
+def is_sample(cursor: Cursor) -> bool:
+    """Whether SAMPLE (percent) stands here, behind a name or a window."""
+    return cursor.word() == "SAMPLE" and cursor.word(1) == "(" and cursor.word(3) in (")", "%", ".")
+
+
+def read_sample(cursor: Cursor) -> SampleCall:
+    """SAMPLE (percent [%]) [REPEATABLE (seed)].  Raises Fault."""
+    start = cursor.start
+    cursor.need("SAMPLE", "(")
+    place = cursor.start
+    percent = float(cursor.number("a percentage above 0 and up to 100, such as SAMPLE (10)"))
+    if not 0 < percent <= 100:
+        raise Fault(f"needed a percentage above 0 and up to 100 in SAMPLE; got {percent:g}", place)
+    cursor.take("%")
+    cursor.need(")")
+    seed = 0
+    if cursor.take("REPEATABLE"):
+        cursor.need("(")
+        seed = cursor.whole("a whole number, the seed")
+        cursor.need(")")
+    return SampleCall(percent / 100, seed, start)
 
 
 def words_of_flink(cursor: Cursor) -> list[tuple[int, int]]:

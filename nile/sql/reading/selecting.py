@@ -22,8 +22,8 @@ from nile.sql.parsed import (
     Streamed,
     Written,
 )
+from nile.sql.reading.clauses import Clauses
 from nile.sql.reading.from_reading import QUERIES, FromReader, StreamKind, alias_of, stream_of
-from nile.sql.reading.own_windows import OwnWindow
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
 from nile.summaries.heavy import exp, sqlglot
 from nile.summaries.heavy import sqlglot_errors as errors
@@ -40,14 +40,14 @@ _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
 }
 
 
-def read_select(text: str, values: Mapping[int, Parameter], own: Mapping[int, OwnWindow], whole: str) -> Written:
+def read_select(text: str, values: Mapping[int, Parameter], clauses: Clauses, whole: str) -> Written:
     """The query in `text`, which has no clauses of Nile's own any more.
 
-    values: what parameters hold, by the offset where they stand; own: windows in brackets; whole: the statement with
+    values: what parameters hold, by the offset where they stand; clauses: what was split off; whole: the statement with
     its clauses.  Raises Fault.
     """
     check_places(text, values, 0, len(text))
-    reader = _SelectReader(text, values, own, whole)
+    reader = _SelectReader(text, values, clauses, whole)
     query = reader.query(reader.parse(text))
     reader.check_all_used()
     return query
@@ -55,18 +55,20 @@ def read_select(text: str, values: Mapping[int, Parameter], own: Mapping[int, Ow
 
 def read_fragment(text: str, begin: int, end: int, values: Mapping[int, Parameter]) -> Expression:
     """One condition inside of a statement, from offset to offset.  values: parameters, for which `text` has zeros."""
-    reader = _SelectReader(text, values, {}, text)
+    reader = _SelectReader(text, values, Clauses(), text)
     return reader.fragment(begin, end)
 
 
 class _SelectReader:
-    def __init__(self, text: str, values: Mapping[int, Parameter], own: Mapping[int, OwnWindow], whole: str) -> None:
+    def __init__(self, text: str, values: Mapping[int, Parameter], clauses: Clauses, whole: str) -> None:
         self._text = text
         self._whole = whole
         self._values = values
-        self._own = own
+        self._clauses = clauses
         self._expressions = ExpressionReader(values, self.query)
-        self._sources = FromReader(own, self._expressions, self.query, self.fragment, self._streamed)
+        self._sources = FromReader(
+            clauses.own, clauses.samples, self._expressions, self.query, self.fragment, self._streamed
+        )
 
     def parse(self, text: str, into: Any = None) -> Any:
         """sqlglot's tree."""
@@ -80,7 +82,12 @@ class _SelectReader:
             raise Fault("needed a SELECT that parses; got one that does not; simplify it") from None
 
     def check_all_used(self) -> None:
-        for start, own in self._own.items():
+        for start, sample in self._clauses.samples.items():
+            if start not in self._sources.sampled:
+                raise Fault(
+                    "needed the name of a stream or a query in FROM before SAMPLE; got something else", sample.start
+                )
+        for start, own in self._clauses.own.items():
             if start not in self._sources.used:
                 raise Fault("needed a stream's name before its window in brackets; got something else", own.start)
         for start, parameter in self._values.items():
