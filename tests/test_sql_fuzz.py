@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 from sql_catalog import CATALOG
+from sql_logic import read_cases
 from workload_sql import mutated, random_statement
 
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
 from nile.summaries.errors import NileError
+
+CORPUS = [
+    case.statement
+    for path in sorted((Path(__file__).parent / "sql").glob("*.test"))
+    for case in read_cases(path)
+    if case.kind == "rows"
+]
 
 
 def check_many(count: int, seed: int) -> tuple[int, int]:
@@ -20,7 +29,10 @@ def check_many(count: int, seed: int) -> tuple[int, int]:
     read = refused = 0
     valid: list[str] = []
     for at in range(count):
-        if at % 12 == 0 or not valid:
+        if at % 24 == 12:
+            text = chance.choice(CORPUS)
+            valid = [*valid[-50:], text]
+        elif at % 12 == 0 or not valid:
             text = random_statement(chance)
             valid = [*valid[-50:], text] if len(text) < 250 or not valid else valid
         else:

@@ -43,7 +43,10 @@ class Overs:
         """The column of a call.  Raises Fault."""
 
         def bound(node: Node) -> Node:
-            return self._above(fold(binder.bind(node)), call.start)
+            made = fold(binder.bind(node))
+            if made.kind == "null" and not isinstance(made, Column):
+                made = Constant(None, "integer")  # a NULL of no type is one of whole numbers, as in SELECT
+            return self._above(made, call.start)
 
         arguments = tuple(bound(each) for each in call.arguments)
         by = tuple(bound(each) for each in call.by)
