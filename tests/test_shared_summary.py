@@ -118,6 +118,57 @@ def test_standing_predicates_read_one_grid() -> None:
     assert kept(db)["served"] == 1
 
 
+SELECTION = "SELECT item, price FROM s WHERE item = {} WITH PREFERENCE desc item BUDGET 0.2"
+
+
+@pytest.mark.parametrize("connect", [static, live])
+@pytest.mark.parametrize("output", ["pairs", "ranges"])
+def test_a_selection_passes_over_the_zones_that_have_none_of_its_keys(connect: Any, output: str) -> None:
+    db = connect()
+    wide = db.sql(SELECTION.format(-1), output=output)
+    before = wide.to_arrow().num_rows
+    db.sql(SUMMARY)
+    near = db.sql(SELECTION.format(-1), output=output)
+    table = near.to_arrow()
+    figures = near.answer.figures
+    assert before < 150 < table.num_rows <= 200
+    assert set(table["item"].to_pylist()) == {-1}
+    assert figures.ruled_out > 6_000
+    assert figures.spent <= figures.granted
+    assert "summary items has none" in near.explain()
+    assert kept(db)["served"] == 1
+    db.summary("items").store.side.counters[:] = 0
+    none = db.sql(SELECTION.format(-1), output=output)
+    assert none.to_arrow().num_rows == 0  # nothing is promised anywhere
+    db.sql("DROP SUMMARY items")
+    again = db.sql(SELECTION.format(-1), output=output)
+    assert again.to_arrow().num_rows == before
+    assert "summary items" not in again.explain()
+
+
+def test_an_exact_selection_asks_no_summary() -> None:
+    db = static()
+    db.sql(SUMMARY)
+    db.summary("items").store.side.counters[:] = 0
+    table = db.sql("SELECT item FROM s WHERE item = -1 WITH PREFERENCE desc item BUDGET 1.0").to_arrow()
+    assert table.num_rows == 200
+
+
+@pytest.mark.parametrize("output", ["pairs", "ranges"])
+@pytest.mark.parametrize("budget", [nile.Budget(0.3), nile.Budget(seconds=5.0), nile.Budget(outputs=150)])
+def test_a_selection_by_many_predicates_gives_nothing_false(output: str, budget: nile.Budget) -> None:
+    db = static()
+    db.sql(SUMMARY)
+    predicates = {f"q{k}": f"item = {k} AND price > {k % 7}" for k in range(-1, 12)}
+    answer = db.select("s", on="item", predicates=predicates).using(output=output).run(budget)
+    truth = dict(zip(answer.names, answer.truth(), strict=True))
+    assert answer.figures.ruled_out > 0
+    for name in answer.names:
+        assert np.isin(answer.ordinals(name), truth[name]).all()
+    if budget.unit == "seconds":
+        assert all(share in (None, 1.0) for share in answer.shares.values())
+
+
 def test_an_error_is_met_by_reading_less() -> None:
     db = static()
     text = "SELECT count(*) AS n FROM s WHERE item = -1 ERROR 0.1"

@@ -78,23 +78,27 @@ class BoundSelection:
             **dict(self.options),
         )
 
-    def explain(self, budget: GivenBudget | None = None) -> str:
+    def explain(self, home: Home, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
         plan = self.plan(budget)
+        shared = home.shared(self.stream, self.on) if plan.method == "nile" and not plan.is_exact else None
         asked = f"{len(self.predicates)} standing selections" if len(self.predicates) > 1 else "standing selection"
         valid = "" if self.window is None else f", each tuple valid for {format_duration(self.window)}"
         return (
             f"{asked} of {self.stream} on {self.on}{valid}: by {plan.method}, {plan.preference} first, regions by "
             f"{plan.promise}\n"
             f"  budget {plan.budget or 'no limit'} ({plan.costs.name} table); output {plan.output}"
+            + (f"\n  passes over the zones in which summary {shared.name} has none of the values" if shared else "")
         )
 
     def load(self, home: Home, carry: tuple[str, ...] = ()) -> Selectable:
         """The stream read, on the times of the pace, and every condition evaluated.  carry: further columns to keep."""
         beside = tuple(dict.fromkeys((*carry, *columns_beside(self.on, self.predicates))))
         loaded = load_stream(home.manager(self.stream, self.on, tuple(name for name in beside if name != self.on)))
+        shared = home.shared(self.stream, self.on) if self.method == "nile" else None
+        summary = None if shared is None else shared.over(loaded.ts, loaded.key)
         (loaded,) = retimed((loaded,), self.pace, int(dict(self.options).get("seed", 0)))
-        return Selectable(loaded, self.on, self.predicates)
+        return Selectable(loaded, self.on, self.predicates, summary)
 
     def answer(self, home: Home, budget: GivenBudget | None = None, carry: tuple[str, ...] = ()) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.
@@ -104,6 +108,9 @@ class BoundSelection:
         """
         plan = self.plan(budget)
         answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed)
+        shared = home.shared(self.stream, self.on) if answer.ruled_out else None
+        if shared is not None:
+            shared.served += 1
         if answer.cost_warning is not None:
             warnings.warn(answer.cost_warning, CostWarning, stacklevel=3)
         return answer

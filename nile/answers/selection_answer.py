@@ -96,6 +96,11 @@ class SelectionAnswer(Answer):
         )
         return selections.selection_accuracy(self, wanted, wanted.query or told)
 
+    @property
+    def ruled_out(self) -> int:
+        """Tuples that a shared summary tells to satisfy nothing, known before the query runs."""
+        return self._operator.ruled_out
+
     def truth(self) -> list[Array]:
         """The tuples that satisfy each selection, evaluated one by one: ordinals, int64."""
         return [np.flatnonzero(self._selectable.input.truth(q)) for q in range(len(self.names))]

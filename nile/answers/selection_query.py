@@ -86,7 +86,7 @@ class SelectionQuery:
 
     def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
-        return self.bound.explain(budget)
+        return self.bound.explain(self.database, budget)
 
     def run(self, budget: GivenBudget | None = None) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.

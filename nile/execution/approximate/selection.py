@@ -73,19 +73,12 @@ class PreferredSelection:
         self._home = home
         self._stream = shape.core
         self._budget = budget
-        self._summaries = [name for _, name in query.summaries]
         self.bound = bound_selection(query, shape, options)
         self.bound.plan(budget)
 
     def explain(self) -> str:
         """What it will do, in words."""
-        if not self._summaries:
-            return self.bound.explain(self._budget)
-        named = ", ".join(self._summaries)
-        return (
-            f"{self.bound.explain(self._budget)}\n"
-            f"  summary {named} is not read: a selection keeps value-ordered buckets of its own"
-        )
+        return self.bound.explain(self._home, self._budget)
 
     def run(self) -> SelectionAnswer:
         """Read the stream and prepare the answer."""

@@ -87,23 +87,6 @@ class AggregateInput:
         assert scope.passes is not None
         return self.hashes[self._first[np.flatnonzero(scope.passes)]]
 
-    def ruled_out(self, scope: Scope, costs: CostTable, most: float) -> tuple[Array | None, float]:
-        """Runs of tuples that the summary tells to have none of a scope's values, and what it cost to ask.
-
-        int64 [runs, 2], ordinals [begin, end); None: there is no summary, null is among the values, or there are so
-        many of them that asking might cost more than `most`.
-        """
-        if self.summary is None or scope.passes is None or scope.empty:
-            return None, 0.0
-        each = costs.estimate_sketch(self.summary.spec.rows) * int(scope.passes.sum())
-        if 2 * each * len(self.summary.zones()) > most:
-            return None, 0.0
-        keys = self.key_hashes(scope)
-        if not keys.all():
-            return None, 0.0
-        runs, read = self.summary.without(keys)
-        return runs, read * each
-
     @cached_property
     def _first(self) -> Array:
         """Where each value comes first: int64 [k]."""

@@ -34,6 +34,7 @@ from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.reader import Prices, Reader, complete_reader, grid_reader, stream_reader
 from nile.operators.aggregate.scope import Scope
 from nile.operators.aggregate.sets import ROWS, CellSets, KeyCounts
+from nile.operators.common.ruling import ASKED_SHARE, ruled_out
 from nile.summaries.errors import ConfigError
 from nile.summaries.intervals import TAIL
 
@@ -44,8 +45,6 @@ _WATCH_SHARE = 0.2
 _TARGET_WATCH_SHARE = 0.6
 """Of what may be spent, at most this goes into finding the large tuples of the stream: without an interval that
 can be certified no error target is met, and then everything is read."""
-_ASKED_SHARE = 0.2
-"""Of what may be spent, at most this goes into asking a shared summary where not to look."""
 _TAME_SHARE = 0.1
 """Values are tame when a sample of this share of the stream can certify intervals without taking large ones apart."""
 
@@ -200,8 +199,11 @@ class AggregateRun:
 
     def _ruled_out(self, scope: Scope) -> Array | None:
         """Where the shared summary tells a query not to look; what was asked of it is paid."""
-        most = _ASKED_SHARE * min(self.granted, self.exact_cost) / len(self.data.scopes)
-        runs, cost = self.data.ruled_out(scope, self.plan.costs, most)
+        data = self.data
+        if data.summary is None or scope.passes is None or scope.empty:
+            return None
+        most = ASKED_SHARE * min(self.granted, self.exact_cost) / len(data.scopes)
+        runs, cost = ruled_out(data.summary, data.key_hashes(scope), self.plan.costs, most)
         self.spent_summary += cost
         self.ruled_out += 0 if runs is None else int((runs[:, 1] - runs[:, 0]).sum())
         return runs

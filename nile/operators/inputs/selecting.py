@@ -14,6 +14,7 @@ from nile.expressions.outcomes import is_contradictory, is_ordered, outcomes
 from nile.operators.common.predicate_index import EDGE, FULL
 from nile.operators.inputs.joining import Loaded
 from nile.operators.selection.data import SelectionInput
+from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.errors import ConfigError, KeyTypeError, MemoryRefused, UnknownColumn
 from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa, pc
@@ -63,7 +64,13 @@ class Selectable:
     Raises KeyTypeError for a column that cannot be a key, MemoryRefused for more than 4 GiB of what predicates say.
     """
 
-    def __init__(self, loaded: Loaded, on: str, predicates: tuple[tuple[str, Condition], ...]) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        on: str,
+        predicates: tuple[tuple[str, Condition], ...],
+        summary: SummaryManager | None = None,
+    ) -> None:
         self.loaded = loaded
         self.on = on
         self.names = tuple(name for name, _ in predicates)
@@ -89,6 +96,7 @@ class Selectable:
             verdict=verdict,
             verdict_row=verdict_row,
             learned=learned,
+            summary=summary,
         )
 
     @property

@@ -50,8 +50,8 @@ def progress(plan: SelectionPlan, data: SelectionInput, index: PredicateIndex) -
     return st.Progress(whole=whole, real=np.zeros(st.REAL_FIELDS), setting=setting, prices=prices)
 
 
-def standing(data: SelectionInput, index: PredicateIndex) -> st.Standing:
-    """The stream and the predicates."""
+def standing(data: SelectionInput, index: PredicateIndex, ruled_out: Array) -> st.Standing:
+    """The stream and the predicates.  ruled_out: uint8 [n], or of length 0."""
     return st.Standing(
         ts=data.ts,
         code=data.code,
@@ -64,6 +64,7 @@ def standing(data: SelectionInput, index: PredicateIndex) -> st.Standing:
         full=index.full,
         edge_from=index.edge_from,
         edge=index.edge,
+        ruled_out=ruled_out,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.predicate_index import EDGE, FULL
+from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.costs import CostTable
 
 __all__ = ["SelectionFigures", "SelectionInput", "Selections", "index_costs", "naive_costs", "value_buckets"]
@@ -28,7 +29,8 @@ class SelectionInput:
     predicate_index); magnitude: float64 [k], |value| of a key; hashes: uint64 [k], of a key.
     verdict: uint8 [m, n], whether a tuple satisfies a predicate that has conditions over other columns too, and
     verdict_row: int32 [q], the row of a predicate there, -1 for none.  learned: how many predicates do not follow
-    from the order of keys, so that an index has to put them to every new key.
+    from the order of keys, so that an index has to put them to every new key.  summary: a grid that others keep of
+    the keys, which has counted these tuples and no others; None: there is none.
     """
 
     ts: Array
@@ -40,10 +42,13 @@ class SelectionInput:
     verdict: Array = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
     verdict_row: Array = field(default_factory=_nothing)
     learned: int = 0
+    summary: SummaryManager | None = None
 
     def beginning(self, tuples: int) -> SelectionInput:
         """The first tuples of the stream, under the same predicates."""
-        return replace(self, ts=self.ts[:tuples], code=self.code[:tuples], verdict=self.verdict[:, :tuples])
+        return replace(
+            self, ts=self.ts[:tuples], code=self.code[:tuples], verdict=self.verdict[:, :tuples], summary=None
+        )
 
     @property
     def rows(self) -> Array:
@@ -106,7 +111,8 @@ class SelectionFigures:
     outputs: tuples given, however many to a record; records: of all outputs, those that are ranges; evaluated,
     scanned: predicates put to a distinct key, to a tuple; regions read (on summaries), visited, undone (their rounds
     ended first); rounds: dispatches; lost: (tuple, query) that an opponent had no time for; turned_away: tuples that
-    admission refused; changes: zones that ended because the stream changed.
+    admission refused; changes: zones that ended because the stream changed; ruled_out: tuples that a shared summary
+    tells to satisfy nothing.
     """
 
     arrivals: int
@@ -126,6 +132,7 @@ class SelectionFigures:
     spent: float
     spent_summary: float
     exact_cost: float
+    ruled_out: int = 0
 
     @property
     def budget_spent(self) -> float:

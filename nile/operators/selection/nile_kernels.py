@@ -3,7 +3,8 @@
 Design.  Every tuple costs the same to take in, however many of its outputs are then found; so what is taken in is
 answered in full, and what there is no time for is shed at admission, before it costs anything.  The tuple in
 progress stays in a register and goes on with the next grant; nothing else is let in meanwhile.  Where cells differ
-enough in what they promise, admission asks for the value (`admission_kernels`).
+enough in what they promise, admission asks for the value (`admission_kernels`).  What a shared summary rules out is
+passed over, and was paid for when the summary was asked.
 Pairs: the outputs of a tuple are given as it is taken in.  Ranges: what its cell leaves open still is; for the rest
 it is put into the open zone, and when that ends its tuples are laid out in the order of cells, so that a query's
 full cells are one run of places: one record.  Runs that promise most come first when there is no time for all; what
@@ -37,6 +38,9 @@ def _take(s: Standing, d: Admission, z: Places, p: Progress) -> int:
     """The oldest waiting arrival: let in, turned away, or it waits for credit."""
     w = p.whole
     ordinal = w[ss.APPLIED]
+    if s.ruled_out.shape[0] and s.ruled_out[ordinal]:
+        w[ss.APPLIED] += 1
+        return _GONE
     if s.ts[ordinal] < oldest_valid(s, p):
         shed(p)
         return _GONE

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators.common.example import EXAMPLE_ARRIVALS
-from nile.operators.common.predicate_index import PredicateIndex
+from nile.operators.common.predicate_index import NONE, PredicateIndex
+from nile.operators.common.ruling import ASKED_SHARE, ruled_out
 from nile.operators.selection import arrays
 from nile.operators.selection import state as st
 from nile.operators.selection.data import SelectionFigures, SelectionInput, Selections, naive_costs
@@ -58,7 +59,7 @@ class StandingSelections:
             self._grant = np.full(data.ts.shape[0], _UNLIMITED)
         else:
             self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
-        self.standing = arrays.standing(data, self.index)
+        self.standing = arrays.standing(data, self.index, self._ruled_out())
         self._grid: st.ValueGrid | None = None
         self._places: st.Places | None = None
         if plan.method == "paper":
@@ -71,6 +72,30 @@ class StandingSelections:
         self._ranges = self._places is not None and self._places.order.shape[0] > 0
         self._out = arrays.outputs(_ROOM, ranges=self._ranges)
         self._fed = 0
+
+    def _ruled_out(self) -> Array:
+        """Which tuples the shared summary tells to satisfy nothing: uint8 [n], length 0: not asked.  It is paid."""
+        plan, data = self.plan, self.data
+        if data.summary is None or plan.method != "nile" or plan.is_exact or plan.budget is None:
+            return np.zeros(0, np.uint8)
+        most = ASKED_SHARE * (
+            float(self._grant.sum()) if plan.budget.fraction is not None else float(self._costs.sum())
+        )
+        keys = data.hashes[(data.says != NONE).any(axis=0)].astype(np.uint64)
+        runs, cost = ruled_out(data.summary, keys, plan.costs, most / arrays.UNIT)
+        paid = np.rint(arrays.UNIT * cost)
+        self.progress.real[st.CREDIT] -= paid
+        self.progress.real[st.SPENT] += paid
+        self.progress.real[st.SPENT_SUMMARY] += paid
+        told = np.zeros(0 if runs is None else data.ts.shape[0], np.uint8)
+        for begin, end in () if runs is None else runs.tolist():
+            told[begin:end] = 1
+        return told
+
+    @property
+    def ruled_out(self) -> int:
+        """Tuples that a shared summary tells to satisfy nothing."""
+        return int(self.standing.ruled_out.sum())
 
     @property
     def arrivals(self) -> int:
@@ -185,4 +210,5 @@ class StandingSelections:
             spent=float(real[st.SPENT]) / arrays.UNIT,
             spent_summary=float(real[st.SPENT_SUMMARY]) / arrays.UNIT,
             exact_cost=float(self._costs.sum()) / arrays.UNIT,
+            ruled_out=self.ruled_out,
         )

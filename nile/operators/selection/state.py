@@ -89,6 +89,7 @@ class Standing(NamedTuple):
     full: Array  # int32: the queries that a cell satisfies
     edge_from: Array  # int64 [c + 1]
     edge: Array  # int32: the queries that a cell leaves open
+    ruled_out: Array  # uint8 [n]: whether a shared summary tells that no query is satisfied; length 0 without
 
 
 class ValueGrid(NamedTuple):
