@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +14,7 @@ from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
-from nile.streams.source import Source
+from nile.streams.source import CountedSource, Source
 from nile.summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
@@ -65,14 +65,26 @@ class Reading:
 
     def stream_batches(self, leaf: Stream, rows: int = _ROWS) -> Iterator[tuple[Array, pa.RecordBatch, Array]]:
         """A stream passed through: (ts of the tuples, their columns, ts of all tuples read), nothing kept."""
-        columns = self.columns(leaf)
-        manager = self._home.manager(leaf.name, leaf.time, columns)
+        for read, ((ts, named),) in self.coming((leaf,), rows):
+            yield ts, named, read
+
+    def coming(
+        self, leaves: Sequence[Stream], rows: int = _ROWS
+    ) -> Generator[tuple[Array, list[tuple[Array, pa.RecordBatch]]]]:
+        """One stream, read once for the leaves that name it: (ts of all tuples read, of each leaf ts and columns)."""
+        columns = tuple(dict.fromkeys(name for leaf in leaves for name in self.columns(leaf)))
+        manager = self._home.manager(leaves[0].name, leaves[0].time, columns)
         for batch in manager.batches(rows):
-            self.accounting[leaf.alias] = manager.accounting
+            self.accounting.update((leaf.alias, manager.accounting) for leaf in leaves)
             assert batch.carried is not None
-            ts, named = selected(leaf, batch.ts, named_leaf(leaf, batch.carried))
-            yield ts, named, batch.ts
-        self.accounting[leaf.alias] = manager.accounting
+            given = [named_leaf(leaf, batch.carried.select(list(self.columns(leaf)))) for leaf in leaves]
+            yield batch.ts, [selected(leaf, batch.ts, one) for leaf, one in zip(leaves, given, strict=True)]
+        self.accounting.update((leaf.alias, manager.accounting) for leaf in leaves)
+
+    def may_wait(self, leaf: Stream) -> bool:
+        """Whether a stream's source may still be making its rows: it cannot say how many there are."""
+        source = self._home.manager(leaf.name, leaf.time).source
+        return not isinstance(source, CountedSource) or source.rows is None
 
     def relation_batches(self, leaf: Relation, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
         """A stored relation passed through, nothing kept."""

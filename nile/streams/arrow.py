@@ -7,7 +7,7 @@ columns; the first one decides the types, and later ones are converted to them o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -88,7 +88,11 @@ class IterableSource:
         else:
             tables = chain(self._tables(iter(self._items), 1))
         batches = (batch for table in tables for batch in table.to_batches())
-        yield from _pieces(batches, self.schema, columns, rows, self.name)
+        try:
+            yield from _pieces(batches, self.schema, columns, rows, self.name)
+        finally:
+            if isinstance(self._items, Generator):  # whoever reads no further lets it go
+                self._items.close()
 
     def _tables(self, items: Iterator[Any], start: int) -> Iterator[pa.Table]:
         for number, item in enumerate(items, start):

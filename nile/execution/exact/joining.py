@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,11 @@ from nile.execution.values import all_of, filtered
 from nile.expressions.tree import Node, columns_of
 from nile.operators.common.partners import partners
 from nile.operators.common.rows import join_codes
-from nile.sql.plan import Constraint, Join, Stream, leaves_of
+from nile.sql.plan import Constraint, Filter, Join, Plan, Project, Stream, leaves_of
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["Side", "combinations_of_rows", "joined", "joins_by", "refuse_beyond"]
+__all__ = ["Side", "combinations_of_rows", "in_pairs", "joined", "joins_by", "refuse_beyond"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -143,6 +144,27 @@ def _graph(node: Join, sides: Sequence[Side]) -> WindowGraph | None:
     windows = {side.window for side in sides}
     only = windows.pop()
     return None if windows or only is None else WindowGraph.uniform(len(sides), only)
+
+
+def in_pairs(plan: Plan) -> Plan | None:
+    """A join of streams in one window, and what selects and projects around it, as one in windows between pairs.
+
+    None where it is no window join of streams: see `joined`.
+    """
+    if isinstance(plan, Filter | Project):
+        below = in_pairs(plan.input)
+        return None if below is None else replace(plan, input=below)
+    if not isinstance(plan, Join) or (plan.equal and one_key(plan)[0] is None):
+        return None
+    leaves = leaves_of(plan)
+    if not all(isinstance(leaf, Stream) for leaf in leaves) or plan.constraints:
+        return plan if plan.constraints else None
+    windows = {leaf.window for leaf in leaves if isinstance(leaf, Stream)}
+    window = windows.pop()
+    if windows or not isinstance(window, int):
+        return None
+    pairs = tuple(Constraint(i, j, window) for i, j in combinations(range(len(leaves)), 2))
+    return replace(plan, constraints=pairs, given=len(pairs))
 
 
 def _window_joined(

@@ -13,7 +13,8 @@ from nile.exact.pipeline import algebra
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
-from nile.execution.exact.joining import Side, joined, refuse_beyond
+from nile.execution.exact.coming import Coming
+from nile.execution.exact.joining import Side, in_pairs, joined, refuse_beyond
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
 from nile.execution.reading import Leaf, Readable, Reading
@@ -42,7 +43,6 @@ from nile.summaries.heavy import pa
 __all__ = ["ExactRun", "changed", "output_schema", "pipeline_of"]
 
 Array = np.ndarray[Any, Any]
-_CHANGE = 65_536
 
 
 def output_schema(query: Query, emit: str) -> pa.Schema:
@@ -119,7 +119,8 @@ class ExactRun(Run):
             case "join":
                 found = self._joined()
             case _:
-                found = self._pipelined()
+                plan = with_selections(self.query.plan)
+                found = self._pipelined(plan, self._coming(plan))
         for batch in found:
             if batch.num_rows:
                 yield batch
@@ -190,12 +191,23 @@ class ExactRun(Run):
         yield Relational(leaf, self.counts).rows(plan)
 
     def _joined(self) -> Iterator[pa.RecordBatch]:
+        """Streams that have to be waited for are joined as they come, by the same window join."""
+        plan = None if self.choice.strategy else in_pairs(self.query.plan)
+        coming = None if plan is None else self._coming(plan)
+        if plan is not None and coming is not None and coming.waits():
+            yield from self._pipelined(plan, coming)
+            return
+
         def leaf(node: Stream | Relation) -> Side:
-            held = self._load(node)
+            held = self._load(node) if coming is None else coming.whole(node.alias)
+            self.held += 0 if coming is None else held.batch.nbytes
             window = node.window if isinstance(node, Stream) else None
             return Side(held.batch, held.ts, window if isinstance(window, int) else None)
 
         yield from self._flat(self.query.plan, (), leaf)
+
+    def _coming(self, plan: Plan) -> Coming:
+        return Coming(self._reading, [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)])
 
     def _flat(self, plan: Plan, path: Path, leaf: Callable[[Stream | Relation], Side]) -> Iterator[pa.RecordBatch]:
         """Selections and projections of one join, whose outputs pass through as they are found."""
@@ -224,43 +236,30 @@ class ExactRun(Run):
         self._state_bytes = spent.pop("memory", 0)
         self.costs = spent
 
-    def _pipelined(self) -> Iterator[pa.RecordBatch]:
-        plan = with_selections(self.query.plan)
-        streams = [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)]
-        alone = streams[0] if len(streams) == 1 else None  # one stream is worked on as it comes
-        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan) if leaf is not alone}
+    def _pipelined(self, plan: Plan, coming: Coming) -> Iterator[pa.RecordBatch]:
+        """The changes that streams make, while they are read; nothing is kept of them but the operators' state."""
+        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan) if not isinstance(leaf, Stream)}
         compiler = Compiler(
             self._reading.schema,
             lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]),
             self.choice.algorithm or "chain",
         )
         pipeline = pipeline_of(compiler.plan(plan), self.choice)
-        if alone is None:
-            last = max((one.last for one in held.values() if one.last is not None), default=None)
-            sources = {leaf.alias: _pieces(held[leaf.alias]) for leaf in streams}
-            changes = pipeline.run(sources, at=last_instant(plan, last))
-        else:
-            changes = self._as_it_comes(pipeline, alone)
-        for found in changes:
-            yield from self._emitted(found)
+        for piece in coming:
+            for alias, ts, rows in piece.tuples:
+                if ts.shape[0]:
+                    yield from self._emitted(pipeline.push(alias, ts, rows))
+            if piece.sure is not None:  # tuples that a leaf's own condition left out say how late it is, too
+                yield from self._emitted(pipeline.advance(piece.sure, certain=False))
+        yield from self._emitted(pipeline.finish(last_instant(self.query.plan, coming.last)))
         self._state_bytes = int(pipeline.memory)
         self.costs = dict(pipeline.costs)
         self.actual = actual_of(pipeline.operators, compiler.made)
 
-    def _as_it_comes(self, pipeline: Pipeline, leaf: Stream) -> Iterator[Changes]:
-        """The changes that one stream makes, while it is read; nothing of it is kept but the operators' state."""
-        last = None
-        for ts, rows, read in self._reading.stream_batches(leaf):
-            if ts.shape[0]:
-                yield from pipeline.push(leaf.alias, ts, rows)
-            if read.shape[0]:  # tuples that the leaf's own condition left out say how late it is, too
-                last = int(read[-1])
-                yield from pipeline.advance(last - 1, certain=False)
-        yield from pipeline.finish(last_instant(self.query.plan, last))
-
-    def _emitted(self, found: Changes) -> Iterator[pa.RecordBatch]:
-        self._count((), len(found))
-        yield changed(found, self.schema, self.choice.emit)
+    def _emitted(self, changes: Sequence[Changes]) -> Iterator[pa.RecordBatch]:
+        for found in changes:
+            self._count((), len(found))
+            yield changed(found, self.schema, self.choice.emit)
 
 
 def _looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:
@@ -271,12 +270,6 @@ def _looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:
             return frozenset(names.union(*(columns_of(item.node) for item in node.items)))
         names.update(columns_of(node.condition))
     return None
-
-
-def _pieces(leaf: Leaf) -> Iterator[tuple[Array, Any]]:
-    assert leaf.ts is not None
-    for begin in range(0, leaf.batch.num_rows, _CHANGE):
-        yield leaf.ts[begin : begin + _CHANGE], leaf.batch.slice(begin, _CHANGE)
 
 
 def _in_window(node: Stream, held: Leaf, now: int, bound: int | None) -> Side:
