@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.answers.in_turn import in_turn
 from nile.answers.tabular import held_together
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Step, Wanted
@@ -36,6 +37,10 @@ class Answer(ABC):
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches, as they are found."""
+
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        """As `batches`, for coroutines: `async for batch in answer`.  The event loop goes on while one is found."""
+        return in_turn(self.batches())
 
     def to_arrow(self) -> pa.Table:
         """All rows.  Raises MemoryRefused for more than half of the machine's memory."""

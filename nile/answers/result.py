@@ -87,8 +87,8 @@ class Run(ABC):
 class Result(Answer):
     """The rows of a statement.  Nothing runs before the first is asked for; showing a result never runs it.
 
-    Iterate `batches()` (or the result itself) for Arrow record batches as they are found, or take all with
-    `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`, `to_spark`, `fetchall`, or any consumer of
+    Iterate `batches()` (or the result itself, with `async for` too) for Arrow record batches as they are found, or
+    take all with `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`, `to_spark`, `fetchall`, or any consumer of
     `__arrow_c_stream__`.  What `to_arrow` has found is kept and shared with all of these: numbers and times are
     handed over without a copy.  `batches()` keeps nothing: called again, it runs the query again.
     A result keeps its database's streams alive.  message: what a statement without rows has to say, else None.

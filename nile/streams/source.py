@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from nile.base.raw import RawBatch
 from nile.pyramid.lake.lake import LakeStream
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, rows_together
+from nile.streams.awaited import awaited
 from nile.streams.csv import CsvSource
 from nile.streams.files import existing_path
 from nile.streams.frames import FrameSource, frame_of
@@ -55,7 +56,7 @@ def open_source(data: Any, *, name: str) -> Source:
     A path to a .parquet, .csv or .csv.gz file or to a directory that Spark wrote, a glob of such files, or a path to a
     stream of a lake; an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything
     with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns, a dict that is a row or a list of
-    such rows; an iterable of all these; a function without
+    such rows; an iterable or async iterable of all these (`nile.streams.awaited`); a function without
     arguments that returns any of these; or a Source. Opening reads only what tells the columns.
     Raises SourceMissing or SourceError.
     """
@@ -71,6 +72,8 @@ def open_source(data: Any, *, name: str) -> Source:
         return data
     if isinstance(data, Iterable) and not isinstance(data, (bytes, bytearray, memoryview)):
         return IterableSource(data, name=name)
+    if isinstance(data, AsyncIterable):
+        return IterableSource(awaited(data), name=name)
     if callable(data):
         return CallableSource(data, lambda made: _made(made, name), name=name)
     hint = "; collect it first" if hasattr(data, "collect") else ""
