@@ -20,6 +20,7 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded, load_together, retimed
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition
+from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.join.ranked_join import can_rank
 from nile.operators.multiway.multiway import METHODS
@@ -181,12 +182,25 @@ class BoundJoin:
 
     def load(self, home: Home, carry: Sequence[tuple[str, ...]] = ()) -> tuple[Loaded, ...]:
         """The streams, each read once, on the times of the pace.  carry: for each further columns to keep."""
+        return retimed(self._read(home, carry), self.pace, self.seed)
+
+    def _read(self, home: Home, carry: Sequence[tuple[str, ...]] = ()) -> tuple[Loaded, ...]:
         asked = [
             (*(() if self.condition is None else self.condition.columns(k)), *(carry[k] if carry else ()))
             for k in range(len(self.places))
         ]
         where = [place.where for place in self.places]
-        return retimed(load_together(home.manager, self.streams, self.keys, where, asked), self.pace, self.seed)
+        return load_together(home.manager, self.streams, self.keys, where, asked)
+
+    def shared(self, home: Home, plan: JoinPlan) -> tuple[SharedSummary | None, SharedSummary | None]:
+        """The summaries that tell which tuples of the other stream have no partner: of two streams read in full."""
+        ways = plan.strategy in ("", "promise") and plan.method == "nile" and not plan.is_exact and plan.first is None
+        if not (self.is_pair and ways) or len(set(self.streams)) == 1:
+            return None, None
+        left, right = (
+            None if place.where is not None else home.shared(place.stream, place.key) for place in self.places
+        )
+        return left, right
 
     def answer(
         self, home: Home, budget: GivenBudget | None = None, carry: Sequence[tuple[str, ...]] = ()
@@ -196,11 +210,20 @@ class BoundJoin:
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
         """
         plan = self.plan(budget)
-        streams = self.load(home, carry)
+        read = self._read(home, carry)
+        shared = self.shared(home, plan)
+        left, right = (
+            None if one is None else one.over(each.ts, each.key) for one, each in zip(shared, read[:2], strict=True)
+        )
+        streams = retimed(read, self.pace, self.seed)
         key = self.keys[0]
         if self.is_pair:
             joined = Joinable(streams[0], streams[1], self.window)
-            return JoinAnswer(joined, plan, key=key, speed=self.speed, aliases=self.names)
+            answer = JoinAnswer(joined, plan, key=key, speed=self.speed, aliases=self.names, summaries=(left, right))
+            for one, helped in zip(shared, answer.ruled_out[::-1], strict=True):
+                if one is not None:
+                    one.served += helped > 0
+            return answer
         several = MultiwayJoinable(streams, self.window, self.condition)
         return MultiwayAnswer(several, plan, names=self.names, key=key, speed=self.speed)
 

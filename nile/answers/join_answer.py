@@ -15,6 +15,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.joining import Joinable
+from nile.operators.inputs.ruling import Partners, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.operators.join.ranked_join import RankedJoin, best_found, can_rank, is_ranked_join
@@ -63,8 +64,10 @@ class JoinAnswer(JoinOutputs[Outputs]):
         speed: float = 1.0,
         standing: tuple[PairJoin, Iterator[Outputs]] | None = None,
         aliases: tuple[str, ...] = ("left", "right"),
+        summaries: Partners = (None, None),
     ) -> None:
         self.joined = joined
+        self._summaries = summaries
         self._join: PairJoin
         running: Iterator[Outputs] | MeteredRun[Outputs]
         if standing is not None:
@@ -79,7 +82,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             whole = ChainJoin(plan, joined)
             self._join, running = whole, whole.run()
         else:
-            join = PromisingJoin(plan, joined.input(plan.costs, ranges=plan.output == "ranges"), batch_rows=batch_rows)
+            join = PromisingJoin(plan, without_partners(joined, plan, summaries), batch_rows=batch_rows)
             metered = MeteredRun(join, speed=speed, draws=join.sampler is not None)
             self._join, running = join, join.run() if plan.budget.unit == "fraction" else metered
         super().__init__(
@@ -96,6 +99,15 @@ class JoinAnswer(JoinOutputs[Outputs]):
             right=np.concatenate([none, *(part.right for part in parts)]),
             weight=np.concatenate([np.zeros(0), *(part.weight for part in parts)]),
         )
+
+    @property
+    def ruled_out(self) -> tuple[int, int]:
+        """Tuples of left and right whose key the shared summary of the other stream tells to have no partner."""
+        if not isinstance(self._join, PromisingJoin) or not self._join.data.ruled_out.any():
+            return 0, 0
+        data = self._join.data
+        right = int(np.count_nonzero(data.ruled_out & (data.order == 1)))
+        return int(np.count_nonzero(data.ruled_out)) - right, right
 
     def _first(self, found: Iterator[Outputs]) -> Iterator[Outputs]:
         plan = self.plan
@@ -179,7 +191,9 @@ class JoinAnswer(JoinOutputs[Outputs]):
         return self._join.data
 
     def _under(self, plan: JoinPlan) -> JoinAnswer:
-        return JoinAnswer(self.joined, plan, key=self.key, speed=self._speed, aliases=self.aliases)
+        return JoinAnswer(
+            self.joined, plan, key=self.key, speed=self._speed, aliases=self.aliases, summaries=self._summaries
+        )
 
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport:
         return joins.join_accuracy(self, wanted, query)

@@ -138,6 +138,22 @@ class PyramidIndex:
         estimate: Array = np.clip(np.median(own - other, axis=0), 0.0, own.min(axis=0))
         return estimate
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The ts of the first and the last tuple that is summarised, ns."""
+        row = self.store.side.node[self.slot(1)]
+        return int(row[ga.FIRST]), int(row[ga.LAST])
+
+    def counts_in(self, zone: Zone | None, hashes: Array) -> Array:
+        """What each row counts of each key (uint64 [n]) in one of `zones()`, None: in all: int64 [rows, n].
+
+        The least of a key is at least how often it came.
+        """
+        cells = self.cells(hashes)
+        if zone is not None and zone.slot < 0:
+            return self._open(cells)
+        return self._own(self.slot(1) if zone is None else zone.slot, cells)
+
     def without(self, hashes: Array) -> tuple[list[tuple[int, int]], int]:
         """Zones that certainly have none of these keys (uint64 [n]), as ordinals [begin, end); how many sketches told.
 

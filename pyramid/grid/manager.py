@@ -133,6 +133,25 @@ class SummaryManager:
         runs = sorted(run for part, _ in found for run in part)
         return np.array(runs, np.int64).reshape(-1, 2), sum(read for _, read in found)
 
+    def empty_of(self, keys: Array, *, zones: bool) -> tuple[list[tuple[int, int, Array]], int]:
+        """(first ts, last ts, which keys are certainly not there) of the parts of what is kept; counters read.
+
+        keys: uint64 hashes [n], told as bool [n]; zones: of every zone, else of every granularity as a whole.  All
+        tuples but forgotten ones lie in some part.  A row that has none of a key spares the reading of the next.
+        """
+        told, read = [], 0
+        with self.changing:
+            for index in (self.index(g) for g in range(1, self.spec.depth + 1)):
+                if zones:
+                    parts = [(zone.first, zone.last, index.counts_in(zone, keys)) for zone in index.zones()]
+                else:
+                    parts = [(*index.span, index.counts_in(None, keys))] if index.count(1) else []
+                for first, last, rows in parts:
+                    there = np.logical_and.accumulate(rows > 0, axis=0)
+                    read += keys.shape[0] + int(there[:-1].sum())
+                    told.append((first, last, ~there[-1]))
+        return told, read
+
     def directory(self, since: int | None = None) -> KeyDirectory:
         """Exact counts of the tuples in the lists that arrived at or after `since` (ns; None: all that are held)."""
         with self.changing:

@@ -122,7 +122,12 @@ class PreferredJoin:
     def explain(self) -> str:
         """What it will do, in words."""
         made = [f"  a grid of its own, made as summary {name} of {alias}" for alias, name in self._summaries]
-        return "\n".join([self.bound.explain(self._budget), *made])
+        read = [
+            f"  takes in no tuple of {alias} whose key summary {one.name} has nowhere in its window"
+            for one, alias in zip(self.bound.shared(self._home, self.plan), self.aliases[1::-1], strict=False)
+            if one is not None
+        ]
+        return "\n".join([self.bound.explain(self._budget), *read, *made])
 
     def run(self) -> Answer:
         """Read the streams and prepare the answer."""

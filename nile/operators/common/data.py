@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ class JoinInput:
     """Two ordered streams, merged.
 
     left_ts, right_ts: int64 ns; left, right: encoded keys; order: int8 [n], the stream of each arrival;
-    costs: float64 [n], what the exact answer spends at each arrival; keys: distinct codes.
+    costs: float64 [n], what the exact answer spends at each arrival; keys: distinct codes.  ruled_out: bool [n] or of
+    length 0, arrivals whose key a shared summary tells to have no partner: they come as nulls do; asked: what that cost
+    to ask, in units of the cost table.
     """
 
     left_ts: Array
@@ -29,6 +31,8 @@ class JoinInput:
     order: Array
     costs: Array
     keys: int
+    ruled_out: Array = field(default_factory=lambda: np.zeros(0, bool))
+    asked: float = 0.0
 
     def times(self) -> Array:
         """The time of each arrival in total order: int64 [n]."""

@@ -12,7 +12,8 @@ class JoinFigures:
     """What a run did.  Costs are in units of its cost table; t_ins is spent_insert a tuple, t_hit spent_hit an output.
 
     regions: promising regions made, pruned: those left out for a bound of 0; zones: time zones ended, both
-    streams, `changes` of them because the stream changed.
+    streams, `changes` of them because the stream changed; ruled_out: tuples whose key a shared summary tells to have no
+    partner.
     """
 
     arrivals: int
@@ -35,6 +36,7 @@ class JoinFigures:
     forgotten: int
     admission: float
     sampling_rate: float
+    ruled_out: int = 0
 
     @property
     def budget_spent(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.costs import CostTable
 
-__all__ = ["ASKED_SHARE", "ruled_out"]
+__all__ = ["ASKED_SHARE", "after_asking", "ruled_out"]
 
 Array = np.ndarray[Any, Any]
 ASKED_SHARE = 0.2
@@ -29,3 +29,11 @@ def ruled_out(summary: SummaryManager | None, keys: Array, costs: CostTable, mos
         return None, 0.0
     runs, read = summary.without(keys)
     return runs, read * each
+
+
+def after_asking(grant: Array, paid: float) -> Array:
+    """What arrivals grant, float64 [n], when the first of it has been spent on asking."""
+    if not paid:
+        return grant
+    left: Array = np.diff(np.maximum(np.cumsum(grant) - paid, 0.0), prepend=0.0)
+    return left

@@ -13,6 +13,7 @@ from nile.operators.common.example import EXAMPLE_ARRIVALS, example_keys, exampl
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.growing import grown, renumber_store, rows_at
 from nile.operators.common.plan import JoinPlan
+from nile.operators.common.ruling import after_asking
 from nile.operators.common.start import UNIT, initial_state, shared_state
 from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.reading import expanded, figures_of
@@ -72,9 +73,8 @@ class PromisingJoin:
             admissions = kept[0].admissions, kept[1].admissions
             self.state = shared_state(self.state, plan, self.stores[0].side, admissions, kept[0].shed_at)
         self._costs = np.rint(UNIT * data.costs)
-        self._grant = grants(
-            self._costs, plan.fraction, plan.pace, data.times() if plan.pace.is_replay else data.left_ts
-        )
+        times = data.times() if plan.pace.is_replay else data.left_ts
+        self._grant = after_asking(grants(self._costs, plan.fraction, plan.pace, times), round(UNIT * data.asked))
         if kept is None and data.order.shape[0] and is_counted(plan):  # which reads the input where it lies
             self._ranges = RangeProbe(data)
         if kept is None and data.order.shape[0] and is_sampled(plan):
@@ -361,9 +361,7 @@ class PromisingJoin:
     def figures(self) -> JoinFigures:
         """What has been done so far."""
         self._settle()
-        told = figures_of(
-            self.state, self.stores, shed=self.shed, exact_cost=float(self._costs.sum()), coverage=self.coverage
-        )
+        told = figures_of(self.state, self.stores, self.data, shed=self.shed, coverage=self.coverage)
         return told if self.sampler is None else self.sampler.told(told, float(self.state.real[st.MATCHES]))
 
     @property

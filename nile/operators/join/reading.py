@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common.data import Outputs
+from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.start import UNIT
 from nile.preferences import state as st
@@ -59,13 +59,14 @@ def expanded(stores: Stores, outputs: Outputs) -> Outputs:
 
 
 def figures_of(
-    state: st.State, stores: Stores, *, shed: tuple[int, int], exact_cost: float, coverage: float
+    state: st.State, stores: Stores, data: JoinInput, *, shed: tuple[int, int], coverage: float
 ) -> JoinFigures:
-    """What a run has done so far.  exact_cost: what the exact answer spends on all the input, in hundredths."""
+    """What a run of this input has done so far."""
     whole, real = state.whole, state.real
+    ruled_out = int(data.ruled_out[: whole[st.APPLIED]].sum())
     return JoinFigures(
         arrivals=int(whole[st.ARRIVED]),
-        nulls=int(whole[st.NULLS]),
+        nulls=int(whole[st.NULLS]) - ruled_out,
         admitted=int(whole[st.ADMITTED]),
         shed=shed,
         outputs=int(whole[st.OUTPUTS]),
@@ -75,13 +76,14 @@ def figures_of(
         changes=sum(int(store.side.zone[ga.CHANGES]) for store in stores),
         expired=int(whole[st.EXPIRED]),
         evicted=int(whole[st.EVICTED]),
-        granted=float(real[st.GRANTED]) / UNIT,
-        spent=float(real[st.SPENT]) / UNIT,
+        granted=float(real[st.GRANTED]) / UNIT + data.asked,
+        spent=float(real[st.SPENT]) / UNIT + data.asked,
         spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
         spent_hit=float(real[st.SPENT_HIT]) / UNIT,
-        exact_cost=exact_cost / UNIT,
+        exact_cost=float(np.rint(UNIT * data.costs).sum()) / UNIT,
         coverage=coverage,
         forgotten=sum(int(store.side.zone[ga.FORGOTTEN]) for store in stores),
         admission=float(real[st.ADMISSION]),
         sampling_rate=float(real[st.RATE]),
+        ruled_out=ruled_out,
     )
