@@ -22,8 +22,8 @@ from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition
 from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
-from nile.operators.join.ranked_join import can_rank
 from nile.operators.multiway.multiway import METHODS
+from nile.operators.strategies.ranked import can_rank
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade

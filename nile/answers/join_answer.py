@@ -18,8 +18,8 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.ruling import Partners, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
-from nile.operators.join.ranked_join import RankedJoin, best_found, can_rank, is_ranked_join
 from nile.operators.strategies.join import StrategyJoin, is_planned
+from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_ranked_join
 from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted

@@ -13,13 +13,15 @@ from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
+from nile.operators.join.chain_join import CERTAIN
+from nile.operators.strategies.counted import CountedJoin
+from nile.preferences.clock import exact_costs
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.costs import CostTable
 
 __all__ = ["RankedJoin", "best_found", "can_rank", "is_ranked_join"]
 
 Array = np.ndarray[Any, Any]
-_CHUNK = 65_536
 
 
 class Counted(Protocol):
@@ -30,16 +32,8 @@ class Counted(Protocol):
         """Their exact join."""
 
     @property
-    def order(self) -> Array:
-        """The stream of each arrival in total order: int8 [n]."""
-
-    @property
     def matches(self) -> Array:
         """Pairs that each arrival completes: int64 [n]."""
-
-    @property
-    def standing(self) -> Array:
-        """Tuples of each arrival's key in both windows, itself included: int64 [n]."""
 
     def costs(self, table: CostTable, *, ranges: bool) -> Array:
         """What the exact answer spends at each arrival: float64 [n]."""
@@ -87,7 +81,7 @@ class RankedJoin:
     A pair is as promising as the tuple that completes it.  desc: by how many pairs that tuple completes, most first;
     asc: pairs of outliers (`outlier_cap`) alone, by how many tuples of the key stand in both windows, fewest first.
     Of equals the tuple that came first, and of one tuple its newest partner first.  Cost: O(tuples) to count, then
-    O(tuples of the keys in question + pairs).  Memory: about 50 bytes per tuple.
+    O(pairs).  Memory: about 50 bytes per tuple.
     """
 
     def __init__(self, plan: JoinPlan, joined: Counted) -> None:
@@ -95,9 +89,13 @@ class RankedJoin:
         self._joined = joined
 
     @cached_property
+    def _counted(self) -> CountedJoin:
+        return CountedJoin(self._joined.exact)
+
+    @cached_property
     def _arrivals(self) -> Array:
         """The arrivals that complete the pairs asked for, best first: int64 [m], m at most the pairs."""
-        joined, first = self._joined, self.plan.first
+        joined, first = self._counted, self.plan.first
         promising = joined.matches > 0
         if self.plan.preference == "asc":
             promising &= joined.standing <= self.plan.outlier_cap
@@ -116,51 +114,21 @@ class RankedJoin:
     @property
     def outputs(self) -> int:
         """How many pairs there will be."""
-        found = int(self._joined.matches[self._arrivals].sum())
+        found = int(self._counted.matches[self._arrivals].sum())
         return found if self.plan.first is None else min(found, self.plan.first)
 
     @property
     def whole(self) -> int:
         """How many pairs the exact answer has."""
-        matches = self._joined.matches
+        matches = self._counted.matches
         if self.plan.preference == "asc":
-            matches = matches[self._joined.standing <= self.plan.outlier_cap]
+            matches = matches[self._counted.standing <= self.plan.outlier_cap]
         return int(matches.sum())
 
     def run(self) -> Iterator[Outputs]:
         """The pairs, in batches of up to 65,536."""
-        exact, at = self._joined.exact, self._arrivals
-        codes = (exact.left_code, exact.right_code)
-        side, own, before = self._placed(at)
-        key = np.where(side == 0, codes[0][np.where(side == 0, own, 0)], codes[1][np.where(side == 1, own, 0)])
-        wanted = np.zeros(exact.keys + 1, np.bool_)  # its last place is that of nulls, whose code is -1
-        wanted[key] = True
-        lists = [_by_key(each, wanted) for each in codes]
-        end = np.empty(at.shape[0], np.int64)
-        for mine in (0, 1):
-            partners = codes[1 - mine]
-            rows = side == mine
-            listed = partners[lists[1 - mine]] * partners.shape[0] + lists[1 - mine]
-            end[rows] = np.searchsorted(listed, key[rows] * partners.shape[0] + before[rows])
-        ends = np.cumsum(self._joined.matches[at])
-        for begin in range(0, self.outputs, _CHUNK):
-            number = np.arange(begin, min(begin + _CHUNK, self.outputs))
-            row = np.searchsorted(ends, number, side="right")
-            place = end[row] - 1 - (number - (ends[row] - self._joined.matches[at[row]]))
-            left, right = np.empty(number.shape[0], np.int64), np.empty(number.shape[0], np.int64)
-            for mine, probing, partner in ((0, left, right), (1, right, left)):
-                rows = side[row] == mine
-                probing[rows] = own[row[rows]]
-                partner[rows] = lists[1 - mine][place[rows]]
-            yield Outputs(left=left, right=right, weight=np.ones(number.shape[0]))
-
-    def _placed(self, at: Array) -> tuple[Array, Array, Array]:
-        """(stream, ordinal, how many tuples of the other stream came before) of arrivals."""
-        order = self._joined.order
-        right = np.cumsum(order, dtype=np.int64)[at]  # with itself
-        side = order[at].astype(np.int64)
-        own = np.where(side == 1, right - 1, at - right)
-        return side, own, at - own
+        for left, right in self._counted.written(self._arrivals, self.outputs):
+            yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
 
     def expand(self, outputs: Outputs) -> Outputs:
         """The pairs as they are."""
@@ -183,19 +151,19 @@ class RankedJoin:
 
     @property
     def memory(self) -> Memory:
-        """Bytes of counts, two for each arrival, and of the lists of the keys in question at their longest."""
-        return Memory(sketches=0, directory=0, tuples=24 * int(self._joined.order.shape[0]))
+        """Bytes of counts, and of lists by key."""
+        return Memory(sketches=0, directory=0, tuples=self._counted.nbytes)
 
     @property
     def figures(self) -> JoinFigures:
         """What the whole run does, at the plan's prices: every tuple is inserted and looked up, few pairs are made."""
         joined, costs = self._joined, self.plan.costs
-        arrivals = int(joined.order.shape[0])
+        arrivals = int(self._counted.side.shape[0])
         nulls = int(np.count_nonzero(joined.exact.left_code < 0) + np.count_nonzero(joined.exact.right_code < 0))
         insert, lookup, emit = (float(np.rint(UNIT * price)) for price in (costs.insert, costs.lookup, costs.emit))
         inserting = insert * (arrivals - nulls)
         hitting = lookup * (arrivals - nulls) + emit * self.outputs
-        cost = float(np.rint(UNIT * joined.costs(costs, ranges=False)).sum())
+        cost = float(np.rint(UNIT * exact_costs(self._counted.matches, costs, ranges=False)).sum())
         return JoinFigures(
             arrivals=arrivals,
             nulls=nulls,
@@ -203,7 +171,7 @@ class RankedJoin:
             shed=self.shed,
             outputs=self.outputs,
             regions=int(self._arrivals.shape[0]),
-            pruned=int(np.count_nonzero(joined.matches)) - int(self._arrivals.shape[0]),
+            pruned=int(np.count_nonzero(self._counted.matches)) - int(self._arrivals.shape[0]),
             zones=0,
             changes=0,
             expired=0,
@@ -218,12 +186,6 @@ class RankedJoin:
             admission=1.0,
             sampling_rate=1.0,
         )
-
-
-def _by_key(codes: Array, wanted: Array) -> Array:
-    """Places of the wanted keys' tuples, key by key in order of arrival: int64 [m]."""
-    at = np.flatnonzero(wanted[codes])
-    return at[np.argsort(codes[at], kind="stable")]
 
 
 def best_found(parts: list[Outputs], order: Array, first: int) -> Outputs:
