@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Listener", "LiveStream"]
 
 _ROWS = 65_536
+SIGN = "_sign"
+"""The column that tells rows that come (1) from rows that go (-1), in what standing queries emit."""
 
 Listener = Callable[[str, TupleBatch], None]
 """Told of a stream's name and the tuples whose turn has come, all its columns carried."""
@@ -108,7 +110,8 @@ class LiveStream:
     def admitted(self, data: Any) -> Iterator[Admitted]:
         """Rows that `take` can take: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
 
-        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Nothing
+        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  A row whose
+        `_sign` is not 1, where that is no column of the stream, is refused: it would count as one that comes.  Nothing
         changes, and all that is not ours (iterators, converters) runs here.
         Raises SourceError, UnknownColumn, ConfigError on a closed stream.
         """
@@ -225,9 +228,12 @@ class LiveStream:
                 f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(data).__name__}"
             ) from None
         check_columns(source.schema, self.schema.names, where=where)
-        for raw in source.batches(self.schema.names, _ROWS):
+        signed = [SIGN] if SIGN in source.schema.names and SIGN not in self.schema.names else []
+        for raw in source.batches([*self.schema.names, *signed], _ROWS):
+            if signed:
+                _check_signs(raw, before, where)
             arrays = []
-            for field, array in zip(self.schema, raw.batch.columns, strict=True):
+            for field, array in zip(self.schema, raw.batch.columns[: len(self.schema)], strict=True):
                 try:
                     arrays.append(array if array.type == field.type else array.cast(field.type))
                 except pa.ArrowException as error:
@@ -263,3 +269,14 @@ def _from(batch: TupleBatch, since: int) -> TupleBatch:
     if at == 0 or batch.carried is None:
         return batch
     return TupleBatch(batch.ordinal + at, batch.ts[at:], batch.key.slice(at), batch.carried.slice(at))
+
+
+def _check_signs(raw: RawBatch, before: int, where: str) -> None:
+    """Raises SourceError for a row that does not come.  The signs are the last column."""
+    signs = raw.batch.columns[-1].to_pylist()
+    at = next((k for k, sign in enumerate(signs) if isinstance(sign, bool) or sign != 1), None)
+    if at is not None:
+        raise SourceError(
+            f"{where}: needed rows that come, {SIGN} 1; got {SIGN} {signs[at]!r} in row {int(raw.rows[at]) + before}; "
+            f"a live stream takes nothing back: leave such rows out, or give the stream a column {SIGN}"
+        )
