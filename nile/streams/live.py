@@ -110,9 +110,9 @@ class LiveStream:
     def admitted(self, data: Any) -> Iterator[Admitted]:
         """Rows that `take` can take: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
 
-        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  A row whose
-        `_sign` is not 1, where that is no column of the stream, is refused: it would count as one that comes.  Nothing
-        changes, and all that is not ours (iterators, converters) runs here.
+        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Where
+        `_sign` is no column of the stream, a row with another than 1 is refused: it would count as one that comes.
+        Nothing changes, and all that is not ours (iterators, converters) runs here.
         Raises SourceError, UnknownColumn, ConfigError on a closed stream.
         """
         if self.closed:
