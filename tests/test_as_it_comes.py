@@ -49,6 +49,7 @@ def test_rows_come_at_the_latest_when_the_source_has_given_one_more_item(text: s
     "SELECT s.item, t.item AS other FROM s, t WHERE s.k = t.k AND s.item >= 0 WINDOW 5",
     "SELECT s.item, t.item AS other FROM s, t WHERE s.k < t.k WINDOW 1",
     "SELECT s.item, t.item AS other FROM s, t, s AS u WHERE s.k = t.k AND u.k = t.k AND u.item = s.item WINDOW 0.5",
+    "SELECT s.item, r.name FROM r, s WHERE s.k = r.k WINDOW 5",
     "SELECT max(s.item) AS item, count(*) AS n FROM s, t WHERE s.k = t.k GROUP BY s.k WINDOW 5",
 ])  # fmt: skip
 @pytest.mark.parametrize("both", [False, True])
@@ -57,6 +58,7 @@ def test_pairs_come_at_the_latest_when_each_source_has_given_two_more_items(text
     db = nile.connect()
     db.register("s", slow(given), time="ts")
     db.register("t", slow([]) if both else pa.concat_tables(list(slow([]))), time="ts")
+    db.register("r", {"k": [0, 1, 2, 2], "name": list("uvwx")})
     seen: dict[int, int] = {}
     for batch in db.sql(text).batches():
         for item in batch.column("item").to_pylist():
@@ -76,6 +78,8 @@ WINDOWED = {
     "windows of each": "SELECT a.item, b.item AS j FROM a [RANGE 5], b [RANGE 20] WHERE a.k = b.k",
     "nothing": "SELECT a.item, b.item AS j FROM a, b WHERE a.k = b.k AND a.item > 1000 WINDOW 20",
     "groups": "SELECT count(*) AS n, max(b.item) AS m, a.k FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 20",
+    "stored": "SELECT r.name, a.item FROM r, a WHERE a.k = r.k AND a.item > 2 WINDOW 20",
+    "twice stored": "SELECT r.name, a.item, q.name AS other FROM a, r, r AS q WHERE a.k = r.k AND q.k < r.k WINDOW 20",
     "outer": "SELECT a.item, b.item AS j FROM a LEFT JOIN b ON a.k = b.k WINDOW 4",
 }
 
@@ -101,8 +105,9 @@ def test_sources_that_are_waited_for_are_answered_as_tables_are(text: str, emit:
     def asked(waiting: float | None) -> Any:
         db = nile.connect()
         for name, table in tables.items():
-            pause = waiting if name == "b" else 0.0
+            pause = waiting if name == "b" or "r.k" in text else 0.0
             db.register(name, table if waiting is None else apart(table, pause or 0.0), time="ts")
+        db.register("r", pa.table({"k": [1, 3, 3, 5, None], "name": list("uvwxy")}))
         return db.sql(text, **({} if emit is None else {"emit": emit}))
 
     expected = asked(None)
@@ -110,6 +115,17 @@ def test_sources_that_are_waited_for_are_answered_as_tables_are(text: str, emit:
         found = asked(waiting)
         assert found.to_arrow().equals(expected.to_arrow())
         assert found.accounting == expected.accounting
+
+
+def test_stored_rows_that_every_piece_is_joined_with_count_once() -> None:
+    told = []
+    for make in (lambda: pa.concat_tables(list(slow([]))), lambda: slow([])):
+        db = nile.connect()
+        db.register("s", make(), time="ts")
+        db.register("r", {"k": [0, 1, 2, 2], "name": list("uvwx")})
+        tree = db.sql("SELECT s.item FROM s, r WHERE s.k = r.k AND r.k > 0 WINDOW 5").explain(analyze=True)
+        told.append([each for each in tree.replace("]", ";").split(";") if "actual" in each])
+    assert [each.split("actual")[1] for each in told[0]] == [each.split("actual")[1] for each in told[1]]
 
 
 def test_whoever_reads_no_further_closes_the_sources() -> None:

@@ -125,7 +125,7 @@ def test_pandas_gives_its_missing_values_as_nulls() -> None:
         ([5], "item 1: needed a record batch, a table, a DataFrame or a dict of columns; got int"),
         (["data.csv"], "item 1: needed .* got str"),
         ({"ts": [1], "key": [1, 2]}, "the columns do not make a table"),
-        ({"ts": 5}, "the columns do not make a table"),
+        ({"ts": 5, "key": object()}, "the columns do not make a table"),
         (pd.DataFrame({"ts": [1, "x", object()]}), "Arrow cannot read this DataFrame"),
         (lambda: 5, "got int"),
         (lambda: lambda: TABLE, "the function returned another function"),

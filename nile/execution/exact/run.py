@@ -34,6 +34,7 @@ from nile.sql.plan import (
     Rows,
     Slide,
     Stream,
+    inputs_of,
     leaves_of,
     walk,
 )
@@ -191,20 +192,40 @@ class ExactRun(Run):
         yield Relational(leaf, self.counts).rows(plan)
 
     def _joined(self) -> Iterator[pa.RecordBatch]:
-        """Streams that have to be waited for are joined as they come, by the same window join."""
-        plan = None if self.choice.strategy else in_pairs(self.query.plan)
-        coming = None if plan is None else self._coming(plan)
-        if plan is not None and coming is not None and coming.waits():
-            yield from self._pipelined(plan, coming)
-            return
+        """Streams that have to be waited for are joined as they come: with each other by the same window join, one
+        with stored relations piece by piece.
+        """
+        plan = self.query.plan
+        timed = [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)]
+        paired = None if self.choice.strategy else in_pairs(plan)
+        can_come = paired is not None or (len(timed) == 1 and not self.choice.algorithm)
+        coming = self._coming(plan) if can_come else None
+        if coming is None or not coming.waits():
+            yield from self._flat(plan, (), lambda node: self._side(node, coming))
+        elif paired is not None:
+            yield from self._pipelined(paired, coming)
+        else:
+            yield from self._beside_stored(plan, coming)
 
-        def leaf(node: Stream | Relation) -> Side:
-            held = self._load(node) if coming is None else coming.whole(node.alias)
-            self.held += 0 if coming is None else held.batch.nbytes
-            window = node.window if isinstance(node, Stream) else None
-            return Side(held.batch, held.ts, window if isinstance(window, int) else None)
+    def _beside_stored(self, plan: Plan, coming: Coming) -> Iterator[pa.RecordBatch]:
+        """One stream, piece by piece, joined with stored relations."""
+        sides = {leaf.alias: self._side(leaf) for leaf in leaves_of(plan) if isinstance(leaf, Relation)}
+        again: dict[Path, int] = {}  # what is looked at with every piece, but counts once
+        for piece in coming:
+            for alias, ts, rows in piece.tuples:
+                sides[alias] = Side(rows, ts)
+                yield from self._flat(plan, (), lambda node: sides[node.alias])
+                self.counts.update(again)
+                again = again or {at: self.counts[at] for at in _stored_at(plan, ())}
 
-        yield from self._flat(self.query.plan, (), leaf)
+    def _side(self, node: Stream | Relation, coming: Coming | None = None) -> Side:
+        if coming is None or isinstance(node, Relation):
+            held = self._load(node)
+        else:
+            held = coming.whole(node.alias)
+            self.held += held.batch.nbytes
+        window = node.window if isinstance(node, Stream) else None
+        return Side(held.batch, held.ts, window if isinstance(window, int) else None)
 
     def _coming(self, plan: Plan) -> Coming:
         return Coming(self._reading, [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)])
@@ -260,6 +281,12 @@ class ExactRun(Run):
         for found in changes:
             self._count((), len(found))
             yield changed(found, self.schema, self.choice.emit)
+
+
+def _stored_at(plan: Plan, path: Path) -> list[Path]:
+    """The paths of a plan's nodes that have no stream below them."""
+    own = [path] if not any(isinstance(leaf, Stream) for leaf in leaves_of(plan)) else []
+    return own + [at for k, each in enumerate(inputs_of(plan)) for at in _stored_at(each, (*path, k))]
 
 
 def _looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:
