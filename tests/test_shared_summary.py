@@ -109,6 +109,32 @@ def test_a_hundred_queries_keep_one_grid() -> None:
     assert one["upkeep"] >= 20_000 * 3
 
 
+def test_a_store_brings_back_the_grid_that_queries_read(tmp_path: Any) -> None:
+    with nile.connect(tmp_path / "store") as db:
+        db.stream("s", [("ts", pa.float64()), ("item", pa.int64()), ("price", pa.float64())], time="ts")
+        db.sql(SUMMARY)
+        db.push("s", sales())
+        before = db.sql(COUNT.format(-1)).fetchall()
+        row = kept(db)
+    with nile.connect(tmp_path / "store") as db:
+        again = db.sql(COUNT.format(-1))
+        assert again.fetchall() == before
+        assert again.answer.figures.ruled_out > 10_000
+        assert {**kept(db), "bytes": 0} == {**row, "bytes": 0}
+
+
+def test_a_stream_that_is_made_anew_has_a_new_grid() -> None:
+    db = static()
+    db.sql(SUMMARY)
+    db.sql(COUNT.format(-1)).fetchall()
+    db.register("s", sales(12_000, seed=9), time="ts")
+    told = db.sql("SELECT count(*) AS n FROM s WHERE item = -1 BUDGET 0.9")
+    ((n,),) = told.fetchall()
+    assert told.answer.figures.ruled_out > 0
+    assert abs(n - 200) < 40
+    assert kept(db)["tuples"] == 12_000
+
+
 def test_standing_predicates_read_one_grid() -> None:
     db = static()
     db.sql(SUMMARY)

@@ -13,13 +13,13 @@ from nile.experiments.benchmarks import (
     scale,
     scan,
     share,
-    sketch,
     strategies,
     surface,
     ways,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
 from nile.experiments.benchmarks.harness import Result, names, run
+from nile.experiments.benchmarks.summaries import one_grid, sketch
 from nile.experiments.benchmarks.truth import truth
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ingest",
     "memory",
     "names",
+    "one_grid",
     "pipelines",
     "promise",
     "ranges",

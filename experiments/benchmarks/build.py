@@ -16,7 +16,7 @@ import numpy as np
 from nile.experiments.benchmarks.build_fed import fed
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.experiments.benchmarks.history_data import anonymous_bytes
-from nile.experiments.benchmarks.sketch import zipf_keys
+from nile.experiments.benchmarks.summaries.sketch import zipf_keys
 from nile.pyramid.lake.lake import DAY, LakeStream, Layout, write_part
 from nile.spark.building.build import Built, build, build_with
 from nile.spark.building.tasks import Done, Job, Work

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nile.experiments.benchmarks.harness import Bar, Contestant, Result, benchmark, race
-from nile.experiments.benchmarks.sketch import zipf_keys
+from nile.experiments.benchmarks.summaries.sketch import zipf_keys
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries import sketch_kernels

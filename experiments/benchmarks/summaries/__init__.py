@@ -1,0 +1,1 @@
+"""What summaries cost, and what they bring.  Imports `nile`."""
