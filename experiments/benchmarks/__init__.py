@@ -19,6 +19,7 @@ from nile.experiments.benchmarks import (
 )
 from nile.experiments.benchmarks.accuracy import accuracy
 from nile.experiments.benchmarks.harness import Result, names, run
+from nile.experiments.benchmarks.nexmark import nexmark
 from nile.experiments.benchmarks.summaries import one_grid, sketch
 from nile.experiments.benchmarks.truth import truth
 
@@ -32,6 +33,7 @@ __all__ = [
     "ingest",
     "memory",
     "names",
+    "nexmark",
     "one_grid",
     "pipelines",
     "promise",
