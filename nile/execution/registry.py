@@ -222,7 +222,8 @@ class Registry:
         return self._shared[name]
 
     def shared(self, name: str, column: str) -> SharedSummary | None:
-        """The first summary of a stream's column; None where there is none."""
+        """The first summary of a stream's column; None where there is none.  Raises DatabaseClosed."""
+        self.check_open()
         return next((one for one in self._shared.values() if (one.stream, one.column) == (name, column)), None)
 
     def forget_summary(self, name: str) -> None:

@@ -53,6 +53,7 @@ _ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "subscribe": (("SELECT k FROM l",), {}),
     "subscription": (("q",), {}),
     "summary": (("s",), {}),
+    "shared": (("l", "k"), {}),
     "join": (("r", "l"), {"on": "k"}),
     "select": (("l",), {"on": "k", "predicates": {"a": "k = 1"}}),
     "aggregate": (("l", {"n": "count(*)"}), {}),
