@@ -132,6 +132,11 @@ def test_a_sample_that_stands_takes_what_it_takes_at_once_and_restarts(tmp_path:
         assert found == db.sql(text, emit="append").to_arrow().to_pylist()
 
 
+def test_a_window_may_stand_before_a_sample_or_behind_it(db: nile.Database) -> None:
+    texts = [f"SELECT count(*) FROM Requests R {each}" for each in ("[ROWS 50] SAMPLE (20)", "SAMPLE (20) [ROWS 50]")]
+    assert db.sql(texts[0], emit="snapshot").fetchall() == db.sql(texts[1], emit="snapshot").fetchall() == [(250.0,)]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

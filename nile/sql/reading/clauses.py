@@ -119,6 +119,11 @@ class _Splitter:
             depth += (word == "(") - (word == ")")
             if word == "[":
                 before, window, span = read_bracket(cursor)
+                sampled = next(reversed(self._samples.items()), None)
+                if (
+                    sampled is not None and before == sampled[1].end
+                ):  # name SAMPLE (10) [ROWS 5]: the window is the name's
+                    before = sampled[0]
                 if before in self._own:
                     raise Fault("needed one window for a stream; got another one; leave one out", span[0])
                 self._own[before] = window

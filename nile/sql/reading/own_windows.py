@@ -13,11 +13,15 @@ __all__ = ["STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "read_bra
 
 @dataclass(frozen=True, slots=True)
 class SampleCall:
-    """SAMPLE (percent) [REPEATABLE (seed)] behind a stream.  share: of its tuples, above 0; start: where it stands."""
+    """SAMPLE (percent) [REPEATABLE (seed)] behind a stream.
+
+    share: of its tuples, above 0; start, end: where it begins, and where its last sign does.
+    """
 
     share: float
     seed: int
     start: int
+    end: int
 
 
 STREAM_FUNCTIONS = ("TUMBLE", "HOP")
@@ -111,7 +115,8 @@ def read_sample(cursor: Cursor) -> SampleCall:
         cursor.need("(")
         seed = cursor.whole("a whole number, the seed")
         cursor.need(")")
-    return SampleCall(percent / 100, seed, start)
+    last = cursor.peek(-1)
+    return SampleCall(percent / 100, seed, start, start if last is None else last.start)
 
 
 def words_of_flink(cursor: Cursor) -> list[tuple[int, int]]:
