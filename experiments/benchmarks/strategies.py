@@ -19,7 +19,7 @@ from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.looking import Look
 from nile.summaries.heavy import pa
 
-__all__ = ["strategies"]
+__all__ = ["sampled", "strategies"]
 
 Array = np.ndarray[Any, Any]
 TITLE = "what strategies find in the CPU time they take, beside the exact engine on hashed keys in the same time"
@@ -149,13 +149,13 @@ def _hashed(cell: Cell, share: float) -> dict[str, float]:
 
     def run() -> int:
         joined = cell.db.join("a", "b", on="k", window=cell.window).run().joined
-        return _drained_joined(cell, _sampled(joined, share, 0))
+        return _drained_joined(cell, sampled(joined, share, 0))
 
     found = run()
     seconds = median(_timed(run)[0] for _ in range(ROUNDS))
     errors = []
     for seed in range(SEEDS):
-        inside = _sampled(cell.joined, share, seed)
+        inside = sampled(cell.joined, share, seed)
         counted = CountedJoin(inside.exact)
         left = cell.joined.left
         rows = inside.left.rows
@@ -165,7 +165,7 @@ def _hashed(cell: Cell, share: float) -> dict[str, float]:
         each = np.bincount(inside.exact.left_code, minlength=counted.keys)
         pairs[rows] = (by_key / np.maximum(1, each))[inside.exact.left_code]
         errors.append(_distance(cell, np.bincount(cell.bin_of, pairs, BINS)))
-    within, whole = (_outliers(each) for each in (CountedJoin(_sampled(cell.joined, share, 0).exact), cell.counted))
+    within, whole = (_outliers(each) for each in (CountedJoin(sampled(cell.joined, share, 0).exact), cell.counted))
     return {
         "cpu": seconds,
         "recall": found / cell.counted.pairs,
@@ -178,7 +178,8 @@ def _outliers(counted: CountedJoin) -> int:
     return int(counted.matches[(counted.matches > 0) & (counted.standing <= 4)].sum())
 
 
-def _sampled(joined: Joinable, share: float, seed: int) -> Joinable:
+def sampled(joined: Joinable, share: float, seed: int) -> Joinable:
+    """Both streams of a join cut to the tuples whose keys hash into `share` of the key space."""
     look = Look(joined, seed)
     one = np.ones(1)
     sides = []
