@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from nile.experiments.benchmarks import harness, names, ranges, run, sketch, surface
 from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
+from nile.experiments.benchmarks.realtime import Shape, contestants
 from nile.experiments.benchmarks.streams import workload
 from nile.experiments.cli import main
 from nile.summaries.countsketch import CountSketch
@@ -248,3 +249,11 @@ def test_the_c_loop_finds_the_records_that_the_kernel_finds(tmp_path: Path) -> N
     theirs = ranges.CJoin(library, data, work.window)
     assert np.array_equal(theirs.records(), records)
     theirs.close()
+
+
+def test_budgets_on_the_real_clock_are_measured_beside_one_exact_answer(tmp_path: Path) -> None:
+    shape = Shape(4, 0.8, 2_000, 200, "text", "Parquet")
+    found = {name: ask() for name, ask in contestants(shape, tmp_path).items()}
+    exact = found["exact, db.sql"]
+    assert exact == found["exact, db.join"] > 0
+    assert all(0 < rows <= exact for rows in found.values())

@@ -21,7 +21,7 @@ from nile.experiments.benchmarks.strategies import sampled
 from nile.preferences.budget import Budget
 from nile.summaries.heavy import pa
 
-__all__ = ["realtime"]
+__all__ = ["Shape", "contestants", "realtime"]
 
 TITLE = "what budgets cost on the real clock, beside the exact answer"
 FRACTION, SECONDS = 0.3, 0.5
@@ -78,7 +78,7 @@ def _measured(shapes: tuple[Shape, ...]) -> Result:
     measures: list[Measure] = []
     with tempfile.TemporaryDirectory() as folder:
         for shape in shapes:
-            found = _alternating(_contestants(shape, Path(folder)))
+            found = _alternating(contestants(shape, Path(folder)))
             rows += [{"shape": str(shape), "contestant": name} | turn._asdict() for name, turn in found.items()]
             exact = min(found["exact, db.sql"].cpu, found["exact, db.join"].cpu)
             for name, turn in found.items():
@@ -103,7 +103,8 @@ def _bar(name: str, exact: float) -> float | None:
     return _CLOCK * SECONDS + _SLACK if name.startswith(f"{SECONDS:g} s") else None
 
 
-def _contestants(shape: Shape, folder: Path) -> dict[str, Callable[[], int]]:
+def contestants(shape: Shape, folder: Path) -> dict[str, Callable[[], int]]:
+    """By name, what asks its question, reads all of the answer and says how many rows it has."""
     db = Database()
     share = 1.0 / np.arange(1, shape.keys + 1) ** shape.skew
     share /= share.sum()
@@ -120,7 +121,7 @@ def _contestants(shape: Shape, folder: Path) -> dict[str, Callable[[], int]]:
             parquet.write_table(table, source)
         db.register(name, source, time="ts")
     text = f"SELECT a.k, a.ts, b.ts AS other FROM a, b WHERE a.k = b.k WINDOW '{window:.9f} s'"
-    preferred = text.replace(" WINDOW", " WITH PREFERENCE desc k WINDOW")
+    preferred = text.replace(" WINDOW", " WITH PREFERENCE desc a.k WINDOW")
     query = db.join("a", "b", on="k", window=window)
 
     def approximate(preference: str, budget: Budget, **how: Any) -> int:
