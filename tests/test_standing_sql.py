@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nile
-from nile.exact.pipeline import algebra
+from nile.exact.pipeline import algebra, setops
 from nile.exact.pipeline.pipeline import Pipeline
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("k", pa.string()), ("n", pa.int64())])
@@ -200,3 +201,17 @@ def test_windows_of_streams_own_stand_and_restart_as_they_run_at_once(query: str
         assert summed(found, at) == summed(whole, at), at
     ends = max(max(row["ts"] for row in held) for name, held in streams.items() if f" {name}" in query)
     assert summed(whole, ends) == Counter(tuple(row.values()) for row in snapshot.to_pylist())
+
+
+def test_one_wrong_sign_would_be_seen() -> None:
+    """A negative control: rows without a partner counted as rows with one."""
+    query, streams = QUERIES[0], {"a": rows(1, 60), "b": rows(2, 60)}
+    last = max(row["ts"] for held in streams.values() for row in held)
+    with mock.patch.dict(setops._CODES, {"anti": setops._CODES["semi"]}), nile.connect() as db:
+        for name in streams:
+            db.stream(name, SCHEMA, time="ts")
+        standing = db.subscribe(f"{query} WINDOW {WINDOW}")
+        pushed(db, streams, 0, last + 1)
+        db.advance(last + 1)
+        found = standing.poll()
+    assert any(summed(found, at) != wanted(streams, query, at) for at in range(0, last, 5))
