@@ -135,7 +135,7 @@ def contestants(shape: Shape, folder: Path) -> dict[str, Callable[[], int]]:
         return _drained(JoinAnswer(sampled(query.run().joined, FRACTION, 0), plan, key="k"))
 
     told: dict[str, Callable[[], int]] = {
-        "exact, db.sql": lambda: db.sql(text).to_arrow().num_rows,
+        "exact, db.sql": lambda: _drained(db.sql(text)),
         "exact, db.join": lambda: _drained(query.run()),
         "ranges": lambda: _drained(query.returning("ranges").run()),
         f"hashed keys, {FRACTION:g}": hashed,
@@ -144,7 +144,7 @@ def contestants(shape: Shape, folder: Path) -> dict[str, Callable[[], int]]:
         for way, how in (("", {}), (", strategy", {"strategy": "auto"})):
             told[f"{FRACTION:g} {preference}{way}"] = partial(approximate, preference, Budget(FRACTION), **how)
     told[f"{SECONDS:g} s desc"] = partial(approximate, "desc", Budget(seconds=SECONDS))
-    told[f"{SECONDS:g} s desc, SQL"] = lambda: db.sql(preferred, budget=Budget(seconds=SECONDS)).to_arrow().num_rows
+    told[f"{SECONDS:g} s desc, SQL"] = lambda: _drained(db.sql(preferred, budget=Budget(seconds=SECONDS)))
     return told
 
 
@@ -165,5 +165,6 @@ def _alternating(contestants: dict[str, Callable[[], int]]) -> dict[str, Turn]:
     }
 
 
-def _drained(answer: JoinAnswer) -> int:
+def _drained(answer: Any) -> int:
+    """Rows of an answer that is read batch by batch, none kept."""
     return sum(len(batch) for batch in answer.batches())
