@@ -215,3 +215,21 @@ def test_one_wrong_sign_would_be_seen() -> None:
         db.advance(last + 1)
         found = standing.poll()
     assert any(summed(found, at) != wanted(streams, query, at) for at in range(0, last, 5))
+
+
+def test_a_semi_join_on_keys_makes_no_pair() -> None:
+    """A hundred thousand rows of one key on each side: ten thousand million pairs, none of which is looked at."""
+    table = pa.table({"k": [1] * 100_000, "n": range(100_000)})
+    with nile.connect() as db:
+        db.register("l", table)
+        db.register("r", table)
+        assert db.sql("SELECT count(*) FROM l WHERE k IN (SELECT k FROM r)").fetchall() == [(100_000,)]
+        assert db.sql("SELECT count(*) FROM l WHERE k NOT IN (SELECT k FROM r)").fetchall() == [(0,)]
+        assert db.sql("SELECT count(*) FROM l ANTI JOIN r ON l.k = r.k AND r.n < 0").fetchall() == [(100_000,)]
+
+
+def test_ticks_need_the_scheduling_that_tells_what_goes() -> None:
+    with nile.connect() as db:
+        db.register("s", pa.table({"ts": [1, 2], "k": ["a", "b"]}), time="ts")
+        with pytest.raises(nile.ConfigError, match="scheduling: needed nta for EMIT EVERY"):
+            db.sql("SELECT k FROM s WINDOW 1 EMIT EVERY '1 s'", scheduling="tpa")

@@ -55,8 +55,8 @@ def choose(query: Query, options: Options) -> Choice:
     )
     algorithm, how = _algorithm(nodes, options)
     scheduling, when = _scheduling(windows, options)
-    if scheduling != "nta" and isinstance(query.plan, ops.OnClose):
-        raise ConfigError(f"scheduling: needed nta for EMIT ON WINDOW CLOSE; got {scheduling}; leave it out")
+    if scheduling != "nta" and isinstance(query.plan, ops.OnClose | ops.Every):
+        raise ConfigError(f"scheduling: needed nta for EMIT EVERY and ON WINDOW CLOSE; got {scheduling}; leave it out")
     named = options.scheduling is not None
     joins = options.algorithm is not None or options.windows is not None
     if joins and not any(isinstance(node, ops.Join) for node in nodes):

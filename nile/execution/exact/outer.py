@@ -11,6 +11,7 @@ import numpy as np
 from nile.answers.tabular import held_together
 from nile.execution.exact.joining import Side, joined
 from nile.execution.values import schema_of
+from nile.operators.common.rows import join_codes
 from nile.sql.plan import Field, Join, Outer, Relation
 from nile.summaries.heavy import pa
 
@@ -25,6 +26,8 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
 
     Cost: that of the join of equal keys and condition.  Raises KeyTypeError, MemoryRefused.
     """
+    if plan.kind in ("semi", "anti") and plan.condition is None:
+        return left.batch.filter(pa.array(_has_key(plan, left, right) == (plan.kind == "semi")))
     sides = [_numbered(side, name) for side, name in zip((left, right), _ROWS, strict=True)]
     inputs = [
         Relation(name, name, (*below.fields, Field(name, pa.int64())))
@@ -56,6 +59,20 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
     made = [pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in made]
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     return pa.concat_batches([empty, *made])
+
+
+def _has_key(plan: Outer, left: Side, right: Side) -> Array:
+    """Whether each row of the left has a partner by its key alone: bool [n].  No pair is made."""
+    keys = [(_column(left, a), _column(right, b)) for a, b in plan.equal]
+    mine, theirs = join_codes(keys, len(left), len(right))
+    there = np.zeros(max(mine.max(initial=-1), theirs.max(initial=-1)) + 2, np.bool_)
+    there[theirs[theirs >= 0]] = True
+    found: Array = (mine >= 0) & there[mine]
+    return found
+
+
+def _column(side: Side, name: str) -> pa.Array:
+    return side.batch.column(side.batch.schema.get_field_index(name))
 
 
 def _numbered(side: Side, name: str) -> Side:
