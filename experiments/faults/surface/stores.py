@@ -1,8 +1,13 @@
-"""Stores that two processes want, that are read or copied while they are written, and clocks that are set back."""
+"""Stores that two processes want, that are read or copied while they are written, or that may no longer be written.
+
+Clocks that are set back, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -149,9 +154,77 @@ def _clock_set_back(rng: np.random.Generator, read: Read) -> None:
                 _whole(read(_rows(again)), [done], "after the clock was set back")
 
 
-_SITUATIONS = (_two_openers, _read_while_written, _copied_while_written, _clock_set_back)
+@contextmanager
+def _nobody(folder: Path) -> Iterator[None]:
+    """This folder as its owner without privileges has it: what root is not allowed, root is allowed all the same."""
+    if os.geteuid() != 0:
+        yield
+        return
+    nobody = pwd.getpwnam("nobody").pw_uid
+    os.chown(folder, nobody, -1)
+    os.seteuid(nobody)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextmanager
+def _only_read(folder: Path) -> Iterator[None]:
+    """Within the block nothing can be made in this folder, or in any below it."""
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for each in folders:
+        each.chmod(0o555)
+    try:
+        with contextlib.suppress(PermissionError):
+            (folder / "made").touch()
+            raise Wrong("a folder that may only be read was written to: the situation is none")
+        yield
+    finally:
+        for each in folders:
+            each.chmod(0o755)
+
+
+def _turns_read_only(rng: np.random.Generator, read: Read) -> None:
+    """The folder may no longer be written: checkpoints say so, answers go on, and what is written later has it all."""
+    with _folder() as folder, _nobody(folder):
+        store = folder / "store"
+        db = nile.connect(store, checkpoint=None)
+        db.stream("s", _COLUMNS, time="t")
+        kept = done = _push(db, 0, int(rng.integers(1, 400)))
+        db.checkpoint()
+        for _ in range(int(rng.integers(1, 4))):
+            with _only_read(store):
+                done = _push(db, done, int(rng.integers(1, 400)))
+                _refused(db.checkpoint)
+                _whole(_rows(db), [done], "the writer")
+                with nile.connect(store, read_only=True) as reader:
+                    _whole(read(_rows(reader)), [kept], "a reader of what may only be read")
+            if rng.random() < 0.5:
+                db.checkpoint()
+                kept = done
+        if rng.random() < 0.5:
+            db.close()
+            kept = done
+        else:
+            with _only_read(store):
+                _refused(db.close)
+                _refused(lambda: nile.connect(store))
+        with nile.connect(store) as again:
+            _whole(read(_rows(again)), [kept], "opened again")
+
+
+def _refused(change: Callable[[], object]) -> None:
+    try:
+        change()
+    except nile.StoreError:
+        return
+    raise Wrong("something was written where nothing can be")
+
+
+_SITUATIONS = (_two_openers, _read_while_written, _copied_while_written, _clock_set_back, _turns_read_only)
 
 FAULT = Fault(
-    _NAME, "two openers, reading and copying while it is written, a clock set back", "whole pushes, or a clear error",
-    attempt, control, full=400, small=16,
+    _NAME, "two openers, read, copied and made read-only while it is written, a clock set back", "whole pushes, or a clear error",
+    attempt, control, full=400, small=20,
 )  # fmt: skip
