@@ -155,40 +155,42 @@ def _clock_set_back(rng: np.random.Generator, read: Read) -> None:
 
 
 @contextmanager
-def _nobody(folder: Path) -> Iterator[None]:
-    """This folder as its owner without privileges has it: what root is not allowed, root is allowed all the same."""
-    if os.geteuid() != 0:
-        yield
-        return
-    nobody = pwd.getpwnam("nobody").pw_uid
-    os.chown(folder, nobody, -1)
-    os.seteuid(nobody)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@contextmanager
 def _only_read(folder: Path) -> Iterator[None]:
-    """Within the block nothing can be made in this folder, or in any below it."""
-    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
-    for each in folders:
-        each.chmod(0o555)
+    """Within the block this process cannot write to this folder, or to any below it.
+
+    As root it becomes nobody for so long: root is allowed what is allowed to no one.
+    """
+    paths = [folder, *folder.rglob("*")]
+    root, nobody = os.geteuid() == 0, pwd.getpwnam("nobody").pw_uid
+    folder.parent.chmod(0o755)
+    for each in paths:
+        if root:
+            os.chown(each, nobody, -1)
+        if each.is_dir():
+            each.chmod(0o555)
+    if root:
+        os.seteuid(nobody)
     try:
         with contextlib.suppress(PermissionError):
             (folder / "made").touch()
             raise Wrong("a folder that may only be read was written to: the situation is none")
         yield
     finally:
-        for each in folders:
-            each.chmod(0o755)
+        if root:
+            os.seteuid(0)
+        for each in paths:
+            if each.is_dir():
+                each.chmod(0o755)
 
 
 def _turns_read_only(rng: np.random.Generator, read: Read) -> None:
     """The folder may no longer be written: checkpoints say so, answers go on, and what is written later has it all."""
-    with _folder() as folder, _nobody(folder):
+    with _folder() as folder:
         store = folder / "store"
+        with nile.connect() as other:  # nobody may not be allowed to read what Python loads when it is first used
+            other.stream("s", _COLUMNS, time="t")
+            _push(other, 0, 1)
+            _rows(other)
         db = nile.connect(store, checkpoint=None)
         db.stream("s", _COLUMNS, time="t")
         kept = done = _push(db, 0, int(rng.integers(1, 400)))
@@ -225,6 +227,6 @@ def _refused(change: Callable[[], object]) -> None:
 _SITUATIONS = (_two_openers, _read_while_written, _copied_while_written, _clock_set_back, _turns_read_only)
 
 FAULT = Fault(
-    _NAME, "two openers, read, copied and made read-only while it is written, a clock set back", "whole pushes, or a clear error",
-    attempt, control, full=400, small=20,
+    _NAME, "two openers; read, copied and made read-only while it is written; a clock set back",
+    "whole pushes, or a clear error", attempt, control, full=400, small=20,
 )  # fmt: skip
