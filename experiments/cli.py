@@ -12,9 +12,11 @@ import click
 from nile import __version__
 from nile.experiments.atlas.command import experiment
 from nile.experiments.commands.build import build_command
+from nile.experiments.commands.calibrate import calibrate
 from nile.experiments.commands.doctor import doctor
 from nile.experiments.commands.ingest import ingest_command
 from nile.experiments.commands.report import report_command
+from nile.experiments.commands.serve import serve
 from nile.experiments.commands.standard import standard_streams
 from nile.experiments.commands.store import store
 from nile.experiments.faults.command import faults, soak
@@ -54,6 +56,7 @@ def main() -> None:
 
 
 main.add_command(store)
+main.add_command(serve)
 
 
 @main.command()
@@ -106,7 +109,8 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
 @click.option("-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="As STATEMENT; several in turn.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json", "markdown"]), help="How rows are shown.")
 def sql(statements: tuple[str, ...], files: tuple[Path, ...], commands: tuple[str, ...], form: str | None) -> None:
-    """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop.
+    """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop. http://HOST:PORT among them: of the database
+    that `nile serve` serves there, with the token in NILE_TOKEN.
 
     \b
     nile sql "CREATE STREAM s FROM 'sales.parquet' TIMESTAMP BY ts" \\
@@ -120,7 +124,9 @@ def sql(statements: tuple[str, ...], files: tuple[Path, ...], commands: tuple[st
         raise click.UsageError(
             f"--file: needed statements in UTF-8; got other bytes ({error.reason}); convert it"
         ) from None
-    sys.exit(run_shell(statements=scripts, form=form))
+    server = next((script for script in scripts if script.startswith(("http://", "https://"))), None)
+    rest = tuple(script for script in scripts if script is not server)
+    sys.exit(run_shell(statements=rest, form=form, server=server))
 
 
 class _Bench(click.Group):
@@ -189,6 +195,7 @@ def bench_table(report: Path, names: tuple[str, ...]) -> None:
 
 
 main.add_command(doctor)
+main.add_command(calibrate)
 main.add_command(ingest_command)
 main.add_command(build_command)
 main.add_command(experiment)

@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+import nile.sql as _sql
 from nile.base.version import __version__
 from nile.summaries.errors import (
     BudgetError,
+    CompileWarning,
     ConfigError,
     CostWarning,
     DatabaseClosed,
@@ -67,11 +72,15 @@ if TYPE_CHECKING:
     from nile.preferences.budget import Budget, BudgetReport
     from nile.preferences.clock import Bursts
     from nile.report.accuracy.report import AccuracyReport
+    from nile.sensors.sensor import END, NEW_VALUE, NO_VALUE, Sensor
     from nile.streams.accounting import Accounting
     from nile.summaries.estimate import Estimate
 
 
 __all__ = [
+    "END",
+    "NEW_VALUE",
+    "NO_VALUE",
     "Accounting",
     "AccuracyReport",
     "AggregateAnswer",
@@ -82,6 +91,7 @@ __all__ = [
     "BudgetError",
     "BudgetReport",
     "Bursts",
+    "CompileWarning",
     "ConfigError",
     "CostWarning",
     "Database",
@@ -111,6 +121,7 @@ __all__ = [
     "Result",
     "SelectionAnswer",
     "SelectionQuery",
+    "Sensor",
     "SourceError",
     "SourceMissing",
     "SparkFailed",
@@ -133,10 +144,14 @@ __all__ = [
     "UnknownStream",
     "__version__",
     "connect",
+    "sql",
 ]
 
 # Loaded on first use: numpy alone takes longer to import than a command line may take to answer.
 _HOMES = {
+    "END": "nile.sensors.sensor",
+    "NEW_VALUE": "nile.sensors.sensor",
+    "NO_VALUE": "nile.sensors.sensor",
     "Accounting": "nile.streams.accounting",
     "AccuracyReport": "nile.report.accuracy.report",
     "AggregateAnswer": "nile.answers.aggregate_answer",
@@ -160,12 +175,25 @@ _HOMES = {
     "Result": "nile.answers.result",
     "SelectionAnswer": "nile.answers.selection_answer",
     "SelectionQuery": "nile.answers.selection_query",
+    "Sensor": "nile.sensors.sensor",
     "StandingAnswer": "nile.answers.standing",
     "StandingQueries": "nile.answers.standing",
     "Subscription": "nile.execution.live.subscription",
     "connect": "nile.engine.connect",
 }
 __getattr__ = lazy_names(__name__, _HOMES)
+
+
+class _AskedSql(ModuleType):
+    """`nile.sql` is a room of Nile and, called, its statements over a database that all of a process shares."""
+
+    def __call__(self, text: str, params: Any = None, **options: Any) -> Result:
+        """As `Database.sql`, of a database in memory: `nile.sql("SELECT * FROM 'sales.parquet'").show()`."""
+        answer: Result = import_module("nile.engine.connect").default().sql(text, params, **options)
+        return answer
+
+
+sys.modules[_sql.__name__].__class__ = _AskedSql
 
 
 def __dir__() -> list[str]:

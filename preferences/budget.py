@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 
 from nile.summaries.errors import BudgetError
 
@@ -13,17 +13,18 @@ __all__ = ["BUDGET_UNITS", "Budget", "BudgetReport"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a query may use: exactly one of five.
+    """What a query may use: exactly one of six.
 
     fraction: of the work of the exact answer, on the cost clock.  After arrival i the method has been granted
     fraction * sum over j <= i of c_j, where c_j = insert + lookup + emit * (exact window matches of j).
     Unspent grant is kept; nothing is granted after the input ends.  1 or more: the whole answer.
     share: of one core, in (0, 1], while the input is played back in time (it needs a replay).
     seconds_per_tuple: CPU seconds per arrival; what one leaves unspent is kept for the next.
-    seconds: CPU seconds for all of the input, spread evenly over its arrivals.
+    seconds: CPU seconds from the call to the last batch read, without what the caller does between batches.
+    deadline: seconds by the clock on the wall, from the call on: the best answer by then.
     outputs: at most so many, a whole number, and the work that they take: of two streams under desc and asc the most
     promising, else spread evenly over the arrivals.
-    share and seconds look at the CPU time of this machine: such a run is not reproducible.  fraction and
+    share, seconds and deadline look at a clock of this machine: such a run is not reproducible.  fraction and
     outputs count operations: the same seed gives the same answer everywhere.
     Raises BudgetError for none or two of them, zero, a negative, a NaN, a share above 1, part of an output.
     Source: DESIGN section 2; the paper grants the time between two arrivals (section 2, equation 1).
@@ -34,6 +35,7 @@ class Budget:
     seconds_per_tuple: float | None = None
     seconds: float | None = None
     outputs: int | None = None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
@@ -80,7 +82,10 @@ class BudgetReport:
     """What was asked and what was spent, both in `unit` (one of BUDGET_UNITS).
 
     fraction: what was spent on the cost clock, as a share of the exact answer's cost, whatever was asked in.
-    reproducible: whether the same seed would spend the same again.
+    reproducible: whether the same seed would spend the same again.  cpu_seconds: CPU time of the thread that asked and
+    read, from the call to the last batch, without what the caller did in between; None where nothing was timed.  parts:
+    what was spent on what, as shares of the exact answer's cost: steps of a strategy (read, look, admit, copy, join,
+    count, draw, hand out), or insert and hit.
     """
 
     asked: float
@@ -88,6 +93,8 @@ class BudgetReport:
     unit: str
     fraction: float
     reproducible: bool = True
+    cpu_seconds: float | None = field(default=None, compare=False)
+    parts: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 def _is_positive(value: object) -> bool:
@@ -118,6 +125,12 @@ _NEEDED: dict[str, tuple[str, Callable[[object], bool], str, str]] = {
         "{:g} CPU seconds per tuple",
     ),
     "seconds": ("CPU seconds above 0", _is_positive, "0.5 is half a second", "{:g} CPU seconds in all"),
+    "deadline": (
+        "seconds above 0 by the clock on the wall",
+        _is_positive,
+        "2 is an answer within two seconds",
+        "{:g} seconds by the clock",
+    ),
     "outputs": ("a whole number of outputs above 0", _is_count, "1000 is a thousand", "{:.0f} outputs"),
 }
 BUDGET_UNITS = tuple(_NEEDED)

@@ -13,7 +13,7 @@ Biometrics Bulletin 2 (1946).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -23,10 +23,12 @@ import numpy as np
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import student_quantile
 
-__all__ = ["KeySample", "KeyTotals", "counted", "outputs_of_one_key"]
+__all__ = ["KeySample", "KeyTotals", "counted", "of_one_key", "outputs_of_one_key"]
 
 Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
+_WIDEST = 0.5
+_LARGEST = 700.0
 _FEW, _PLENTY = 5, 200
 """Degrees of freedom below which an interval is not claimed, and from which on they are as good as infinite."""
 
@@ -227,9 +229,16 @@ def _reach(variance: Array, freedom: Array, confidence: float) -> Array:
 
 
 def counted(found: float, total: float, variance: float, freedom: float, unseen: float, confidence: float) -> Estimate:
-    """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`."""
+    """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`.
+
+    Samples that are too low look tamer than they are, so the upper end lies as many times above the total as the reach
+    says, and an interval that reaches half of the total, by a few keys or tuples alone, is not claimed.
+    """
     reach = float(_reach(np.array([variance]), np.array([freedom]), confidence)[0]) if found else math.inf
-    return Estimate(total, min(total, max(found, total - reach)), total + reach + unseen, confidence, False)
+    if math.isfinite(freedom) and reach > _WIDEST * total:
+        reach = math.inf
+    high = total * math.exp(min(_LARGEST, reach / total)) if math.isfinite(reach) and total else total + reach
+    return Estimate(total, min(total, max(found, total - reach)), high + unseen, confidence, False)
 
 
 def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None, span: int) -> float:
@@ -239,7 +248,11 @@ def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None,
     window; span: of the input, in the unit of the window.  Tuples are taken to come evenly: of n in a span, all
     within x of each other (a share of it) have probability n x^(n - 1) - (n - 1) x^n.
     """
-    missing = [max(0.0, tuples - float((1.0 / level).sum())) for tuples, level in streams]
+    return of_one_key([tuples - float((1.0 / level).sum()) for tuples, level in streams], window, span)
+
+
+def of_one_key(missing: Sequence[float], window: int | None, span: int) -> float:
+    """As `outputs_of_one_key`; missing: of each stream, the tuples that those which came in do not stand for."""
     n = len(missing)
     x = 1.0 if window is None or span <= window else window / span
-    return math.prod(missing) * (n * x ** (n - 1) - (n - 1) * x**n)
+    return math.prod(max(0.0, one) for one in missing) * (n * x ** (n - 1) - (n - 1) * x**n)

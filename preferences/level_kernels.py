@@ -104,6 +104,8 @@ def set_level(st: Clocked, idle: bool, waiting_entries: int, arrived: int) -> No
     if w[js.IN_WINDOW] > 0:
         patience = min(patience, w[js.IN_WINDOW] >> (2 if admission == 1.0 else 4))
         ahead = min(ahead, max(HORIZON, np.float64(w[js.IN_WINDOW])))
+    if st.setting[js.PREFERENCE] == js.ASC and w[js.IN_WINDOW] > 0:  # outputs, few as they are, bring in no credit
+        patience = min(patience, w[js.IN_WINDOW] >> 6)
     to_come = real[js.PER_ARRIVAL]
     free_to_raise = False
     if st.setting[js.PREFERENCE] == js.WEIGHTED and not st.setting[js.SHARED]:
@@ -159,16 +161,16 @@ def _first_window(st: Clocked, arrived: int) -> tuple[float, float, float]:
 
 @part
 def is_outputs_turn(st: Clocked, waiting_entries: int) -> bool:
-    """weighted: whether what is promised must be paid before more tuples come in.
+    """Whether what is promised must be paid before more tuples come in.
 
-    While tuples wait they get the share SHARE of the grant, and outputs the rest: a promise that expires unpaid is a
-    bias that no weight can mend.
+    asc: always, for an outlier found costs no more than a tuple that may find one.  weighted: while tuples wait they
+    get the share SHARE of the grant, and outputs the rest: a promise that expires unpaid is a bias that no weight can
+    mend.
     """
-    if (
-        st.setting[js.PREFERENCE] != js.WEIGHTED
-        or st.setting[js.SHARED]
-        or st.real[js.ALLOWANCE] >= st.real[js.ENTRANCE]
-    ):
+    preference = st.setting[js.PREFERENCE]
+    if preference == js.DESC or st.setting[js.SHARED]:
+        return False
+    if preference == js.WEIGHTED and st.real[js.ALLOWANCE] >= st.real[js.ENTRANCE]:
         return False
     return waiting_entries > 0 or st.whole[js.ACTIVE] != 0
 

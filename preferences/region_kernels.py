@@ -16,7 +16,7 @@ from nile.preferences.queue_kernels import Queue
 from nile.preferences.state import Clocked
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.region_kernels import root_estimate
+from nile.pyramid.grid.region_kernels import read_between, root_estimate
 from nile.summaries.kernels import part
 
 
@@ -36,6 +36,17 @@ def read_root(s: Side, g: int, h: Any, since: int, rows: int, st: Clocked) -> tu
     if first < since:
         value *= np.float64(last - since + 1) / np.float64(last - first + 1)
     return value, bound
+
+
+@part
+def read_window(s: Side, h: Any, since: int, until: int, rows: int, st: Clocked) -> tuple[float, float, float]:
+    """A key's estimate and upper bound, and tuples of any key, in [since, until] by a lent grid; each read is charged.
+
+    The stream may be ahead of the join: what has not come yet counts where it shares a zone with what has.
+    """
+    value, bound, tuples, reads = read_between(s, h, since, until, rows)
+    pay_insert(st, st.prices[js.P_ESTIMATE] * rows * reads)
+    return value, bound, tuples
 
 
 @part

@@ -175,23 +175,28 @@ def _choose_slots(wanted: float, st: State) -> None:
     reach = max(np.float64(_reach_of(st)), _SAMPLES * np.float64(w[js.SAMPLED]))
     fast = max(0.0, 1.0 - _LATELY * gone / reach)
     slow = max(0.0, 1.0 - gone / reach)
-    left_late, left_ever = _remember(0, fast, slow, st)
-    right_late, right_ever = _remember(1, fast, slow, st)
+    left: Any = np.int64(0)
+    right: Any = np.int64(1)
+    left_late, left_ever = _remember(left, fast, slow, st)
+    right_late, right_ever = _remember(right, fast, slow, st)
     promise = np.empty(js.SLOTS)
     mass = np.empty(js.SLOTS)
     for slot in range(js.SLOTS):
-        mine = _rate(0, slot, left_late, left_ever, st)
-        theirs = _rate(1, slot, right_late, right_ever, st)
+        mine = _rate(left, slot, left_late, left_ever, st)
+        theirs = _rate(right, slot, right_late, right_ever, st)
         mass[slot] = mine * left_ever + theirs * right_ever
         promise[slot] = mine * theirs * (_LOYALTY if st.open[slot] else 1.0)
         st.open[slot] = 0
     total = left_ever + right_ever
     reached = 0.0
-    for best in np.argsort(-promise, kind="mergesort"):
+    # By falling promise, ties in order: taken one by one, since numba's sort compiles for 2 s and few slots are taken.
+    for _ in range(js.SLOTS):
+        best = np.argmax(promise)
         if reached > 0.0 and reached + 0.5 * mass[best] > wanted * total:
             break
         st.open[best] = 1
         reached += mass[best]
+        promise[best] = -1.0
     if total > 0.0:
         real[js.ADMISSION] = min(1.0, reached / total)
 

@@ -52,7 +52,8 @@ GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 
 SHARED = 9
 """Whether the stores are kept by others: the operator probes them, and inserts and summarises nothing."""
 SETTING_FIELDS = 10
-COUNTSKETCH, DIRECTORY = 0, 1
+COUNTSKETCH, DIRECTORY, SHARED_GRID = 0, 1, 2
+"""SHARED_GRID: sketches guide, of grids that have counted both streams whole and that others keep."""
 DESC, WEIGHTED, ASC = 0, 1, 2
 
 # Prices, in the order of `nile.summaries.costs.CostTable`.

@@ -1,19 +1,20 @@
 """What one operation costs, in units of the cost clock.
 
-Kernels count operations and a table prices them, so the same seed gives the same answer bit for bit on
-every machine.  The tables are fixed: `nile bench calibrate` prints this machine's own, and that changes a
-run only when it is named.
+Kernels count operations and a table prices them, so the same seed gives the same answer bit for bit wherever the
+table is the same.  `engine` and `memory` are fixed, for figures that must not depend on where they were made; `machine`
+is in nanoseconds.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
 from nile.summaries.errors import ConfigError
 
-__all__ = ["ENGINE", "MEMORY", "CostTable", "cost_table"]
+__all__ = ["ENGINE", "MACHINE", "MEMORY", "CostTable", "cost_table", "default_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,16 @@ ENGINE = CostTable("engine", 10, 2, 2, 2, 10, 10, 4, 6, 3, 0.15)
 MEMORY = CostTable("memory", 1, 1, 1.6, 1.7, 1.6, 1, 2, 3.6, 1.5, 0.15)
 """Cache-hot nanoseconds of the bare operations, as measured."""
 
-_TABLES = {table.name: table for table in (ENGINE, MEMORY)}
+MACHINE = CostTable("machine", 150, 12, 8, 3, 12, 150, 40, 60, 15, 0.3)
+"""Nanoseconds of CPU of operators that take tuples one by one; what no operation is for lies on insert and lookup."""
+
+_TABLES = {table.name: table for table in (ENGINE, MEMORY, MACHINE)}
 PRICE_INDEX = {field.name: i for i, field in enumerate(fields(CostTable)[1:])}
+
+
+def default_costs() -> str:
+    """The table of a query that names none: what NILE_COSTS in the environment says, else `machine`."""
+    return os.environ.get("NILE_COSTS") or MACHINE.name
 
 
 def cost_table(name: str) -> CostTable:

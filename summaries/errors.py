@@ -151,6 +151,10 @@ class CostWarning(UserWarning):
     """An answer that cost, or would cost, more than plain exact execution.  A warning, not an error."""
 
 
+class CompileWarning(UserWarning):
+    """A query waits while its kernels are compiled, the first time on a machine.  A warning, not an error."""
+
+
 class MemoryRefused(NileError, MemoryError):
     """An operation whose answer or state could not fit in memory was refused before it began."""
 

@@ -17,6 +17,16 @@ import numpy as np
 
 from nile.summaries.errors import ConfigError, KeyTypeError
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import (
+    dictionary_of,
+    is_hashed,
+    key_family,
+    kind_of_answers,
+    strings_of,
+    unfit,
+    widest,
+    words_of,
+)
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -31,15 +41,11 @@ __all__ = [
     "KeyTable",
     "hash_keys",
     "hash_order",
-    "is_hashed",
-    "key_family",
     "key_words",
 ]
 
 Array = np.ndarray[Any, Any]
 SEED = 0x9E3779B97F4A7C15
-_CANONICAL_NAN = np.array([np.nan]).view(np.int64)[0]
-_BYTES = ("text", "bytes")
 _NO_MASK = np.zeros(0, np.bool_)
 
 
@@ -101,125 +107,12 @@ PUBLIC = KeyHasher()
 """Without a secret: the same in every process, and known to everybody."""
 
 
-def key_family(kind: pa.DataType, *, where: str) -> str:
-    """Which keys compare with which: all integer widths are one family, all float widths another.
-
-    Raises KeyTypeError for types that cannot be keys (lists, structs, maps, unions).
-    """
-    types = pa.types
-    if types.is_dictionary(kind):
-        return key_family(kind.value_type, where=where)
-    if types.is_uint64(kind):
-        return "uint64"
-    for family, test in (
-        ("integer", types.is_integer),
-        ("float", types.is_floating),
-        ("boolean", types.is_boolean),
-        ("date", types.is_date),
-        ("time", types.is_time),
-        ("duration", types.is_duration),
-        ("null", types.is_null),
-    ):
-        if test(kind):
-            return family
-    if types.is_timestamp(kind):
-        return "timestamp" if kind.tz is None else "timestamp with time zone"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text"
-    if (
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-        or types.is_binary_view(kind)
-    ):
-        return "bytes"
-    if types.is_decimal(kind):
-        return f"decimal of scale {kind.scale}"
-    raise KeyTypeError(
-        f"{where}: a join key must be a number, text, bytes, boolean, date or time; got {kind}; "
-        "choose another column or derive one"
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A key column as arrays.  codes: int32 [n], -1 for null; hashes: uint64 [n], 0 for null."""
 
     codes: Array
     hashes: Array
-
-
-def _words(column: pa.Array, family: str) -> Array:
-    """The values of a fixed-width column as int64 bit patterns, equal exactly when the keys are equal."""
-    if family == "boolean":
-        column = column.cast(pa.int8())
-    elif family == "float":
-        column = column.cast(pa.float64())
-    elif family in ("date", "time", "duration") or family.startswith("timestamp"):
-        column = column.cast(_widest(family, column.type)).view(pa.int64())
-    if column.null_count:
-        column = column.fill_null(0)
-    if family == "float":
-        values = column.to_numpy(zero_copy_only=False)
-        with np.errstate(invalid="ignore"):  # a signalling NaN is as good as another
-            bits: Array = np.add(values, 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
-        bits[np.isnan(values)] = _CANONICAL_NAN
-        return bits
-    words: Array = np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
-    return words.view(np.int64) if family == "uint64" else words.astype(np.int64, copy=False)
-
-
-def _widest(family: str, kind: pa.DataType) -> pa.DataType:
-    """The type that holds every key of the family of `kind`: all units, widths and precisions."""
-    if family.startswith("timestamp"):
-        return pa.timestamp("ns", tz=kind.tz)
-    if family.startswith("decimal"):
-        return pa.decimal256(76, kind.scale)
-    return {
-        "integer": pa.int64(),
-        "uint64": pa.uint64(),
-        "float": pa.float64(),
-        "boolean": pa.bool_(),
-        "date": pa.date64(),
-        "time": pa.time64("ns"),
-        "duration": pa.duration("ns"),
-        "text": pa.large_string(),
-        "bytes": pa.large_binary(),
-    }[family]
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type answers carry: no dictionary; views, which few functions take, become plain text or bytes."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_binary_view(kind) else kind
-
-
-def _strings(column: pa.Array) -> tuple[Array, Array]:
-    """A text, bytes or decimal column without nulls as (uint8 data, int64 offsets)."""
-    kind = column.type
-    if pa.types.is_decimal(kind):
-        column = column.cast(pa.decimal256(76, kind.scale))
-        width = 32
-        raw = np.frombuffer(column.buffers()[1], np.uint8)
-        data = raw[column.offset * width : (column.offset + len(column)) * width]
-        return data, np.arange(0, (len(column) + 1) * width, width, dtype=np.int64)
-    column = column.cast(pa.large_binary())
-    _, offsets_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-    if data.shape[0] == 0:
-        data = np.zeros(1, np.uint8)
-    return data, np.ascontiguousarray(offsets)
-
-
-def _dictionary(column: pa.Array) -> pa.Array:
-    """A text, bytes or decimal column as a dictionary array; Arrow cannot encode narrow decimals."""
-    if pa.types.is_decimal(column.type):
-        column = column.cast(_widest("decimal", column.type))
-    return column.dictionary_encode()
 
 
 def hash_keys(column: pa.Array, hasher: KeyHasher | None = None, *, where: str = "key") -> Array:
@@ -236,8 +129,8 @@ def key_words(column: pa.Array, *, where: str = "key") -> tuple[Array, Array]:
     Keys that are equal have equal words; so, but for text, bytes and decimals, whose words are hashes, have no others.
     Numbers of 64 bits are not copied.  Raises KeyTypeError.
     """
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # one chunk would be copied by `combine_chunks`
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     family = key_family(column.type, where=where)
@@ -251,24 +144,11 @@ def key_words(column: pa.Array, *, where: str = "key") -> tuple[Array, Array]:
             return np.zeros(n, np.int64), valid
         return words[column.indices.fill_null(0).to_numpy(zero_copy_only=False)], valid
     if is_hashed(column.type):
-        return PUBLIC.strings(*_strings(column)).view(np.int64), valid
+        return PUBLIC.strings(*strings_of(column)).view(np.int64), valid
     try:
-        return _words(column, family), valid
+        return words_of(column, family), valid
     except pa.ArrowInvalid as error:
-        raise _unfit(where, column.type, error) from None
-
-
-def is_hashed(kind: pa.DataType) -> bool:
-    """Whether the words of `key_words` are hashes, which different keys may share."""
-    family = key_family(kind, where="key")
-    return family in _BYTES or family.startswith("decimal")
-
-
-def _unfit(where: str, kind: pa.DataType, error: Exception) -> KeyTypeError:
-    return KeyTypeError(
-        f"{where}: keys of this type need to fit int64 nanoseconds (years 1677 to 2262); "
-        f"got {kind} beyond ({error}); make such keys null, or cast them to numbers"
-    )
+        raise unfit(where, column.type, error) from None
 
 
 def hash_order(hashes: Array) -> Array:
@@ -318,22 +198,22 @@ class KeyTable:
             return Encoded(np.full(n, -1, np.int32), np.zeros(n, np.uint64))
         if not self.family:
             self.family = family
-            self.kind = _plain(column.type)
+            self.kind = kind_of_answers(column.type)
         elif family != self.family:
             raise KeyTypeError(
                 f"{where}: keys here are {self.family}; got {column.type} ({family}), which never equals them; "
                 "cast one side"
             )
-        elif _plain(column.type) != self.kind:
-            self.kind = _widest(family, self.kind)
+        elif kind_of_answers(column.type) != self.kind:
+            self.kind = widest(family, self.kind)
         try:
             if pa.types.is_dictionary(column.type):
                 return self._encode_dictionary(column)
             if self._is_bytes:
-                return self._encode_dictionary(_dictionary(column))
+                return self._encode_dictionary(dictionary_of(column))
             return self._encode_words(column)
         except pa.ArrowInvalid as error:
-            raise _unfit(where, column.type, error) from None
+            raise unfit(where, column.type, error) from None
 
     def hashes(self) -> Array:
         """The hash of every code: uint64 [known]."""
@@ -360,21 +240,21 @@ class KeyTable:
             buffers = [None, pa.py_buffer(data)]
         else:
             buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
-        wide = _widest(self.family, self.kind)
+        wide = widest(self.family, self.kind)
         return pa.Array.from_buffers(wide, self.known, buffers).cast(self.kind)
 
     @property
     def _is_bytes(self) -> bool:
-        return self.family in _BYTES or self.family.startswith("decimal")
+        return self.family in ("text", "bytes") or self.family.startswith("decimal")
 
     def _from_words(self, words: Array) -> pa.Array:
         if self.family == "boolean":
             return pa.array(words != 0)
-        return pa.array(words).view(_widest(self.family, self.kind)).cast(self.kind)
+        return pa.array(words).view(widest(self.family, self.kind)).cast(self.kind)
 
     def _encode_words(self, column: pa.Array) -> Encoded:
         n = len(column)
-        values = _words(column, self.family)
+        values = words_of(column, self.family)
         hashes = self.hasher.words(values)
         valid = _NO_MASK
         if column.null_count:
@@ -397,8 +277,8 @@ class KeyTable:
         dictionary = column.dictionary
         if dictionary.null_count or not self._is_bytes:
             flat = column.cast(column.type.value_type)
-            return self._encode_dictionary(_dictionary(flat)) if self._is_bytes else self._encode_words(flat)
-        data, offsets = _strings(dictionary)
+            return self._encode_dictionary(dictionary_of(flat)) if self._is_bytes else self._encode_words(flat)
+        data, offsets = strings_of(dictionary)
         hashes = self.hasher.strings(data, offsets)
         codes = np.empty(len(dictionary), np.int32)
         done = 0

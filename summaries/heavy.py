@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
+    import pyarrow.dataset as pads
+    import pyarrow.json as pajson
     import pyarrow.parquet as pq
     import pyspark
     import pyspark.java_gateway as java_gateway
@@ -40,6 +42,8 @@ else:
     pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
     pacsv = lazy("pyarrow.csv")
+    pads = lazy("pyarrow.dataset")
+    pajson = lazy("pyarrow.json")
     pq = lazy("pyarrow.parquet")
     pyspark = lazy("pyspark")
     java_gateway = lazy("pyspark.java_gateway")
@@ -64,6 +68,8 @@ __all__ = [
     "numba",
     "pa",
     "pacsv",
+    "pads",
+    "pajson",
     "pc",
     "pl",
     "pq",

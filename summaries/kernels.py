@@ -7,9 +7,11 @@ imported lazily, because loading numba takes longer than all the rest of Nile.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,15 +19,18 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import caching
+from numba.core import caching, event, serialize
 
+from nile.summaries.errors import CompileWarning
 from nile.summaries.package import NILE, files_below
 
-__all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part"]
+__all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part", "told"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CONSTANTS = ("arrays.py", "state.py")
 """Where the numbers that kernels have compiled in are named."""
+_PATIENCE = 1.0
+"""Seconds of compiling after which a process says what it waits for."""
 _UNUSED = 30 * 86_400
 """Seconds after which a cache of another version is emptied."""
 _BASE: Any = getattr(caching, "UserProvidedCacheLocator", None)  # numba before 0.68 has it not for others
@@ -112,9 +117,59 @@ if _CACHE is not None:
         numba.config.CACHE_LOCATOR_CLASSES = ",".join((own, *rest))
 
 
+# An interrupt inside `_numba_unpickle`, which compiled code calls, would come out as SystemError; behind a cache in C
+# it runs no Python.  It counts only before the first kernel is called: the judges, who may load first, have it too.
+if not hasattr(serialize._numba_unpickle, "cache_info"):
+    serialize._numba_unpickle = functools.lru_cache(maxsize=None)(serialize._numba_unpickle)
+
+
 def cold_start() -> bool:
     """True when this process is the first to compile these kernels (tens of seconds, said by progress)."""
     return _COLD
+
+
+class _Compiling(event.Listener):  # type: ignore[misc]
+    """Warns once a process when compiling has kept it waiting for a second: it is not hung."""
+
+    def __init__(self) -> None:
+        self.told = False
+        self._began: list[float] = []  # by nesting: numba holds one lock over all that compiles
+        self._before = 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self._is_ours(event):
+            self._look()
+            self._began.append(time.perf_counter())
+
+    def on_end(self, event: Any) -> None:
+        if self._is_ours(event) and self._began:
+            self._look()
+            began = self._began.pop()
+            if not self._began:
+                self._before += time.perf_counter() - began
+
+    @staticmethod
+    def _is_ours(event: Any) -> bool:
+        return str(event.data["dispatcher"].py_func.__module__).startswith("nile.")
+
+    def _look(self) -> None:
+        if self.told or not self._began or self._before + time.perf_counter() - self._began[0] < _PATIENCE:
+            return
+        self.told = True
+        kept = "once on this machine; `nile doctor --warm` compiles the usual ones beforehand"
+        if _CACHE is None:
+            kept = f"anew in each process: {_HOMES[0].parent} cannot be written, set NUMBA_CACHE_DIR to what can"
+        text = f"compiling kernels for a query of this kind (at most about half a minute), {kept}"
+        warnings.warn_explicit(text, CompileWarning, "nile", 1)
+
+
+_COMPILING = _Compiling()
+event.register("numba:compile", _COMPILING)
+
+
+def told() -> None:
+    """Whoever waits knows that kernels compile: warn no more in this process."""
+    _COMPILING.told = True
 
 
 def _compiled(function: Function, *, allocates: bool = False, **options: bool) -> Function:

@@ -28,7 +28,7 @@ class Summary(ABC):
     """How often each key came, in less space or in more.
 
     Keys arrive as uint64 hashes (`nile.summaries.hashing`); two keys of equal hash are one key to a summary.
-    Laws that every summary keeps (tests/test_summary_laws.py): `add` is associative and commutative, `empty`
+    Laws that every summary keeps (tests/summaries/test_summary_laws.py): `add` is associative and commutative, `empty`
     is its identity, one batch or many answer alike, and for linear ones `subtract` undoes `add` bit for bit.
     Not safe for use by several threads at once.
 

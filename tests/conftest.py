@@ -16,7 +16,16 @@ RETAIL = Path(__file__).parents[2] / "shared" / "data" / "retail_uci.parquet"
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=_QUIET, print_blob=True)
 settings.register_profile("local", deadline=None, suppress_health_check=_QUIET, print_blob=True)
+# What a cold cache makes Nile say is asked where it is meant; other tests look for warnings of their own.
+os.environ.setdefault("PYTHONWARNINGS", "ignore:compiling kernels")
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True)
+def _figures_that_are_the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the fixed prices, unless a test names others: what a budget buys must not depend on where tests run."""
+    monkeypatch.setenv("NILE_COSTS", "engine")
+    monkeypatch.setenv("NILE_PRICES", "shipped")
 
 
 @pytest.fixture(scope="session")

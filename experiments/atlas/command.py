@@ -117,8 +117,10 @@ def _run(
     from nile.experiments.atlas.runner import Kept, run_points
     from nile.experiments.atlas.shelf import chosen
     from nile.experiments.run.progress import Progress
+    from nile.report.saving import check_out
 
     wanted = chosen(names)
+    check_out(out)
     with Progress() as progress:
         kept = Kept(out, resume=resume)
         try:

@@ -117,7 +117,7 @@ def query(name: str, sales: Sales, window: float, second: float) -> Plan:
 
 
 def _above(plan: Plan, column: str, bar: float) -> Plan:
-    return Select(plan, lambda rows: pc.greater(rows[column], bar), f"{column} > {bar:g}")
+    return Select(plan, lambda rows: pc.greater(rows[column], bar))
 
 
 def _favourite(plan: Plan, sales: Sales) -> Plan:

@@ -9,18 +9,18 @@ from nile.experiments.benchmarks import (
     memory,
     pipelines,
     promise,
-    ranges,
     realtime,
+    runtime,
     scale,
     scan,
     share,
     strategies,
     surface,
-    ways,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
 from nile.experiments.benchmarks.harness import Result, names, run
 from nile.experiments.benchmarks.nexmark import nexmark
+from nile.experiments.benchmarks.sensors import sensors
 from nile.experiments.benchmarks.summaries import one_grid, sketch
 from nile.experiments.benchmarks.truth import truth
 
@@ -38,15 +38,15 @@ __all__ = [
     "one_grid",
     "pipelines",
     "promise",
-    "ranges",
     "realtime",
     "run",
+    "runtime",
     "scale",
     "scan",
+    "sensors",
     "share",
     "sketch",
     "strategies",
     "surface",
     "truth",
-    "ways",
 ]

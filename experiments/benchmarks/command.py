@@ -10,6 +10,7 @@ import click
 
 from nile.experiments.benchmarks import names, run
 from nile.experiments.benchmarks.compare import changes, read_report
+from nile.report.saving import check_out
 
 __all__ = ["compare_reports", "list_benchmarks", "run_benchmarks"]
 
@@ -31,6 +32,8 @@ def run_benchmarks(wanted: Sequence[str], out: Path | None, *, brief: bool = Fal
     if tuple(wanted) == ("list",):
         list_benchmarks()
         return
+    if out is not None:
+        check_out(out)
     results = run(wanted, on_start=lambda name, title: click.echo(f"{name}: {title} ...", err=True), brief=brief)
     for result in results:
         click.echo(result.text())
@@ -41,8 +44,8 @@ def run_benchmarks(wanted: Sequence[str], out: Path | None, *, brief: bool = Fal
     if out is not None:
         from nile.experiments.run.runner import environment_of
 
-        out.mkdir(parents=True, exist_ok=True)
         report = {"environment": environment_of({}), "results": [result.as_dict() for result in results]}
+        out.mkdir(parents=True, exist_ok=True)
         (out / "bench.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         click.echo(f"Written: {out / 'bench.json'}")
 

@@ -47,7 +47,7 @@ def sales(side: str, tuples: int, seed: int) -> tuple[Array, Any]:
 
 def select_sum(window: Window, column: str = "s.price") -> Plan:
     """The paper's first query: the total of sales above a price (three in four) in a window."""
-    dear = Select(Scan("s", schema("s"), window, 0), lambda rows: pc.greater(rows["s.price"], 25.0), "price > 25")
+    dear = Select(Scan("s", schema("s"), window, 0), lambda rows: pc.greater(rows["s.price"], 25.0))
     return Group(dear, (), (Aggregate("total", "sum", column),))
 
 

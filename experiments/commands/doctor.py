@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from nile.engine.doctor import Check
 
 __all__ = ["doctor"]
 
@@ -17,8 +22,9 @@ _MARKS = {"ok": "ok  ", "note": "note", "gap": "GAP "}
 @click.option("--spark", is_flag=True, help="Also start Spark and run a task on every executor.")
 @click.option("--master", metavar="URL", help="The same on a cluster, spark://host:7077.")
 @click.option("--remote", metavar="URL", help="The same behind a Spark Connect server, sc://host:15002.")
+@click.option("--warm", is_flag=True, help="Also compile the kernels of the usual queries, on all cores.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-def doctor(spark: bool, master: str | None, remote: str | None, as_json: bool) -> None:
+def doctor(spark: bool, master: str | None, remote: str | None, warm: bool, as_json: bool) -> None:
     """Say what this machine lacks, and how to mend it; exit status 1 if anything."""
     from nile.engine.doctor import checks
 
@@ -27,6 +33,8 @@ def doctor(spark: bool, master: str | None, remote: str | None, as_json: bool) -
         from nile.engine.spark_checkup import spark_checks
 
         found += spark_checks(master, remote)
+    if warm:
+        found += _warmed()
     gaps = sum(check.status == "gap" for check in found)
     if as_json:
         click.echo(json.dumps({"gaps": gaps, "checks": [asdict(check) for check in found]}))
@@ -38,3 +46,20 @@ def doctor(spark: bool, master: str | None, remote: str | None, as_json: bool) -
     if gaps:
         click.echo(f"{gaps} to mend.", err=True)
         sys.exit(1)
+
+
+def _warmed() -> list[Check]:
+    """What compiling beforehand came to, one entry for all kinds of queries; says each kind when it is done."""
+    from nile.engine.doctor import Check
+    from nile.engine.warming import warm
+
+    failed = []
+    begun = time.perf_counter()
+    for kind, ran in warm():
+        click.echo(f"compiled: {kind}" if ran else f"failed: {kind}", err=True)
+        failed += [] if ran else [kind]
+    took = f"compiled in {time.perf_counter() - begun:.0f} s"
+    if failed:
+        mend = "run one such query: its error says what is wrong"
+        return [Check("kernels", "gap", f"not of {', '.join(failed)}", "compiled and kept", mend)]
+    return [Check("kernels", "ok", took, "compiled and kept")]

@@ -199,11 +199,11 @@ def _again(scene: Scene, peace: Scene) -> None:
 
 def _control(seed: int) -> None:
     """A database that tells callbacks while a change is made, as each finds something, and stops at what they raise."""
-    from nile.execution.live.subscription import Subscription
+    from nile.execution.live.outbox import Outbox
 
-    hand_out = Subscription._hand_out
+    hand_out = Outbox._hand_out
 
-    def at_once(self: Subscription, batch: pa.RecordBatch) -> None:
+    def at_once(self: Outbox, batch: pa.RecordBatch) -> None:
         hand_out(self, batch)
         callback = self._callback
         if callback is not None and self._found:
@@ -214,13 +214,13 @@ def _control(seed: int) -> None:
 
     rng = np.random.default_rng(seed)
     with undefended():
-        Subscription._hand_out = at_once  # type: ignore[method-assign]
+        Outbox._hand_out = at_once  # type: ignore[method-assign]
         try:
             for other in range(20):
                 misbehave = (_raises(_Own), _pushes("a"))[int(rng.integers(2))]
                 _played(10 * (seed + other), misbehave, drop=False)
         finally:
-            Subscription._hand_out = hand_out  # type: ignore[method-assign]
+            Outbox._hand_out = hand_out  # type: ignore[method-assign]
 
 
 CALLBACKS = Fault(

@@ -168,7 +168,7 @@ def _tried(scenes: list[Scene], rng: np.random.Generator, seed: int) -> None:
         try:
             at_place(partial(change, scene), at, happens, spared)
         except (KeyboardInterrupt, _Stop, MemoryError, SqlError):
-            if scene.db._live._commits.torn:
+            if scene.db._live.commits.torn:
                 _check_torn(scene)
                 return
         now = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -144,15 +144,15 @@ class Scene:
         live, got = self.db._live, []
 
         def other() -> None:
-            if live._lock.acquire(timeout=5):
-                live._lock.release()
+            if live.lock.acquire(timeout=5):
+                live.lock.release()
                 got.append(True)
 
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
         expect(got, "the lock is held by nobody who will let it go")
-        expect(not live._commits._telling, "somebody is told for ever")
+        expect(not live.commits._telling, "somebody is told for ever")
         expect(not any(stream.pushing for stream in live.streams().values()), "a push goes on for ever")
 
 

@@ -93,7 +93,7 @@ def _check(seed: int, column: Any, touched: int = _TOUCHED) -> None:
                 raise AssertionError(f"advance({now}): {error}") from error
             passed.append(-TIME_LIMIT if stream.passed is None else stream.passed)
         expect(passed == sorted(passed), f"the watermark went back: {passed}")
-        with db._live._lock:
+        with db._live.lock:
             stream.close()
         told = db.accounting("s")
         told.check()

@@ -13,6 +13,7 @@ from nile.experiments.run.config import RunConfig, build_config
 from nile.experiments.run.progress import Progress
 from nile.experiments.run.runner import run_experiment, write_report
 from nile.experiments.run.table import print_report
+from nile.report.saving import check_out
 from nile.summaries.errors import ConfigError
 
 __all__ = ["demo_config", "run_and_tell"]
@@ -23,6 +24,7 @@ _BUDGETS_ARE = {
     "seconds_per_tuple": "Budgets are CPU seconds per tuple",
     "seconds": "Budgets are CPU seconds in all",
     "outputs": "Budgets are outputs",
+    "deadline": "Budgets are seconds by the clock",
 }
 _BUDGETS = [0.05, 0.1, 0.2, 0.5, 1.0]
 
@@ -61,6 +63,7 @@ def run_and_tell(config: RunConfig, out: Path, *, command: list[str], text: str 
     """Run a grid with progress on standard error, write the report, print the table and where the time went."""
     from rich.console import Console
 
+    check_out(out)
     console = Console(width=None if sys.stdout.isatty() else 80, highlight=False)
     with Progress() as progress:
         finished = run_experiment(config, progress, command=shlex.join(command), text=text)

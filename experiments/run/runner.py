@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -89,15 +91,18 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
     config gives the same "runs", bit for bit, unless its budgets are CPU times.  command and text (the config)
     are recorded for a rerun.
     """
+    cold = kernels.cold_start()
+    kernels.told()
     with tempfile.TemporaryDirectory(prefix="nile-run-") as name:
         workshop = Workshop(config, Path(name), progress)
+        threading.Thread(target=_compile, args=(config,), daemon=True, name="nile-kernels").start()
         workshop.start()
         workshop.prepare()
         everything = list(cases(config))
         workloads = {seed: workshop.workload(seed) for seed in config.seeds}
         with progress.stage("kernels", total=1):
-            if kernels.cold_start():
-                progress.say("compiling kernels, once on this machine: about a minute")
+            if cold:
+                progress.say("compiling kernels, once on this machine: half a minute, begun with the first stage")
             _warm_up(config, workloads[config.seeds[0]])
             progress.step("ready")
         records, measured = [], []
@@ -150,6 +155,13 @@ def plan_of(config: RunConfig, case: Case) -> JoinPlan:
         spec=spec,
         seed=case.seed,
     )
+
+
+def _compile(config: RunConfig) -> None:
+    """Compile kernels beside the work of Spark, which other processes do; what fails here fails in `_warm_up`, told."""
+    with suppress(Exception):
+        for case in cases(config):
+            load_kernels(example_join(plan_of(config, case)))
 
 
 def _warm_up(config: RunConfig, workload: Workload) -> None:

@@ -2,7 +2,8 @@
 
 Names and meanings are DuckDB's.  Nulls do not count; NaN is the largest number; -0.0 is 0.0; of no value a count is
 0 and everything else null.  SQL, `db.aggregate`, groups of windows, history and Spark read what they allow from
-here; an aggregate is added by being listed, and the laws in tests/test_aggregates_catalogue.py run over the list.
+here; an aggregate is added by being listed, and the laws in tests/expressions/test_aggregates_catalogue.py run over
+the list.
 Imports nothing of Nile, since the judges read it too.
 """
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nile.aggregates.asked import Aggregate
-from nile.answers.answer import Answer
+from nile.answers.answer import SHOWN, Answer
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.numbers import Numbers
+from nile.report.pages.plot import Bar, Plot
 from nile.summaries.errors import ConfigError, UnknownColumn
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
@@ -104,6 +105,35 @@ class AggregateTable(Answer):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows as record batches."""
         yield from self.to_arrow().to_batches()
+
+    def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
+        head = self.to_arrow().slice(0, SHOWN).combine_chunks().to_batches()
+        return (head[0] if head else None), True
+
+    def plot(self, column: str | None = None, *, bins: int = 20) -> Plot:  # noqa: ARG002
+        """A number of every group, with its interval.  column: which (None: the first); a row is a bar, bins unused.
+
+        Raises UnknownColumn, and ConfigError for one that is no number: top_k, text, a time.
+        """
+        called = column or self._aggregates[0].name
+        if called not in [aggregate.name for aggregate in self._aggregates]:
+            raise UnknownColumn(
+                f"plot: needed one of {', '.join(aggregate.name for aggregate in self._aggregates)}; got {called!r}; "
+                "name one"
+            )
+        bars = []
+        for query, group, name, number in self.numbers():
+            if name != called:
+                continue
+            place = ", ".join(str(part) for part in ([query] if self._standing else []) + list(group))
+            if number.value is None:
+                continue
+            if number.estimate is None:
+                raise ConfigError(f"plot: needed a number for {called!r}; got {number.value!r}; plot another column")
+            told = number.estimate
+            bars.append(Bar(place or called, float(told.value), float(told.low), float(told.high)))
+        across = ", ".join(["query"] * self._standing + list(self._by)) or "all"
+        return Plot(across, called, tuple(bars), "with the interval of each number; groups without one are left out")
 
     def to_arrow(self) -> pa.Table:
         """All rows.  Columns: query (when named), the groups, then four for every aggregate."""

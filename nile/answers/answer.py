@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nile.answers.in_turn import in_turn
+from nile.answers.python_rows import text, tuples
 from nile.answers.tabular import held_together
+from nile.base.show import first_rows, render
+from nile.base.writing import write
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Step, Wanted
+from nile.report.pages.notebook import in_a_notebook, worded
+from nile.report.pages.plot import Plot, Reach, histogram
 from nile.streams.accounting import Accounting
+from nile.summaries.errors import UnknownColumn
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa, pl
 
@@ -20,7 +30,10 @@ if TYPE_CHECKING:
 
     from nile.report.accuracy.report import AccuracyReport
 
-__all__ = ["Answer"]
+__all__ = ["SHOWN", "Answer"]
+
+SHOWN = 10
+"""Rows of an answer that a notebook shows."""
 
 
 class Answer(ABC):
@@ -58,6 +71,75 @@ class Answer(ABC):
         """The Arrow stream interface: DuckDB, Polars, pandas and others read an answer as it is found."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
+
+    def write_parquet(self, path: str | Path) -> int:
+        """Write the rows to a Parquet file as they are found, a row group held at a time; returns how many.
+
+        The file appears, or replaces the one that was there, when it is whole.  Raises ConfigError.
+        """
+        return write(self.batches(), self.schema, path, "parquet")
+
+    def write_csv(self, path: str | Path) -> int:
+        """As `write_parquet`, as CSV with a header.  Lists, structs and maps have no such form: ConfigError."""
+        return write(self.batches(), self.schema, path, "csv")
+
+    def show(self, limit: int | None = 20) -> None:
+        """Print the first rows as a table, as wide as the terminal; limit: how many (None: all).
+
+        Reads no further than it shows.
+        """
+        rows, more = first_rows(self.batches(), limit)
+        width = shutil.get_terminal_size().columns
+        types = [str(field.type) for field in self.schema]
+        sys.stdout.write(render(self.schema.names, types, rows, "table", width=width))
+        if more:
+            sys.stdout.write(f"the first {len(rows):,} rows; show(None) prints all\n")
+
+    def plot(self, column: str | None = None, *, bins: int = 20) -> Plot:
+        """A histogram of the rows by one column (None: the first), which a notebook shows and `save` writes as a page.
+
+        Rows of a weighted answer count with their weights.  Numbers and times in `bins` equal intervals, of anything
+        else the most frequent.  Holds all rows.  Raises UnknownColumn, ConfigError, MemoryRefused.
+        """
+        table = self.to_arrow()
+        weight = next((name for name in ("_weight", "weight") if name in table.column_names), None)
+        note = "rows as they were found" if weight is None else "by weights; without intervals"
+        weights = np.ones(table.num_rows) if weight is None else np.asarray(table[weight], np.float64)
+        return self._histogram(table, column, weights, note, bins, None)
+
+    def can_plot(self, column: str | None) -> bool:
+        """Whether `plot` knows the column."""
+        return column is None or column in self.schema.names
+
+    def _histogram(
+        self, table: pa.Table, column: str | None, weights: Any, note: str, bins: int, reach: Reach | None
+    ) -> Plot:
+        names = table.column_names
+        called = names[0] if column is None else column
+        if called not in names:
+            raise UnknownColumn(f"plot: needed one of {', '.join(names)}; got {called!r}; name one")
+        values = table[called].combine_chunks()
+        return histogram(values, weights, across=called, up="rows", note=note, bins=bins, reach=reach)
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the first rows there are and, once all were found, what they are worth.  Runs nothing."""
+        head, done = self._seen()
+        columns = [(field.name, str(field.type)) for field in self.schema]
+        rows = [] if head is None else [list(map(text, row)) for row in tuples(head)]
+        if not done:
+            return in_a_notebook(self._state(), columns, rows)
+        told = self.overall
+        facts = [] if told is None else [("the exact answer", worded(told))]
+        facts += [("coverage", f"{self.coverage:.3g}"), ("spent", f"{self.budget.fraction:.3g} of the exact work")]
+        return in_a_notebook(self._state(), columns, rows, facts, self.warnings)
+
+    def _state(self) -> str:
+        """How far it has come, in words."""
+        return repr(self).strip("<>")
+
+    @abstractmethod
+    def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
+        """The first rows, at most SHOWN, as far as found; whether all were, of an answer that may fall short."""
 
     @property
     @abstractmethod

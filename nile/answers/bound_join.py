@@ -16,10 +16,13 @@ from nile.exact.join.wjoin import TOLD
 from nile.expressions.conditions import Condition, Value
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.drive.clock import Clock
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.joining import Joinable, Loaded, load_together, retimed
+from nile.operators.inputs.joining import Joinable, Loaded, load_stream, load_together, retimed
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition
+from nile.operators.inputs.pair_windows import PairWindows
+from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
@@ -27,7 +30,9 @@ from nile.operators.strategies.ranked import can_rank
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
-from nile.summaries.costs import cost_table
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.manager import SummaryManager
+from nile.summaries.costs import ENGINE, MACHINE, cost_table, default_costs
 from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BoundJoin", "BoundJoinAggregate", "Place"]
@@ -53,8 +58,9 @@ class Place:
 class BoundJoin:
     """Registered streams, joined on equal keys, every two tuples inside one window, and a condition over several.
 
-    Without a preference the answer is exact.  summary: options of SummarySpec that were given.  first: only so many
-    outputs, the most promising ones first.
+    Without a preference the answer is exact.  windows: between pairs of streams, where one is not for all; `window` is
+    then what follows for the pair furthest apart, by which outliers are told too.  summary: options of SummarySpec that
+    were given.  first: only so many outputs, the most promising ones first.
     """
 
     places: tuple[Place, ...]
@@ -67,13 +73,14 @@ class BoundJoin:
     strategy: str = ""
     output: str = "pairs"
     outlier_cap: int = 4
-    costs: str = "engine"
+    costs: str = ""
     seed: int = 0
     forgetting: bool = False
     summary: tuple[tuple[str, Any], ...] = ()
     pace: Pace = field(default_factory=Pace)
     speed: float = 1.0
     first: int | None = None
+    windows: PairWindows | None = None
 
     def __str__(self) -> str:
         """As one would write it."""
@@ -85,7 +92,10 @@ class BoundJoin:
         where += [place.where.text for place in self.places if place.where is not None]
         where += [] if self.condition is None else [self.condition.text]
         told = f"SELECT * FROM {from_} WHERE {' AND '.join(where)}"
-        told += "" if self.window is None else f" WINDOW '{format_duration(self.window)}'"
+        if self.windows is not None:
+            told += f" {self.windows.words(self.names)}"
+        elif self.window is not None:
+            told += f" WINDOW '{format_duration(self.window)}'"
         told += "" if self.preference is None else f" WITH PREFERENCE {self.preference}"
         return told + (f" FADE FACTOR {self.fade:g}" if self.preference is not None and self.fade != 1.0 else "")
 
@@ -107,7 +117,7 @@ class BoundJoin:
     @property
     def is_pair(self) -> bool:
         """Whether it is one of two streams without a condition over both, which has an operator of its own."""
-        return len(self.places) == 2 and self.condition is None
+        return len(self.places) == 2 and self.condition is None and self.windows is None
 
     def using(self, **options: Any) -> BoundJoin:
         """With method, strategy, costs, seed, forgetting, or a SummarySpec field.  Raises ConfigError."""
@@ -135,7 +145,7 @@ class BoundJoin:
         preference = self.preference or "desc"
         ranking = self.method == "nile" and preference != "asc"
         spec = default_spec(self.window, ranking=ranking, forgetting=self.forgetting, seed=self.seed, **given)
-        costs = cost_table(self.costs)
+        costs = cost_table(self.costs or _fixed())
         plan = JoinPlan(
             window=self.window,
             budget=budget,
@@ -157,6 +167,19 @@ class BoundJoin:
             self._check(plan)
         return plan
 
+    def asked_once(self, home: Home, budget: GivenBudget | None = None) -> JoinPlan:
+        """The plan of a one-shot answer: by this machine's prices whichever strategy its CPU time buys most by.
+
+        Not where the question names how it is to be answered, there is a summary to read, or input is played back.
+        Raises as `plan` does.
+        """
+        plan = self.plan(budget)
+        named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
+        suits = self.is_pair and plan.preferred and plan.first is None and not plan.is_exact and plan.fade.factor == 1.0
+        if named or not suits or plan.unplanned() or any(self.shared(home, plan)):
+            return plan
+        return replace(plan, strategy="auto", costs=MACHINE)
+
     def _check(self, plan: JoinPlan) -> None:
         """What the operator of several streams, or of a condition over them, cannot do."""
         if plan.strategy not in ("", "promise"):
@@ -174,9 +197,10 @@ class BoundJoin:
                 f"outlier_cap: needed {len(self.places)} or more, as many as a combination has tuples; "
                 f"got {plan.outlier_cap}; say prefer('asc', outlier_cap={2 * len(self.places)})"
             )
-        if plan.output == "ranges" and self.condition is not None:
+        if plan.output == "ranges" and (self.condition is not None or self.windows is not None):
+            what = "a condition over several streams" if self.windows is None else "windows between pairs of streams"
             raise ConfigError(
-                "output: needed 'pairs' with a condition over several streams, which leaves no whole ranges; "
+                f"output: needed 'pairs' with {what}, which leaves no whole ranges; "
                 "got 'ranges'; ask for pairs, or take such conditions out"
             )
 
@@ -192,15 +216,38 @@ class BoundJoin:
         where = [place.where for place in self.places]
         return load_together(home.manager, self.streams, self.keys, where, asked)
 
-    def shared(self, home: Home, plan: JoinPlan) -> tuple[SharedSummary | None, SharedSummary | None]:
-        """The summaries that tell which tuples of the other stream have no partner: of two streams read in full."""
+    def shared(self, home: Home, plan: JoinPlan) -> tuple[SharedSummary | None, ...]:
+        """The summaries that the join reads; None for each stream that has none.
+
+        Of a stream whose tuples are selected it tells what there can be at most.
+        """
         ways = plan.strategy in ("", "promise") and plan.method == "nile" and not plan.is_exact and plan.first is None
-        if not (self.is_pair and ways) or len(set(self.streams)) == 1:
-            return None, None
-        left, right = (
-            None if place.where is not None else home.shared(place.stream, place.key) for place in self.places
+        return tuple(home.shared(place.stream, place.key) if ways else None for place in self.places)
+
+    def _counted(
+        self, home: Home, shared: Sequence[SharedSummary | None], read: Sequence[Loaded]
+    ) -> tuple[SummaryManager | None, ...]:
+        """The grids of shared summaries that have counted what was read."""
+        for one, place, each in zip(shared, self.places, read, strict=True):
+            if one is not None and one.manager is None and each.excluded:
+                whole = load_stream(home.manager(place.stream, place.key))
+                one.over(whole.ts, whole.key)
+        return tuple(
+            None if one is None else one.over(each.ts, each.key, each.excluded)
+            for one, each in zip(shared, read, strict=True)
         )
-        return left, right
+
+    def _ruled(self, shared: Sequence[SharedSummary | None]) -> list[tuple[str, str]]:
+        """(name of the stream, of the summary that tells which of its tuples have no partner), of two streams."""
+        if not self.is_pair or len(set(self.streams)) == 1:
+            return []
+        return [(name, one.name) for one, name in zip(shared, self.names[::-1], strict=True) if one is not None]
+
+    def keeps_grid(self, home: Home, plan: JoinPlan) -> bool:
+        """Whether the join keeps a grid of its own: sketches guide it, and there are no shared ones to ask."""
+        sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
+        lent = None not in self.shared(home, plan) and can_be_lent(plan)
+        return plan.method == "paper" or (sketched and not lent)
 
     def answer(
         self, home: Home, budget: GivenBudget | None = None, carry: Sequence[tuple[str, ...]] = ()
@@ -209,27 +256,43 @@ class BoundJoin:
 
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
         """
-        plan = self.plan(budget)
+        plan = self.asked_once(home, budget)
+        clock = Clock(plan.budget)
         read = self._read(home, carry)
         shared = self.shared(home, plan)
-        left, right = (
-            None if one is None else one.over(each.ts, each.key) for one, each in zip(shared, read[:2], strict=True)
-        )
+        summaries = self._counted(home, shared, read)
         streams = retimed(read, self.pace, self.seed)
         key = self.keys[0]
+        told: dict[str, Any] = {"speed": self.speed, "summaries": summaries, "clock": clock}
+        answer: JoinAnswer | MultiwayAnswer
         if self.is_pair:
             joined = Joinable(streams[0], streams[1], self.window)
-            answer = JoinAnswer(joined, plan, key=key, speed=self.speed, aliases=self.names, summaries=(left, right))
-            for one, helped in zip(shared, answer.ruled_out[::-1], strict=True):
-                if one is not None:
-                    one.served += helped > 0
-            return answer
-        several = MultiwayJoinable(streams, self.window, self.condition)
-        return MultiwayAnswer(several, plan, names=self.names, key=key, speed=self.speed)
+            answer = JoinAnswer(joined, plan, key=key, aliases=self.names, **told)
+            ruled_out: tuple[int, ...] = answer.ruled_out[::-1]
+        else:
+            several = MultiwayJoinable(streams, self.window, self.condition, self.windows)
+            answer = MultiwayAnswer(several, plan, names=self.names, key=key, **told)
+            ruled_out = (0,) * len(streams)
+        for one in {
+            each for each, helped in zip(shared, ruled_out, strict=True) if each and (helped or answer.borrows)
+        }:
+            one.served += 1
+        clock.pause()
+        return answer
 
-    def explain(self, budget: GivenBudget | None = None) -> str:
+    def lent(self, home: Home, plan: JoinPlan, joined: MultiwayJoinable) -> tuple[Side, ...] | None:
+        """The grids that guide it beside other standing queries; None: it keeps one of its own."""
+        shared = self.shared(home, plan)
+        lent = lent_grids(joined, plan, self._counted(home, shared, joined.streams))
+        for one in set(shared) if lent is not None else ():
+            if one is not None:
+                one.served += 1
+        return lent
+
+    def explain(self, home: Home, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
-        plan = self.plan(budget)
+        plan = self.asked_once(home, budget)
+        shared = self.shared(home, plan)
         window = "the whole stream" if self.window is None else format_duration(self.window)
         keys = " = ".join(f"{place.name}.{place.key}" for place in self.places)
         how = (
@@ -250,9 +313,16 @@ class BoundJoin:
             what = "pairs" if len(self.places) == 2 else "combinations"
             lines.append(f"  by the wall clock: another run finds other {what}")
         if plan.method == "nile" and not plan.is_exact:
-            lines += self._guiding(plan)
+            lines += self._guiding(plan, has_grid=self.keeps_grid(home, plan))
         if plan.strategy:
             lines.insert(2, f"  strategy {plan.strategy}: forecast by a look at raw keys once they are read")
+        lines += [
+            f"  takes in no tuple of {name} whose key summary {summary} has nowhere in its window"
+            for name, summary in self._ruled(shared)
+        ]
+        if None not in shared and can_be_lent(plan):
+            told = ", ".join(f"{one.name} ({name})" for one, name in zip(shared, self.names, strict=True) if one)
+            lines.append(f"  regions by what summaries {told} promise, best first; no grid of its own")
         return "\n".join(lines)
 
     def _first_of(self, budget: Budget) -> int | None:
@@ -271,14 +341,15 @@ class BoundJoin:
     def _conditions(self) -> list[str]:
         own = {place.name: place.where.text for place in self.places if place.where is not None}
         lines = [f"  where {text}: before insertion on {name}" for name, text in own.items()]
+        lines += [] if self.windows is None else [f"  {self.windows.words(self.names)}: on each candidate"]
         return lines if self.condition is None else [*lines, f"  where {self.condition.text}: on each candidate"]
 
-    def _guiding(self, plan: JoinPlan) -> list[str]:
-        """What EXPLAIN says of the guide."""
+    def _guiding(self, plan: JoinPlan, *, has_grid: bool) -> list[str]:
+        """What EXPLAIN says of the guide.  has_grid: whether the join keeps a grid of its own."""
         spec, lines = plan.spec, []
         if self.guide == AUTO:
             lines.append(f"  {choose_guide(spec, plan.costs, plan.preference, streams=len(self.places))}")
-        if plan.guide == "countsketch":
+        if has_grid:
             what = "summary" if self.is_pair else "one summary of (key, stream),"
             lines.append(
                 f"  {what} {spec.structure}: {spec.depth} granularities from {format_duration(spec.granularity)}, "
@@ -286,6 +357,12 @@ class BoundJoin:
                 f"zones by {spec.confidence}"
             )
         return lines
+
+
+def _fixed() -> str:
+    """The table of operators that take tuples one by one, where none is named."""
+    named = default_costs()
+    return ENGINE.name if named == MACHINE.name else named
 
 
 @dataclass(frozen=True, slots=True)

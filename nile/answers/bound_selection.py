@@ -10,6 +10,7 @@ from nile.answers.selection_answer import SelectionAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition
+from nile.operators.drive.clock import Clock
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream, retimed
 from nile.operators.inputs.selecting import Selectable, columns_beside
@@ -107,7 +108,9 @@ class BoundSelection:
         both costs, when the budget buys the plain exact answer.
         """
         plan = self.plan(budget)
-        answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed)
+        clock = Clock(plan.budget)
+        answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed, clock=clock)
+        clock.pause()
         shared = home.shared(self.stream, self.on) if answer.ruled_out else None
         if shared is not None:
             shared.served += 1

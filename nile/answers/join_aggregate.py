@@ -86,13 +86,9 @@ class JoinAggregateAnswer(AggregateTable):
         if whole:
             self._numbers = [_exact(aggregates, measures, labels, columns, group, groups, bool(by))]
             return
-        random = plan.method == "nile" and plan.preference == "weighted"
-        sample = KeySample(found.weight, np.ones(len(columns)), found.key)
-        if random:
-            sample = answer.key_sample()
-            if plan.output == "ranges" and sample.drops_keys:
-                # A record's outputs are drawn together: as if nothing were drawn but keys, which is wider.
-                sample = replace(sample, level=1.0 / sample.weight)
+        drawn = answer.random_sample()
+        random = drawn is not None
+        sample = drawn or KeySample(found.weight, np.ones(len(columns)), found.key)
         outputs = WeightedOutputs(sample=sample, group=group.astype(np.int64), groups=groups, random=random)
         self._numbers = [
             [

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nile.answers.join_outputs import JoinOutputs
 from nile.answers.tabular import Members
+from nile.base.contiguous import taken
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.clock import Clock
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.joining import Joinable
-from nile.operators.inputs.ruling import Partners, without_partners
+from nile.operators.inputs.ruling import Partners, lent_grids, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.operators.strategies.join import StrategyJoin, is_planned
@@ -36,6 +39,8 @@ else:
 __all__ = ["JoinAnswer", "PairJoin"]
 
 Array = np.ndarray[Any, Any]
+_SINGLE = np.ones(65_536, np.int64)
+_SINGLE.flags.writeable = False
 
 
 class PairJoin(ReadJoin[Outputs], Protocol):
@@ -62,6 +67,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
         key: str,
         batch_rows: int = 65_536,
         speed: float = 1.0,
+        clock: Clock | None = None,
         standing: tuple[PairJoin, Iterator[Outputs]] | None = None,
         aliases: tuple[str, ...] = ("left", "right"),
         summaries: Partners = (None, None),
@@ -76,18 +82,19 @@ class JoinAnswer(JoinOutputs[Outputs]):
             ranked = RankedJoin(plan, joined)
             self._join, running = ranked, ranked.run()
         elif is_planned(plan):
-            planned = StrategyJoin(plan, joined)
+            planned = StrategyJoin(plan, joined, clock if clock is not None and clock.limits else None)
             self._join, running = planned, planned.run()
         elif is_chain_join(plan):
             whole = ChainJoin(plan, joined)
             self._join, running = whole, whole.run()
         else:
-            join = PromisingJoin(plan, without_partners(joined, plan, summaries), batch_rows=batch_rows)
-            metered = MeteredRun(join, speed=speed, draws=join.sampler is not None)
+            given, lent = without_partners(joined, plan, summaries), lent_grids(joined, plan, summaries)
+            join = PromisingJoin(plan, given, batch_rows=batch_rows, lent=lent)
+            metered = MeteredRun(join, speed=speed, draws=join.sampler is not None, clock=clock)
             self._join, running = join, join.run() if plan.budget.unit == "fraction" else metered
         super().__init__(
             joined, plan, self._join, running, names=("left", "right"), aliases=aliases, key=key, speed=speed,
-            repeats=standing is None,
+            clock=clock, repeats=standing is None,
         )  # fmt: skip
 
     def pairs(self) -> Outputs:
@@ -99,6 +106,11 @@ class JoinAnswer(JoinOutputs[Outputs]):
             right=np.concatenate([none, *(part.right for part in parts)]),
             weight=np.concatenate([np.zeros(0), *(part.weight for part in parts)]),
         )
+
+    @property
+    def borrows(self) -> bool:
+        """Whether shared summaries guide it in place of a grid of its own."""
+        return isinstance(self._join, PromisingJoin) and self._join.borrows
 
     @property
     def ruled_out(self) -> tuple[int, int]:
@@ -142,6 +154,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def warnings(self) -> tuple[str, ...]:
         """As of every join; and of the first outputs, where the budget did not buy the most promising for certain."""
         told, plan = super().warnings, self.plan
+        if isinstance(self._join, StrategyJoin):
+            told = (*told, *self._join.warnings)
         if plan.first is None or plan.preference == "weighted" or self._is_certain or not self._found.done:
             return told
         if can_rank(plan):
@@ -173,10 +187,23 @@ class JoinAnswer(JoinOutputs[Outputs]):
             yield (pairs.left, pairs.right), pairs.weight
 
     @property
+    def _parts(self) -> dict[str, float]:
+        if not isinstance(self._join, StrategyJoin):
+            return super()._parts
+        whole = self._join.figures.exact_cost
+        return {step: ns / whole for step, ns in self._join.spent_by.items()}
+
+    @property
     def estimate(self) -> Estimate:
         """As of every join; by a strategy also where pairs were counted, or only looked at, without being found."""
         if isinstance(self._join, StrategyJoin) and self._known is None:
-            self._finish()
+            if self.clock is None:
+                self._join.count()
+            else:
+                self.clock.during(self._join.count)
+            for _ in self._found:  # which may be too many to keep: no further than until they are counted
+                if self._join.is_told:
+                    break
             return self._join.total
         return super().estimate
 
@@ -192,14 +219,22 @@ class JoinAnswer(JoinOutputs[Outputs]):
 
     def _under(self, plan: JoinPlan) -> JoinAnswer:
         return JoinAnswer(
-            self.joined, plan, key=self.key, speed=self._speed, aliases=self.aliases, summaries=self._summaries
+            self.joined,
+            plan,
+            key=self.key,
+            speed=self._speed,
+            aliases=self.aliases,
+            summaries=self._summaries,
+            clock=Clock.at_rest(plan.budget),
         )
 
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport:
         return joins.join_accuracy(self, wanted, query)
 
     def _sizes(self, part: Outputs) -> Array:
-        return np.ones(len(part), np.int64) if part.low is None or part.high is None else part.high - part.low
+        if part.low is None or part.high is None:
+            return _SINGLE[: len(part)] if len(part) <= _SINGLE.shape[0] else np.ones(len(part), np.int64)
+        return part.high - part.low
 
     def _sample(self, parts: list[Outputs]) -> KeySample:
         if isinstance(self._join, PromisingJoin):
@@ -238,13 +273,16 @@ class JoinAnswer(JoinOutputs[Outputs]):
             schema=self._range_schema,
         )  # fmt: skip
 
+    @cached_property
+    def _times(self) -> list[pa.Array]:
+        return [pa.array(one.ts).view(pa.timestamp("ns")) for one in self.streams]
+
     def _rows(self, part: Outputs) -> pa.RecordBatch:
-        # Arrow takes into memory of its own pool, which keeps what was freed: the system need not hand it out anew.
         left, right = self.streams
-        left_time, right_time = (pa.array(one.ts).view(pa.timestamp("ns")) for one in (left, right))
-        at, other = pa.array(part.left), pa.array(part.right)
+        left_time, right_time = self._times
         return pa.RecordBatch.from_arrays(
-            [pa.array(left.places(part.left)), pa.array(right.places(part.right)), self.joined.left_keys.take(at),
-             left_time.take(at), right_time.take(other), pa.array(part.weight)],
+            [pa.array(left.places(part.left)), pa.array(right.places(part.right)),
+             taken(self.joined.left_keys, part.left), taken(left_time, part.left), taken(right_time, part.right),
+             pa.array(part.weight)],
             schema=self._row_schema,
         )  # fmt: skip

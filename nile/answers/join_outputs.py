@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from nile.answers.answer import Answer
+from nile.answers.answer import SHOWN
 from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_outputs
+from nile.answers.join_streams import Streams
+from nile.answers.join_worth import JoinWorth
 from nile.answers.kept_outputs import KeptOutputs
-from nile.answers.tabular import Members, cheaper_as_ranges, held_together, refuse_beyond_memory, room_for_answers
+from nile.answers.tabular import Members, held_together, refuse_beyond_memory, room_for_answers
 from nile.base.budgets import GivenBudget
 from nile.base.durations import format_duration
 from nile.operators.common.contract import Found, ReadJoin
+from nile.operators.common.partners import surely_fewer
 from nile.operators.common.plan import JoinPlan
-from nile.operators.drive.metered import MeteredRun, report_of
-from nile.operators.inputs.joining import Loaded
-from nile.preferences.budget import BudgetReport
+from nile.operators.drive.clock import Clock, timed
+from nile.operators.drive.metered import MeteredRun
 from nile.preferences.key_sample import KeySample
-from nile.pyramid.grid.manager import Memory
 from nile.report.accuracy.reporting import Wanted
-from nile.streams.accounting import Accounting
-from nile.summaries.costs import CostTable
+from nile.report.pages.plot import Plot
 from nile.summaries.errors import MemoryRefused
-from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -36,32 +36,11 @@ __all__ = ["JoinOutputs"]
 
 Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
+AGE = "age"
+_CONFIDENCE = 0.95
 
 
-class Streams(Protocol):
-    """The streams of a join, loaded, with everything their runs share."""
-
-    @property
-    def streams(self) -> tuple[Loaded, ...]:
-        """In the order of the statement."""
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """Of the key, common to all."""
-
-    @property
-    def candidates(self) -> int:
-        """How many outputs the exact answer has, a condition over several streams left aside."""
-
-    @property
-    def has_ranges(self) -> bool:
-        """Whether outputs make whole ranges: there is no condition over several streams."""
-
-    def costs(self, table: CostTable, *, ranges: bool) -> Array:
-        """What the exact answer spends at each arrival."""
-
-
-class JoinOutputs(Answer, Generic[Out]):
+class JoinOutputs(JoinWorth, Generic[Out]):
     """A join's outputs, in the order the query prefers.  Nothing runs until the first is asked for.
 
     Iterate `batches()` for Arrow record batches as they are found, or take all with `to_arrow`, `to_pandas`,
@@ -86,32 +65,30 @@ class JoinOutputs(Answer, Generic[Out]):
         aliases: tuple[str, ...],
         key: str,
         speed: float,
+        clock: Clock | None = None,
         repeats: bool = True,
     ) -> None:
-        """names: of the streams in columns; aliases: in expressions; repeats: whether a plan over the same streams
-        finds the same again.
+        """names: of the streams in columns; aliases: in expressions; clock: of the question, under a budget of time;
+        repeats: whether a plan over the same streams finds the same again.
         """
         self._plan = plan
         self._streams = joined
         self._key = key
         self._speed = speed
         self._reader = join
+        self.clock = clock
         self._metered = running if isinstance(running, MeteredRun) else None
         self.names = names
         self.aliases = aliases
         sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
-            self._first(running.run() if isinstance(running, MeteredRun) else running), self._once_more, self._sizes,
+            timed(self._first(running.run() if isinstance(running, MeteredRun) else running), clock),
+            self._once_more, self._sizes,
             self._sample if sampled and plan.strategy in ("", "promise") else None, repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
         )  # fmt: skip
         self._is_sample = sampled
-
-    @property
-    def plan(self) -> JoinPlan:
-        """What was asked, checked and complete."""
-        return self._plan
 
     def __repr__(self) -> str:
         state = "complete" if self._found.done else "not complete"
@@ -138,13 +115,6 @@ class JoinOutputs(Answer, Generic[Out]):
             )
         return self._under(self.plan).outputs()
 
-    @property
-    def _known(self) -> int | None:
-        """How many outputs there are, where that is known without finding them."""
-        plan = self.plan
-        whole = plan.is_exact and plan.preference != "asc" and self._streams.has_ranges
-        return self._streams.candidates if whole else None
-
     def _first(self, found: Iterator[Out]) -> Iterator[Out]:
         """As many outputs as the plan asks for: of those that a run finds, the first."""
         room = self.plan.first
@@ -158,14 +128,45 @@ class JoinOutputs(Answer, Generic[Out]):
             if not room:
                 return
 
-    def _finish(self) -> None:
-        self._found.finish()
-
     def _refuse_known(self) -> None:
         """Raises MemoryRefused where the number of outputs is known without them, and too large to hold."""
-        most = math.prod(map(len, self.streams)) * self._row_bytes
-        if most > room_for_answers() and (known := self._known) is not None:
+        most, streams = room_for_answers() / self._row_bytes, self.streams
+        if surely_fewer([[one.key] for one in streams], [len(one) for one in streams], most):
+            return
+        if (known := self._known) is not None:
             self._refuse(known if self.plan.first is None else min(known, self.plan.first))
+
+    def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
+        form = self._ranges if self.plan.output == "ranges" else self._rows
+        first = self._found.head
+        return (None if first is None else form(first.first(SHOWN))), self._found.done
+
+    def can_plot(self, column: str | None) -> bool:
+        """Whether `plot` knows the column."""
+        return column in (None, AGE, *self._row_schema.names)
+
+    def plot(self, column: str | None = None, *, bins: int = 20) -> Plot:
+        """Outputs by the key, another column of `expand()` or their age, with 95 % intervals where they are a sample.
+
+        column: None: the key; "age": the seconds between an output's first and last tuple.  Of outputs that were picked
+        by preference the bars are those that were found.  Holds all.  Raises UnknownColumn, ConfigError, MemoryRefused.
+        """
+        table = self.expand()
+        if column == AGE:
+            times = [np.asarray(table[f"{name}_ts"].cast(pa.int64())) for name in self.names]
+            ages = (np.max(times, axis=0) - np.min(times, axis=0)) / 1e9
+            table = table.append_column(AGE, pa.array(ages))
+        sample = self.random_sample()
+        weights = np.asarray(table["weight"], np.float64)
+        called = column or self._key
+        if sample is None:
+            note = "all outputs" if self.plan.is_exact else "outputs that were found, picked by preference: no sample"
+            return self._histogram(table, called, weights, note, bins, None)
+        one = np.ones(len(weights))
+        note = "a random sample by weights, with 95 % intervals, not certified; open where too few keys were found"
+        return self._histogram(
+            table, called, weights, note, bins, lambda group, groups: sample.reach(one, group, groups, _CONFIDENCE)
+        )
 
     def _together(self) -> list[Out]:
         """All outputs, records expanded.  Raises MemoryRefused, before they are made where their number is known."""
@@ -183,7 +184,7 @@ class JoinOutputs(Answer, Generic[Out]):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of up to 65,536 outputs, as they are found."""
-        return map(self._ranges if self.plan.output == "ranges" else self._rows, self.outputs())
+        return timed(map(self._ranges if self.plan.output == "ranges" else self._rows, self.outputs()), self.clock)
 
     def to_arrow(self) -> pa.Table:
         """All outputs.  Raises MemoryRefused for more than half of the machine's memory: of a whole answer before it
@@ -214,7 +215,7 @@ class JoinOutputs(Answer, Generic[Out]):
         """The columns of `batches`."""
         return self._row_schema if self.plan.output == "pairs" else self._range_schema
 
-    @property
+    @cached_property
     def _row_schema(self) -> pa.Schema:
         ordinals = [(f"{name}_ordinal", pa.int64()) for name in self.names]
         times = [(f"{name}_ts", pa.timestamp("ns")) for name in self.names]
@@ -259,6 +260,17 @@ class JoinOutputs(Answer, Generic[Out]):
         """The sample of keys that the outputs of a weighted answer are, in the order of `members()`."""
         return self._sample(self._together())
 
+    def random_sample(self) -> KeySample | None:
+        """`key_sample`, where outputs are a random sample; None where they are all, or were picked by preference."""
+        plan = self.plan
+        if plan.is_exact or plan.method != "nile" or plan.preference != "weighted":
+            return None
+        sample = self.key_sample()
+        if plan.output == "ranges" and sample.drops_keys:
+            # A record's outputs are drawn together: as if nothing were drawn but keys, which is wider.
+            return replace(sample, level=1.0 / sample.weight)
+        return sample
+
     def aggregate(self, aggregates: Mapping[str, str], *, by: str | Sequence[str] | None = None) -> JoinAggregateAnswer:
         """Aggregates over what was found: over the key and what else was carried (`run(carry=...)`, conditions).
 
@@ -286,129 +298,3 @@ class JoinOutputs(Answer, Generic[Out]):
             f"join of {', '.join(names[:-1])} and {names[-1]} on {self._key}, every two within {window}, "
             f"{plan.preference} first, by {plan.method}, budget {plan.budget}"
         )
-
-    @property
-    def streams(self) -> tuple[Loaded, ...]:
-        """The streams behind the answer."""
-        return self._streams.streams
-
-    @property
-    def key(self) -> str:
-        """The name of the key column."""
-        return self._key
-
-    @property
-    def estimate(self) -> Estimate:
-        """How many outputs the exact answer has, as far as this answer tells.
-
-        A full answer knows, and is counted without being made; others run to their end.  A weighted one is a sample:
-        the sum of its weights, with a 95 % interval from the spread by key, and, where keys were dropped, room for a
-        heavy one among them (`operators.key_sample`; not certified: what was not seen cannot be known).  desc and asc
-        pick their tuples, which is no random sample: what they found is a certain lower bound and nothing more.
-        """
-        known = self._known
-        if known is not None:
-            return Estimate.exact(float(known))
-        self._finish()
-        found = float(self._found.outputs)
-        if self.plan.is_exact and self.plan.preference != "asc" and self.plan.first is None:
-            return Estimate.exact(found)
-        if not self._is_sample:
-            return Estimate(found, found, math.inf, 1.0, True)
-        return self._found.count()
-
-    @property
-    def overall(self) -> Estimate:
-        """As `estimate`."""
-        return self.estimate
-
-    @property
-    def coverage(self) -> float:
-        """The mean share of the window, in time, that probes could still reach (1 unless data was forgotten)."""
-        self._finish()
-        return self._reader.coverage
-
-    @property
-    def budget(self) -> BudgetReport:
-        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
-        self._finish()
-        return report_of(self.plan.budget, self._metered, self._reader.figures.budget_spent)
-
-    @property
-    def cpu_seconds(self) -> float | None:
-        """CPU seconds of a run under the wall clock; None for one that does not look at it.  Runs to the end."""
-        self._finish()
-        return None if self._metered is None else self._metered.cpu_seconds
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What to know before the answer is used.
-
-        That the whole answer would cost less than the budget grants, with both costs, where it would; of a complete
-        sample that does not carry an interval, that it is unknown how many outputs there are.
-        """
-        return (*self._cheaper(), *self._uncertain())
-
-    def _uncertain(self) -> tuple[str, ...]:
-        plan = self.plan
-        if not self._found.done or plan.is_exact or plan.preference != "weighted" or plan.method != "nile":
-            return ()
-        told = self.estimate
-        if math.isfinite(told.high):
-            return ()
-        found = self._found.outputs
-        return (
-            f"estimate: needed a sample of several keys for an interval; got {found:,} outputs under a budget of "
-            f"{plan.budget}, mostly of very few, so how many outputs there are at most is unknown; allow more budget",
-        )
-
-    def _cheaper(self) -> tuple[str, ...]:
-        plan, joined = self.plan, self._streams
-        if plan.is_exact or plan.strategy or plan.first is not None or plan.method != "nile":
-            return ()
-        if plan.budget.fraction is None or not joined.has_ranges:
-            return ()
-        exact = math.fsum(joined.costs(plan.costs, ranges=True))
-        names = [one.name for one in self.streams]
-        return cheaper_as_ranges(names, plan, plan.fraction * self._reader.figures.exact_cost, exact)
-
-    @property
-    def accounting(self) -> dict[str, Accounting]:
-        """Of each stream: in = applied + late + shed + rejected.  Runs the query to its end.
-
-        Tuples that a condition on their stream alone turns down are no part of the join and not in; `excluded`
-        counts them.
-        """
-        self._finish()
-        told = {}
-        for name, stream, shed in zip(self.names, self.streams, self._reader.shed, strict=True):
-            told[name] = stream.accounting + Accounting()
-            told[name].shed_applied(shed)
-            told[name].check()
-        return told
-
-    @property
-    def excluded(self) -> dict[str, int]:
-        """Tuples of each stream that a condition on it alone turns down."""
-        return {name: stream.excluded for name, stream in zip(self.names, self.streams, strict=True)}
-
-    @property
-    def accounts(self) -> tuple[Accounting, ...]:
-        """As `accounting`, in the order of the statement."""
-        return tuple(self.accounting.values())
-
-    @property
-    def memory(self) -> Memory:
-        """Bytes held by summaries, directories and tuple lists."""
-        return self._reader.memory
-
-    @property
-    def memory_bytes(self) -> int:
-        """All of `memory`."""
-        return int(self.memory.total)
-
-    @property
-    def figures(self) -> Any:
-        """Counts and costs of the run.  Runs the query to its end."""
-        self._finish()
-        return self._reader.figures

@@ -92,7 +92,9 @@ class JoinQuery:
         return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=checked_speed(speed))
 
     def using(self, **options: Any) -> Self:
-        """method, costs ("engine" or "memory"), seed, forgetting, or a SummarySpec field such as granularity="15 min".
+        """method, strategy, costs ("machine", "engine", "memory"), seed, forgetting, or a SummarySpec field.
+
+        A field such as granularity="15 min" asks for the operator that keeps a summary.
 
         Raises ConfigError for anything else.
         """
@@ -122,11 +124,11 @@ class JoinQuery:
 
     def plan(self, budget: GivenBudget | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""
-        return self.bound.plan(budget)
+        return self.bound.asked_once(self.database, budget)
 
     def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
-        return self.bound.explain(budget)
+        return self.bound.explain(self.database, budget)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

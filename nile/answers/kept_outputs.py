@@ -18,7 +18,7 @@ __all__ = ["KeptOutputs"]
 Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
 _CONFIDENCE = 0.95
-_MOST_KEPT = 64 << 20
+_MOST_KEPT = 16 << 20  # more costs a short answer a third of its time: memory that the system hands out anew
 _SHARE = 4
 
 
@@ -57,6 +57,11 @@ class KeptOutputs(Generic[Out]):
     def kept(self) -> int:
         """Batches that are held."""
         return len(self._kept)
+
+    @property
+    def head(self) -> Out | None:
+        """The first batch, where it is held."""
+        return self._kept[0] if self._kept else None
 
     def __iter__(self) -> Iterator[Out]:
         at = 0

@@ -10,9 +10,11 @@ import numpy as np
 from nile.answers.join_outputs import JoinOutputs
 from nile.answers.tabular import Members
 from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.clock import Clock
 from nile.operators.drive.key_levels import combination_sample
 from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.inputs.ruling import Partners, lent_grids
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
@@ -47,10 +49,13 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         key: str,
         batch_rows: int = 65_536,
         speed: float = 1.0,
+        clock: Clock | None = None,
         standing: tuple[MultiwayJoin, Iterator[Combinations]] | None = None,
+        summaries: Partners = (),
     ) -> None:
         """standing: the operator and its outputs, where several standing queries run together."""
         self.joined = joined
+        self._summaries = summaries
         running: Iterator[Combinations] | MeteredRun[Combinations]
         self._join: MultiwayJoin | ExactCombinations
         if standing is not None:
@@ -60,10 +65,15 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             running = self._join.run()
         else:
             given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=buys_everything(plan))
-            self._join = MultiwayJoin(plan, given, batch_rows=batch_rows)
-            running = self._join.run() if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed)
+            lent = lent_grids(joined, plan, summaries)
+            self._join = MultiwayJoin(plan, given, batch_rows=batch_rows, lent=lent)
+            running = (
+                self._join.run() if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed, clock=clock)
+            )
         called = ("left", "right") if len(names) == 2 else names
-        super().__init__(joined, plan, self._join, running, names=called, aliases=names, key=key, speed=speed)
+        super().__init__(
+            joined, plan, self._join, running, names=called, aliases=names, key=key, speed=speed, clock=clock
+        )
 
     def members(self) -> Members:
         """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
@@ -98,7 +108,14 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         return codes
 
     def _under(self, plan: JoinPlan) -> MultiwayAnswer:
-        return MultiwayAnswer(self.joined, plan, names=self.aliases, key=self.key, speed=self._speed)
+        return MultiwayAnswer(
+            self.joined, plan, names=self.aliases, key=self.key, speed=self._speed, summaries=self._summaries
+        )
+
+    @property
+    def borrows(self) -> bool:
+        """Whether shared summaries guide it in place of a grid of its own."""
+        return isinstance(self._join, MultiwayJoin) and self._join.borrows
 
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport:
         return combinations.combination_accuracy(self, wanted, query)

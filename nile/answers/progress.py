@@ -11,7 +11,10 @@ from datetime import timedelta
 from inspect import GEN_RUNNING, getgeneratorstate
 from types import TracebackType
 
+from nile.answers.answer import SHOWN
+from nile.answers.python_rows import text, tuples
 from nile.base.durations import parse_duration
+from nile.report.pages.notebook import in_a_notebook, worded
 from nile.summaries.errors import ConfigError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
@@ -98,6 +101,13 @@ class Partial:
 
     def __bool__(self) -> bool:
         return True
+
+    def _repr_html_(self) -> str:
+        """The first rows, and what they are worth, for a notebook."""
+        head = [row for batch in self._found[: self._known] for row in tuples(batch.slice(0, SHOWN))][:SHOWN]
+        columns = [(field.name, str(field.type)) for field in self.schema]
+        facts = [("the full answer", worded(self.estimate)), ("coverage", f"{self.coverage:.3g}")]
+        return in_a_notebook(repr(self).strip("<>"), columns, [list(map(text, row)) for row in head], facts)
 
     def __repr__(self) -> str:
         told = "done" if self.done else f"coverage {self.coverage:.3g}"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nile.answers.answer import Answer
-from nile.answers.contiguous import contiguous
+from nile.answers.answer import SHOWN, Answer
 from nile.answers.progress import Progress, Progressive
 from nile.answers.python_rows import for_spark, text, tuples
 from nile.answers.tabular import held_together, refuse_beyond_memory
+from nile.base.contiguous import contiguous
+from nile.base.explained import Explained, ExplainedAs
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
+from nile.report.pages.plot import Plot
 from nile.sql.plan import Query
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "Run"]
 
-_SHOWN = 10
 _ROW, _VALUE = 56, 40  # bytes of a tuple, and of a value and the place in it
 
 
@@ -111,7 +111,7 @@ class Result(Answer):
         query: Query | None = None,
         emit: str | None = None,
         message: str | None = None,
-        explained: Callable[[Run | None], str] | None = None,
+        explained: Callable[[Run | None], Explained] | None = None,
         progressing: Callable[[], Progressive] | None = None,
         answering: Callable[[], Answer] | None = None,
     ) -> None:
@@ -150,7 +150,7 @@ class Result(Answer):
     def _read(self, run: Run) -> Iterator[pa.RecordBatch]:
         for batch in run.batches():
             if self._head is None:
-                self._head = batch.slice(0, _SHOWN)
+                self._head = batch.slice(0, SHOWN)
             yield batch
 
     def _begin(self) -> Run:
@@ -212,34 +212,27 @@ class Result(Answer):
             return f"{self._table.num_rows:,} rows"
         return "not run yet" if self._run is None else "read so far as it was asked for"
 
-    def _first(self) -> pa.Table | None:
-        if self._table is not None:
-            return self._table.slice(0, _SHOWN)
-        return None if self._head is None else pa.Table.from_batches([self._head], self._schema)
+    def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
+        if self._table is None:
+            return self._head, False
+        head = self._table.slice(0, SHOWN).combine_chunks().to_batches()
+        return (head[0] if head else None), self._run is not None and self._run.answer is not None
 
     def __repr__(self) -> str:
         named = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         told = f"<nile.Result [{named}]: {self._state()}>"
-        first = self._first()
+        first, _ = self._seen()
         if first is None or not first.num_rows:
             return told
-        rows = [" | ".join(text(value) for value in row) for batch in first.to_batches() for row in tuples(batch)]
+        rows = [" | ".join(text(value) for value in row) for row in tuples(first)]
         return "\n".join([told, " | ".join(self._schema.names), *rows])
 
-    def _repr_html_(self) -> str:
-        head = "".join(
-            f"<th>{html.escape(field.name)}<br><small>{html.escape(str(field.type))}</small></th>"
-            for field in self._schema
-        )
-        first = self._first()
-        body = ""
-        for batch in [] if first is None else first.to_batches():
-            for row in tuples(batch):
-                body += "<tr>" + "".join(f"<td>{html.escape(text(value))}</td>" for value in row) + "</tr>"
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<p><small>{html.escape(self._state())}</small></p>"
-        )
+    def plot(self, column: str | None = None, *, bins: int = 20) -> Plot:
+        """As of every answer; of an approximate one by what its operator tells, with intervals, where that has it."""
+        own = self.answer
+        if isinstance(own, Answer) and own.can_plot(column):
+            return own.plot(column, bins=bins)
+        return super().plot(column, bins=bins)
 
     def progress(self, every: str | float | timedelta = "100 ms") -> Progress:
         """The same query over all that is kept as an answer that grows: iterate it for a Partial every so often.
@@ -286,8 +279,10 @@ class Result(Answer):
         told: AccuracyReport = answer.measured(replace(wanted, query=query_text(query)))
         return told
 
-    def explain(self, analyze: bool = False) -> str:
+    def explain(self, analyze: bool = False, form: ExplainedAs = "text") -> str:
         """The plan as a tree; analyze: run it to the end and show what really happened beside what was expected.
+
+        form: "text", or "json" for programs.
 
         Of a query WITH PREFERENCE that `progress` can answer also how: analyze runs that to its end too, and counts
         cells read and ruled out.
@@ -296,7 +291,7 @@ class Result(Answer):
             return self._state()
         if analyze:
             self.to_arrow()
-        return "\n".join([self._explained(self._run if analyze else None), *self._growing(analyze)])
+        return self._explained(self._run if analyze else None).told(form, self._growing(analyze))
 
     def _growing(self, analyze: bool) -> list[str]:
         """How `progress` answers a query with a preference: lines, none where it cannot."""
@@ -309,7 +304,7 @@ class Result(Answer):
                     growing.take()
         except (NotYet, ConfigError, MemoryRefused):
             return []
-        return ["progress():", *(f"  {line}" for line in growing.explain())]
+        return list(growing.explain())
 
     @property
     def plan(self) -> Any:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.answers.answer import Answer
+from nile.answers.answer import SHOWN, Answer
+from nile.operators.drive.clock import Clock
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.data import SelectionFigures, Selections, index_costs
@@ -57,22 +58,31 @@ class SelectionAnswer(Answer):
     """
 
     def __init__(
-        self, selectable: Selectable, plan: SelectionPlan, *, batch_rows: int = 65_536, speed: float = 1.0
+        self,
+        selectable: Selectable,
+        plan: SelectionPlan,
+        *,
+        batch_rows: int = 65_536,
+        speed: float = 1.0,
+        clock: Clock | None = None,
     ) -> None:
-        """speed: how many times faster than its own pace the input is played back under a share of a core."""
+        """clock: of the question, under a budget of time; speed: how many times faster than its own pace the input is
+        played back under a share of a core.
+        """
         self._plan = plan
         self._selectable = selectable
         self._speed = speed
         self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows)
         metered = plan.budget is not None and plan.budget.unit != "fraction"
-        self._metered = MeteredRun(self._operator, speed=speed) if metered else None
+        self._metered = MeteredRun(self._operator, speed=speed, clock=clock) if metered else None
         self._running = self._operator.run() if self._metered is None else self._metered.run()
         self._found: list[Selections] = []
         self._by_query: list[Selections] | None = None
+        self._done = False
 
     def __repr__(self) -> str:
         rows = self._operator.figures.outputs
-        state = "not complete" if self._by_query is None else "complete"
+        state = "complete" if self._done else "not complete"
         names = len(self._selectable.names)
         return f"<SelectionAnswer {self.plan.method}, {names} selections: {rows} tuples so far, {state}>"
 
@@ -124,17 +134,22 @@ class SelectionAnswer(Answer):
                 at += 1
             part = next(self._running, None)
             if part is None:
+                self._done = True
                 return
             self._found.append(part)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches with the tuples of all queries, as they are found."""
-        names = pa.array(self.names, pa.string())
-        for found in self.outputs():
-            part = self._operator.expand(found)
-            query = pa.DictionaryArray.from_arrays(pa.array(part.query), names)
-            columns = {"query": query, **self._columns(part.ordinal), "arrivals": pa.array(part.at)}
-            yield pa.RecordBatch.from_pydict(columns, schema=self.schema)
+        return map(self._rows, self.outputs())
+
+    def _rows(self, found: Selections) -> pa.RecordBatch:
+        part = self._operator.expand(found)
+        query = pa.DictionaryArray.from_arrays(pa.array(part.query), pa.array(self.names, pa.string()))
+        columns = {"query": query, **self._columns(part.ordinal), "arrivals": pa.array(part.at)}
+        return pa.RecordBatch.from_pydict(columns, schema=self.schema)
+
+    def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
+        return (self._rows(self._found[0]).slice(0, SHOWN) if self._found else None), self._done
 
     @property
     def schema(self) -> pa.Schema:

@@ -20,13 +20,17 @@ from nile.base.budgets import GivenBudget
 from nile.expressions.conditions import Condition
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.round_robin import RoundRobinRun
-from nile.operators.drive.standing import OwnJoin, StandingJoin, StandingRun, StreamInput
+from nile.operators.drive.standing import StandingRun
+from nile.operators.drive.standing_input import OwnJoin, StandingJoin, StreamInput
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded, load_together
 from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.inputs.ruling import can_be_lent
+from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.join import JoinInput
-from nile.operators.multiway.multiway import MultiwayJoin
 from nile.preferences.budget import BudgetReport
+from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.manager import SummaryManager
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import ConfigError
 from nile.summaries.hashing import Encoded, KeyTable
@@ -65,8 +69,14 @@ class StandingQueries:
         names = list(dict.fromkeys([*order, *whole]))
         keys = {name: column for query in shared for name, column in zip(query.streams, query.keys, strict=True)}
         encoded = _encode(shared, {name: loaded[name, column, None] for name, column in keys.items()})
+        kept = [plan for plan, query in zip(plans, self.queries, strict=True) if _shares(query)]
+        grids = _grids(self.database, kept, keys, loaded, encoded)
+        for name in (name for query in shared for name in query.streams if name in grids):
+            grids[name][0].served += 1
         streams = [
-            StreamInput(name, whole[name].ts, encoded[name][1], encoded[name][0].known)
+            StreamInput(
+                name, whole[name].ts, encoded[name][1], encoded[name][0].known, grids[name][1].lent() if grids else None
+            )
             if name in encoded
             else StreamInput(name, whole[name].ts, None)
             for name in names
@@ -75,7 +85,11 @@ class StandingQueries:
             _joined(query, [loaded[place.stream, place.key, place.where] for place in query.places], encoded)
             for query in self.queries
         ]
-        engine = _engine(plans, joined, self.queries, self.weights, streams)
+        lent = [
+            None if isinstance(each, Joinable) else query.lent(self.database, plan, each)
+            for query, plan, each in zip(self.queries, plans, joined, strict=True)
+        ]
+        engine = _engine(plans, joined, self.queries, self.weights, streams, lent)
         answers = tuple(
             _answer(query, plan, j, join, engine.outputs(k))
             for k, (query, plan, j, join) in enumerate(zip(self.queries, plans, joined, engine.operators, strict=True))
@@ -87,8 +101,8 @@ class StandingAnswer(Sequence[JoinOutputs[Any]]):
     """One answer per query, in the order of the queries; reading any of them moves all of them on.
 
     An answer's `budget` and `figures` are its own probes, without the streams' upkeep; its `accounting` says
-    which tuples it did not probe with.  A join of several streams, of one with itself or under a condition keeps its
-    streams for itself: its figures have that too.  Here are the streams and the sum.
+    which tuples it did not probe with.  A join of several streams, of one with itself, under a condition or, below the
+    whole budget, weighted keeps its streams for itself: its figures have that too.  Here are the streams and the sum.
     """
 
     def __init__(self, answers: tuple[JoinOutputs[Any], ...], engine: _Engine, streams: list[Loaded]) -> None:
@@ -188,7 +202,7 @@ def _joined(
     query: BoundJoin, loaded: Sequence[Loaded], encoded: dict[str, tuple[KeyTable, Encoded]]
 ) -> Joinable | MultiwayJoinable:
     if not _shares(query):
-        return MultiwayJoinable(tuple(loaded), query.window, query.condition)
+        return MultiwayJoinable(tuple(loaded), query.window, query.condition, query.windows)
     left, right = query.streams
     keys = (encoded[left][0], encoded[left][1], encoded[right][1])
     return Joinable(loaded[0], loaded[1], query.window, encoded=keys)
@@ -209,16 +223,18 @@ def _without_insertion(joined: Joinable, plan: JoinPlan) -> JoinInput:
     return replace(data, costs=data.costs - plan.costs.insert)
 
 
-def _own(query: BoundJoin, plan: JoinPlan, joined: MultiwayJoinable, names: list[str], weight: float) -> OwnJoin:
+def _own(
+    query: BoundJoin, plan: JoinPlan, joined: MultiwayJoinable, names: list[str], weight: float,
+    lent: tuple[Side, ...] | None,
+) -> OwnJoin:  # fmt: skip
     """A join with a store of its own."""
     given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=False)
-    assert given.costs is not None
     place = given.ordinal.copy()
     for k, one in enumerate(joined.streams):
         mine = given.stream == k
         place[mine] = one.places(given.ordinal[mine])
     streams = np.array([names.index(name) for name in query.streams])
-    return OwnJoin(MultiwayJoin(plan, given), streams[given.stream], place, given.costs, weight)
+    return OwnJoin(plan, given, streams[given.stream], place, weight, lent)
 
 
 def _plans(queries: Sequence[BoundJoin], budget: GivenBudget | None) -> list[JoinPlan]:
@@ -288,9 +304,32 @@ def _encode(queries: Sequence[BoundJoin], loaded: dict[str, Loaded]) -> dict[str
     return {name: (tables[name], encoded[name]) for name in loaded}
 
 
+def _grids(
+    home: Home,
+    plans: Sequence[JoinPlan],
+    keys: dict[str, str],
+    loaded: dict[tuple[str, str, Condition | None], Loaded],
+    encoded: dict[str, tuple[KeyTable, Encoded]],
+) -> dict[str, tuple[SharedSummary, SummaryManager]]:
+    """The shared summaries of kept streams, where sketches guide all queries and every stream has one; else none.
+
+    keys: of each kept stream, its key column.
+    """
+    found: dict[str, tuple[SharedSummary, SummaryManager]] = {}
+    if not all(can_be_lent(plan) for plan in plans):
+        return found
+    for name, column in keys.items():
+        stream, one = loaded[name, column, None], home.shared(name, column)
+        manager = None if one is None else one.over(stream.ts, stream.key)
+        if one is None or manager is None or manager.forgotten or manager.keys.kind != encoded[name][0].kind:
+            return {}
+        found[name] = one, manager
+    return found
+
+
 def _engine(
     plans: list[JoinPlan], joined: list[Joinable | MultiwayJoinable], queries: Sequence[BoundJoin],
-    weights: Sequence[float], streams: list[StreamInput],
+    weights: Sequence[float], streams: list[StreamInput], lent: Sequence[tuple[Side, ...] | None],
 ) -> _Engine:  # fmt: skip
     data = [_without_insertion(j, plan) for j, plan in zip(joined, plans, strict=True) if isinstance(j, Joinable)]
     if plans[0].method == "paper":
@@ -300,10 +339,10 @@ def _engine(
     by_weight = StandingRun(
         streams,
         [
-            _own(query, plan, j, names, weight)
+            _own(query, plan, j, names, weight, grids)
             if isinstance(j, MultiwayJoinable)
             else StandingJoin(plan, next(pairs), names.index(query.streams[0]), names.index(query.streams[1]), weight)
-            for plan, j, query, weight in zip(plans, joined, queries, weights, strict=True)
+            for plan, j, query, weight, grids in zip(plans, joined, queries, weights, lent, strict=True)
         ],
     )
     return _Engine(by_weight, by_weight.joins, by_weight.advance(by_weight.arrivals))

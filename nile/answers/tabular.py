@@ -66,12 +66,14 @@ def held_together(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """All batches.  Raises MemoryRefused when they take more than an answer may, or than there is."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
+    room = room_for_answers()
     try:
         for batch in batches:
             held.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
-            refuse_beyond_memory(size, rows)
+            if size > room:
+                refuse_beyond_memory(size, rows)
     except MemoryRefused:
         raise
     except MemoryError:

@@ -25,6 +25,7 @@ from nile.execution.definitions import (
     section,
     text,
 )
+from nile.execution.definitions import names as named
 from nile.execution.held import content, flat
 from nile.execution.live.unread import Filed, read_filed
 from nile.execution.options import Options
@@ -37,7 +38,7 @@ from nile.pyramid.history.history import History
 from nile.sql.plan import leaves_of
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
-from nile.sql.statements import CreateSummary
+from nile.sql.statements import CreateSummary, CreateView
 from nile.summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
-FORMAT = 2
-"""Of what a manifest's state says; a store of a newer one is refused.  2: outputs wait in files of their own; without
-any, 1 is written."""
+FORMAT = 3
+"""Of what a manifest's state says; a store of a newer one is refused.  3: queries fill streams, or
+relations change; 2: outputs wait in files of their own; without any, 1 is written."""
 
 _UNREAD_SHARE = 4
 """Outputs that nobody reads may take this part of what kept rows may take, all together, before they go to files."""
@@ -166,6 +167,8 @@ class Keeper:
                     stream.history.settle()
                     history, files = stream.history.stage(self.directory)
                 keep += files
+                if live.definitions[name].relation:
+                    state["format"] = FORMAT
                 state["streams"][name] = {
                     "at": places[name],
                     "definition": live.definitions[name].as_json(),
@@ -185,6 +188,8 @@ class Keeper:
                     "text": statement_text(summary),
                     "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
                 }
+            for at, (name, view) in enumerate(names.views.items()):
+                state.setdefault("views", {})[name] = {"at": at, "text": view.text, "columns": list(view.columns)}
             for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
                 if gone := set(standing.streams) - set(state["streams"]):
                     raise ConfigError(
@@ -193,15 +198,20 @@ class Keeper:
                     )
                 standing.seal(self.directory, _SEALED)
                 filed = standing.filed()
+                if standing.epoch is None:
+                    standing.epoch = self.directory.epoch + 1
                 state["queries"][name] = {
                     "at": at,
+                    "epoch": standing.epoch,
                     **definition.as_json(),
                     "outputs": standing.outputs,
                     "unread": standing.unread,
                     "file": staged("state-query", _QUERY, flat(standing.capture())),
                 }
-                if filed:
+                if definition.into is not None:
                     state["format"] = FORMAT
+                if filed:
+                    state["format"] = max(state["format"], 2)
                     state["queries"][name]["filed"] = [[each.file.name, each.skip] for each in filed]
                     keep += [each.file for each in filed]
             epoch = self.directory.commit(state, [*keep, *made])
@@ -270,6 +280,9 @@ class Keeper:
                 manager = read_manager(self._envelope(value, MANAGER), secret=self.hasher.secret)
                 live.summaries.adopt(made, live.streams()[made.stream], manager)
         live.follow_summaries()
+        for _, name, value in self._ordered(state, "views") if "views" in state else ():
+            columns = named(value, "columns", self.where)
+            names.keep_view(CreateView(name, text(value, "text", self.where), columns))
         for _, name, value in self._ordered(state, "queries"):
             wanted = QueryDefinition.from_json(value, self.where)
             try:
@@ -279,7 +292,9 @@ class Keeper:
                     f"{self.where}: needed what standing query {name!r} reads; got: {error}; bring back the file that "
                     f"it names, or let go of the query: `nile store repair {self.where}`"
                 ) from error
-            standing = live.subscribe(query, options, None, name=name, state=content(self._envelope(value, _QUERY)))
+            state = content(self._envelope(value, _QUERY))
+            standing = live.subscribe(query, options, None, name=name, state=state, into=wanted.into)
+            standing.epoch = integer(value, "epoch", self.where)
             standing.refill(self._filed(value, standing.schema))
 
     def _filed(self, value: dict[str, Any], schema: pa.Schema) -> list[Filed]:

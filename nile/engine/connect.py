@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 from nile.base.durations import parse_duration
 from nile.base.interrupts import INTERRUPTS
@@ -11,11 +13,23 @@ from nile.base.sizes import parse_size
 from nile.engine.database import Database
 from nile.summaries.errors import ConfigError, StoreError
 from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.lazy import lazy
 
-__all__ = ["connect"]
+if TYPE_CHECKING:
+    from nile.client import database as remote
+else:
+    remote = lazy("nile.client.database")
+
+__all__ = ["connect", "default"]
 
 _LEAST_MEMORY = 16_000_000
 """Bytes: what sealing a segment of a history needs."""
+
+
+@cache
+def default() -> Database:
+    """The database of `nile.sql`, in memory, of this process: made when it is first asked for."""
+    return connect()
 
 
 def connect(
@@ -25,11 +39,14 @@ def connect(
     checkpoint: str | float | timedelta | None = "10 s",
     read_only: bool = False,
     hash_secret: bytes | None = None,
+    token: str | None = None,
 ) -> Database:
-    """A database: in memory, or (path) with a store that outlives the process.
+    """A database: in memory, or (path) with a store that outlives the process, or one that `nile serve` serves.
 
     path: a directory, made if it is not there; what a database there was told before (live streams and their rows,
-    summaries, standing queries with a name, sources that are files) is there again, as of its last checkpoint.
+    summaries, standing queries with a name, sources that are files) is there again, as of its last checkpoint.  Or
+    "http://HOST:PORT", with a token (None: NILE_TOKEN): streams, statements, pushes and standing queries of what
+    `nile serve` serves there, by the same calls (docs/server.md), and no other settings.
     memory: what kept rows may take, such as "256MB"; what is beyond it moves to the store's files.
     checkpoint: at most so long after the last one, the next push writes another; None: only `Database.checkpoint`
     and `close` do.
@@ -41,6 +58,14 @@ def connect(
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """
+    if isinstance(path, str) and path.startswith(("http://", "https://")):
+        if (memory, checkpoint, read_only, hash_secret) != (None, "10 s", False, None):
+            raise ConfigError(
+                "connect: needed an address and a token; got settings, which are the server's; leave them out"
+            )
+        return cast(Database, remote.RemoteDatabase(path, token))
+    if token is not None:
+        raise ConfigError("connect, token: needed the address of a server; got none; write nile.connect('http://...')")
     hasher = PUBLIC if hash_secret is None else _keyed(hash_secret)
     limit = None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY)
     if path is None:

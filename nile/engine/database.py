@@ -13,26 +13,29 @@ from nile.answers.join_query import JoinQuery, MultiwayQuery, join_query
 from nile.answers.result import Result
 from nile.answers.selection_query import SelectionQuery
 from nile.answers.standing import StandingQueries, standing_queries
-from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
 from nile.execution.live.live import Live
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import QueryBuilder, read_query
+from nile.execution.statement.changing import is_changing, run_changing
+from nile.execution.statement.control import control_tables, update_control
 from nile.execution.statement.statements import run_statement
 from nile.operators.inputs.joining import Loaded, load_stream
 from nile.operators.inputs.loading import Columns, load_columns
 from nile.operators.inputs.selecting import read_predicates
-from nile.operators.inputs.shared import SharedSummary
 from nile.pyramid.grid.manager import SummaryManager
-from nile.pyramid.grid.spec import SummarySpec
 from nile.report.truth import ELSEWHERE
+from nile.sensors.table import Table
+from nile.sql.files import named_files
+from nile.sql.inside import check_names_no_file, check_stays_inside
 from nile.sql.reading_statements import read_statement
-from nile.sql.statements import Describe, Explain, Select, Show
+from nile.sql.statements import Copy, Describe, Explain, Select, Show, Update
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
-from nile.summaries.hashing import PUBLIC, KeyHasher, KeyTable
+from nile.summaries.errors import UnknownStream
+from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -104,8 +107,9 @@ class Database:
         time: str | None = None,
         where: str | None = None,
         lateness: str | float | timedelta | None = None,
+        replace: bool = False,
     ) -> Database:
-        """Make a stream known as `name` (again: replaces it), or a stored relation.
+        """Make a stream known as `name`, or a stored relation.
 
         source: a path to a Parquet or CSV file or a glob of them, a pandas, Polars (lazy too) or Spark DataFrame, a
         pyarrow table, reader or dataset, a DuckDB relation, anything with `__arrow_c_stream__`, an iterable of record
@@ -113,19 +117,32 @@ class Database:
         rows hold at all times (a column of a time type is not taken for one unasked).  where: a condition in SQL that
         selects its tuples.  lateness: how far out of order a tuple may be and still be put in order; later ones are
         counted and kept apart; None: any disorder is an error.  Opens the source, reads nothing but its schema.
-        Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
+        replace: whether a name that is there already, with another source or other settings, is taken over; else it is
+        refused.  Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
         ExpressionError, ConfigError.
         """
-        self._live.change(lambda: self._names.register(name, source, time=time, where=where, lateness=lateness))
+        self._live.change(
+            lambda: self._names.register(name, source, time=time, where=where, lateness=lateness, replace=replace)
+        )
         return self
 
-    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> Result:
+    def sql(
+        self,
+        text: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        files: bool = True,
+        **options: Any,
+    ) -> Result:
         """Run one statement of Nile SQL.
 
-        CREATE, DROP, SHOW and DESCRIBE act at once; a SELECT gives a Result that runs when it is read.  params: for ?
-        or $name.  options: see `nile.execution.options.Options`: budget, emit, algorithm, scheduling, windows, output,
-        method, guide, costs, seed, outlier_cap, replay and more.  Raises SqlError with line and column, NotYet,
-        ConfigError, BudgetError, and what reading raises once the result is read.
+        CREATE, DROP, SHOW, DESCRIBE and COPY act at once; a SELECT gives a Result that runs when it is read.  FROM
+        takes files too: 'sales/*.parquet'.  files: False for text of strangers: a statement that names files, or code
+        (CREATE SENSORS), is refused before anything is opened.  params: for ? or $name. options: see
+        `nile.execution.options.Options`: budget, emit, algorithm, scheduling, windows, output, method, guide, costs,
+        seed, outlier_cap, replay and more.
+        Raises SqlError with line and column, NotYet, ConfigError, BudgetError, and what reading raises once the result
+        is read.
 
         >>> import nile
         >>> db = nile.connect()
@@ -133,10 +150,21 @@ class Database:
         >>> db.sql("SELECT item, count(*) AS n FROM sales GROUP BY item").fetchall()
         [('tea', 2), ('cup', 1)]
         """
-        statement = read_statement(text, self._names, params=params)
+        text, named = named_files(text)
+        if not files:
+            check_names_no_file(named)
+        told = control_tables(self._live, text)
+        names = self._names.with_sources(named, told) if named or told else self._names
+        statement = read_statement(text, names, params=params)
+        if not files:
+            check_stays_inside(statement)
         asked = Options.of(options)
-        if isinstance(statement, Select | Explain | Show | Describe):
-            return run_statement(self._names, statement, asked)
+        if isinstance(statement, Update) and statement.name in told:
+            return update_control(self._live, statement)
+        if is_changing(statement):
+            return run_changing(self._live, statement, asked)
+        if isinstance(statement, Select | Explain | Show | Describe | Copy):
+            return run_statement(names, statement, asked)
         result: Result = self._live.change(lambda: run_statement(self._names, statement, asked))
         return result
 
@@ -159,24 +187,35 @@ class Database:
         keep: str | float | timedelta | None = None,
         event_id: str | None = None,
         idle: str | float | timedelta | None = None,
+        stamp: bool = False,
     ) -> None:
         """Make a live stream known as `name`: it has no source, you `push` to it.
 
         keep: how much event time later queries can still read; None: all of it.  event_id: the column that tells
         events apart: what comes again within the lateness, with its id and time, is rejected.  idle: how long
         it may be silent before its time moves on without it: as fast as the clock, and at least with the streams that
-        stand in a query with it; what then comes too late counts as late.  Both need a lateness.  Others as in
-        `register`.
+        stand in a query with it; what then comes too late counts as late.  Both need a lateness.  stamp: its time is
+        when rows are pushed (processing time), whatever they say of it.  Others as in `register`.
         Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
         """
-        self._live.create(name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle)
+        self._live.create(
+            name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle, stamp=stamp
+        )
+
+    def sensors(self, name: str) -> Table:
+        """The table that CREATE SENSORS made: add, change and remove rows, see sources.  Raises UnknownStream."""
+        found = self._names.sensors(name)
+        if found is None:
+            raise UnknownStream(f"sensors {name!r}: needed a table that CREATE SENSORS made; got none of that name")
+        return found.table
 
     def push(self, name: str, data: Any, *, offset: Any = None) -> int:
         """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).
 
         Standing queries are worked on before it returns.  Returns how many tuples' turn has come.  offset: where in
         its source the stream is after these rows (any JSON value): a checkpoint holds it together with the rows, and
-        rows pushed with one are taken all or none.
+        rows pushed with one are taken all or none.  A column `_sign` that the stream has not tells rows that come (1)
+        from rows that go (-1): these are taken back, see DELETE in docs/sql.md.
         Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError, ConfigError, and StoreWriteError when a
         checkpoint was due and could not be written: then nothing was taken, push it again.
         """
@@ -248,7 +287,7 @@ class Database:
     @property
     def subscriptions(self) -> tuple[str, ...]:
         """The names of the standing queries that have one."""
-        return self._live.subscriptions()
+        return tuple(self._live.unread())
 
     @property
     def unread(self) -> dict[str, int]:
@@ -262,8 +301,7 @@ class Database:
 
         Of a live stream it is kept up to date; of another it is built now.  Raises UnknownStream.
         """
-        grid, made = self._names.grid(name), self._names.summaries[name]
-        return grid.live or grid.built(self.summarize(made.stream, made.column, **made.asked))
+        return self._names.summary(name)
 
     @overload
     def join(  # type: ignore[overload-overlap]
@@ -306,7 +344,7 @@ class Database:
         output lie inside it.  where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
         Raises UnknownStream, UnknownColumn, ExpressionError, ConfigError.
         """
-        query = join_query(self, streams, on, where, left_on, right_on)
+        query = join_query(self._names, streams, on, where, left_on, right_on)
         return query if window is None else query.within(window)
 
     def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
@@ -316,7 +354,7 @@ class Database:
         per query, above 0: how the budget is shared under `method="nile"` (None: alike); what one query cannot use goes
         to the others in proportion.  `method="paper"` takes turns and has no weights.  Raises ConfigError.
         """
-        return standing_queries(self, queries, weights)
+        return standing_queries(self._names, queries, weights)
 
     def select(
         self,
@@ -334,7 +372,7 @@ class Database:
         """
         check_columns(self.schema(stream), (on,), where=f"stream '{stream}'")
         read = read_predicates(predicates, self.schema(stream), stream=stream)
-        query = SelectionQuery(self, BoundSelection(stream, on, read))
+        query = SelectionQuery(self._names, BoundSelection(stream, on, read))
         return query if window is None else query.within(window)
 
     def aggregate(
@@ -355,7 +393,7 @@ class Database:
         Raises UnknownStream, UnknownColumn, ExpressionError, KeyTypeError, ConfigError.
         """
         return aggregate_query(
-            self, stream, aggregates, where=where, predicates=predicates, by=by, window=window, between=between
+            self._names, stream, aggregates, where=where, predicates=predicates, by=by, window=window, between=between
         )
 
     def schema(self, name: str) -> pa.Schema:
@@ -374,10 +412,6 @@ class Database:
         """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""
         return self._names.manager(name, key, carry)
 
-    def shared(self, name: str, column: str) -> SharedSummary | None:
-        """The summary of a stream's column that CREATE SUMMARY made; None where there is none."""
-        return self._names.shared(name, column)
-
     def load(self, name: str, key: str) -> Loaded:
         """Read a stream to its end, in order."""
         return load_stream(self.manager(name, key))
@@ -388,11 +422,4 @@ class Database:
         granularity: what G1 covers; options: fields of SummarySpec (rate, depth, buckets, rows, columns, ...), a
         max_length as the granularity in seconds or as "15 min".
         """
-        if options.get("max_length") is not None:
-            options["max_length"] = parse_duration(options["max_length"], where="max_length")
-        length = parse_duration(granularity, where="granularity")
-        summary = SummaryManager(SummarySpec(granularity=length, **options), KeyTable(self._names.hasher))
-        for batch in self.manager(name, on).batches():
-            summary.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
-        self._names.remember(name, on, summary)
-        return summary
+        return self._names.summarize(name, on, granularity, options)

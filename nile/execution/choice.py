@@ -40,7 +40,8 @@ def choose(query: Query, options: Options) -> Choice:
     body = body_of(query.plan)
     nodes = list(walk(body))
     streamed = any(isinstance(each, ops.ToStream | ops.OnClose | ops.Every) for each in walk(query.plan))
-    emit, why = _emit(query, nodes, options)
+    changing = any(isinstance(each, ops.Relation) and each.changes for each in nodes)
+    emit, why = _emit(query, options)
     reasons = [f"emit {emit}: {why}"]
     kept = emit == "changes" and not _is_sorted(query.plan)
     if body is not query.plan and emit != "snapshot" and not kept:
@@ -57,6 +58,11 @@ def choose(query: Query, options: Options) -> Choice:
     scheduling, when = _scheduling(windows, options)
     if scheduling != "nta" and isinstance(query.plan, ops.OnClose | ops.Every):
         raise ConfigError(f"scheduling: needed nta for EMIT EVERY and ON WINDOW CLOSE; got {scheduling}; leave it out")
+    if scheduling != "nta" and changing:
+        raise ConfigError(
+            f"scheduling: needed nta beside a relation that changes, whose rows go unannounced; got "
+            f"{scheduling}; leave it out"
+        )
     named = options.scheduling is not None
     joins = options.algorithm is not None or options.windows is not None
     if joins and not any(isinstance(node, ops.Join) for node in nodes):
@@ -78,6 +84,9 @@ def choose(query: Query, options: Options) -> Choice:
     if streamed:
         way: Way = "pipeline"
         reasons.append("streams of relations and ticks are told as they come")
+    elif changing and emit != "snapshot":
+        way = "pipeline"
+        reasons.append("a relation that changes: as it is at each instant")
     elif passes and not named and (emit == "append" or (emit == "snapshot" and not bounded)):
         way = "pass"
         reasons.append("one input, nothing to keep: its batches pass through")
@@ -125,7 +134,7 @@ def is_flat_join(plan: Plan) -> bool:
     return all(is_plain(leaf.window) for leaf in leaves_of(plan) if isinstance(leaf, Stream))
 
 
-def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
+def _emit(query: Query, options: Options) -> tuple[str, str]:
     root = query.plan
     fixed = "stream" if isinstance(root, ops.ToStream) else "append" if isinstance(root, ops.OnClose) else query.emit
     if options.emit is not None and fixed not in (None, options.emit):
@@ -138,10 +147,20 @@ def _emit(query: Query, nodes: list[Plan], options: Options) -> tuple[str, str]:
         return options.emit, "as asked"
     if not query.windowed:
         return "snapshot", "a query without WINDOW, over all that is kept"
-    adds = all(isinstance(node, Stream | ops.Relation | ops.Filter | ops.Project | ops.Join) for node in nodes)
-    if adds and body_of(query.plan) is query.plan:
+    if _adds(query.plan):
         return "append", "selections, projections and joins only add"
     return "changes", "a windowed query whose rows may be taken back"
+
+
+def _adds(plan: Plan) -> bool:
+    """Whether rows only come, but for windows that let go of them: selections, projections and joins of streams."""
+    match plan:
+        case ops.Filter() | ops.Project() | ops.Join():
+            return all(map(_adds, ops.inputs_of(plan)))
+        case ops.Relation():
+            return not plan.changes
+        case _:
+            return isinstance(plan, Stream | ops.Windowed)
 
 
 def _algorithm(nodes: list[Plan], options: Options) -> tuple[str, str]:

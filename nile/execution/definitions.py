@@ -6,7 +6,7 @@ Live streams with all that makes them; sources that have a path; summaries and s
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from nile.base.durations import parse_duration
@@ -16,11 +16,13 @@ from nile.summaries.heavy import pa
 from nile.summaries.schemas import schema_from_json, schema_to_json
 
 __all__ = [
+    "Filling",
     "QueryDefinition",
     "SourceDefinition",
     "StreamDefinition",
     "checked_offset",
     "integer",
+    "names",
     "refuse",
     "section",
     "stream_definition",
@@ -33,7 +35,8 @@ _MOST_OFFSET = 1 << 16
 @dataclass(frozen=True, slots=True)
 class StreamDefinition:
     """A live stream.  lateness, keep: ns or None; where: the text of its condition; event_id: a column;
-    idle: ns of silence after which its time moves on, or None.
+    idle: ns of silence after which its time moves on, or None; stamp: whether its time is when rows are pushed;
+    relation: whether it is the log of a relation.
     """
 
     schema: pa.Schema
@@ -43,6 +46,8 @@ class StreamDefinition:
     keep: int | None = None
     event_id: str | None = None
     idle: int | None = None
+    stamp: bool = False
+    relation: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -54,6 +59,8 @@ class StreamDefinition:
             "keep": self.keep,
             **({} if self.event_id is None else {"event_id": self.event_id}),
             **({} if self.idle is None else {"idle": self.idle}),
+            **({"stamp": True} if self.stamp else {}),
+            **({"relation": True} if self.relation else {}),
         }
 
     @classmethod
@@ -67,6 +74,8 @@ class StreamDefinition:
             integer(value, "keep", where),
             None if value.get("event_id") is None else text(value, "event_id", where),
             integer(value, "idle", where),
+            value.get("stamp") is True,
+            value.get("relation") is True,
         )
 
 
@@ -80,6 +89,7 @@ def stream_definition(
     keep: Any,
     event_id: str | None,
     idle: Any,
+    stamp: bool = False,
 ) -> StreamDefinition:
     """A definition as a user gives it.  See `nile.engine.database.Database.stream`.  Raises ConfigError."""
     place = f"stream '{name}'"
@@ -98,7 +108,16 @@ def stream_definition(
         None if given is None else parse_duration(given, where=f"{place}, {what}")
         for what, given in (("lateness", lateness), ("keep", keep), ("idle", idle))
     )
-    return StreamDefinition(plain_schema(columns.remove_metadata()), time, lateness, where, keep, event_id, idle)
+    if not isinstance(stamp, bool):
+        raise ConfigError(f"{place}, stamp: needed true or false; got {stamp!r}; leave it out")
+    if stamp and (lateness is not None or event_id is not None):
+        raise ConfigError(
+            f"{place}, stamp: needed no lateness and no event_id, since rows come in order; got one; leave it"
+        )
+    if stamp and len(columns) < 2:
+        raise ConfigError(f"{place}, stamp: needed columns beside its time '{time}'; got none; name one")
+    plain = plain_schema(columns.remove_metadata())
+    return StreamDefinition(plain, time, lateness, where, keep, event_id, idle, stamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +145,23 @@ class SourceDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class Filling:
+    """INSERT INTO stream (column, ...): where the rows of a standing query go.  columns: none are all of them.
+
+    relation: whether it is a relation, a view, that follows all changes.
+    """
+
+    stream: str
+    columns: tuple[str, ...] = ()
+    relation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class QueryDefinition:
     """A standing query with a name: its text with parameters written out, and the options that were said.
 
-    approximate: those of a query WITH PREFERENCE, beside its budget, which stands in its text.
+    approximate: those of a query WITH PREFERENCE, beside its budget, which stands in its text.  into: where its rows
+    go; None: to whoever reads it.
     """
 
     text: str
@@ -138,11 +170,13 @@ class QueryDefinition:
     scheduling: str | None = None
     windows: str | None = None
     approximate: tuple[tuple[str, str | float], ...] = ()
+    into: Filling | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
         approximate = {"approximate": dict(self.approximate)} if self.approximate else {}
-        return {"text": self.text, "options": self._exact(), **approximate}
+        into = {} if self.into is None else {"into": asdict(self.into)}
+        return {"text": self.text, "options": self._exact(), **approximate, **into}
 
     def options(self) -> dict[str, str | float]:
         """The options that were said, by name."""
@@ -167,7 +201,12 @@ class QueryDefinition:
             if not isinstance(each, str | int | float):
                 refuse(where, "options that are text or numbers", each)
         exact = {name: text(options, name, where) for name in options}
-        return cls(text(value, "text", where), **exact, approximate=tuple(sorted(given.items())))
+        into = None
+        if value.get("into") is not None:
+            filling = section(value, "into", where)
+            relation = filling.get("relation") is True
+            into = Filling(text(filling, "stream", where), names(filling, "columns", where), relation)
+        return cls(text(value, "text", where), **exact, approximate=tuple(sorted(given.items())), into=into)
 
 
 def checked_offset(offset: Any, where: str) -> None:
@@ -198,6 +237,14 @@ def text(value: dict[str, Any], name: str, where: str) -> str:
     if not isinstance(found, str):
         refuse(where, f"text under {name!r}", found)
     return found
+
+
+def names(value: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
+    """The names in a list."""
+    found = value.get(name)
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        refuse(where, f"names under {name!r}", found)
+    return tuple(found)
 
 
 def integer(value: dict[str, Any], name: str, where: str) -> int | None:

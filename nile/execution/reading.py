@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nile.base.cells import misfit_reason
+from nile.exact.pipeline.algebra import SIGN
+from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
+from nile.expressions.tree import Node, rename
 from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
+from nile.streams.live import SIGN as LOG_SIGN
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
 from nile.streams.source import CountedSource, Source
+from nile.streams.versions import Versions
 from nile.summaries.heavy import pa, pc
 
 if TYPE_CHECKING:
     from nile.expressions.conditions import Condition
 
-__all__ = ["Leaf", "Readable", "Reading", "named_leaf", "selected"]
+__all__ = ["Leaf", "Readable", "Reading", "named_leaf", "own_condition", "selected"]
 
 Array = np.ndarray[Any, Any]
 _ROWS = 65_536
@@ -92,6 +97,20 @@ class Reading:
             self.accounting[leaf.alias] = accounting
             yield selected(leaf, None, named_leaf(leaf, batch))[1]
 
+    def changes(self, leaf: Relation) -> Leaf:
+        """What changed so far in a relation that does: when, and its columns, then `SIGN`."""
+        source, _ = self._home.relation(leaf.name)
+        assert isinstance(source, Versions)
+        ts, rows = source.changes([*self.columns(leaf), LOG_SIGN])
+        (batch,) = rows.combine_chunks().to_batches() or [_no_rows(rows.schema)]
+        return Leaf(*self.signed(leaf, ts, batch), int(ts[-1]) if ts.shape[0] else None)
+
+    def signed(self, leaf: Relation, ts: Array, rows: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
+        """Changes of a relation (its columns and the sign, as in its log) as a leaf gives them."""
+        named = named_leaf(leaf, rows.select(list(self.columns(leaf))))
+        signed = named.append_column(SIGN, rows.column(rows.schema.get_field_index(LOG_SIGN)))
+        return selected(leaf, ts, signed)
+
     def schema(self, leaf: Stream | Relation) -> pa.Schema:
         """The columns that a leaf gives, named and typed as in the plan."""
         if leaf.fields:
@@ -122,10 +141,10 @@ class Reading:
         columns = tuple(self._needed[leaf.name])
         manager = self._home.manager(leaf.name, leaf.time, columns)
         times, carried = [], []
-        for batch in manager.batches(_ROWS):
+        for batch in manager.whole(_ROWS):
             times.append(batch.ts)
             carried.append(batch.carried)
-        ts = np.concatenate(times) if times else np.zeros(0, np.int64)
+        ts = lent_together(times)
         return ts, _together(carried, manager.source.schema, columns), manager.accounting
 
     def _load_relation(self, leaf: Relation) -> tuple[None, pa.RecordBatch, Accounting]:
@@ -163,6 +182,13 @@ class Reading:
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), accounting
 
 
+def own_condition(leaf: Stream | Relation) -> Node | None:
+    """A leaf's condition over the columns as the source calls them."""
+    if leaf.where is None:
+        return None
+    return rename(leaf.where, lambda column: replace(column, name=column.name.removeprefix(f"{leaf.alias}.")))
+
+
 def _own(leaf: Stream | Relation, field: Field) -> str:
     return field.name.removeprefix(f"{leaf.alias}.")
 
@@ -190,6 +216,10 @@ def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[A
         return ts, batch
     left = kept.column(kept.num_columns - 1).to_numpy(zero_copy_only=True)
     return left, kept.select(list(range(batch.num_columns)))
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def _together(batches: list[Any], schema: pa.Schema, columns: tuple[str, ...]) -> pa.RecordBatch:

@@ -1,12 +1,12 @@
-"""What a database knows by name: streams, stored relations, summaries."""
+"""What a database knows by name: streams, stored relations, summaries, views."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
@@ -17,22 +17,29 @@ from nile.base.raw import check_columns
 from nile.base.times import check_time_type
 from nile.execution.definitions import SourceDefinition
 from nile.execution.options import Options
+from nile.execution.reading import own_condition
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.tree import Node
+from nile.mining.call import Call, Mined
+from nile.mining.source import MinedSource, Miner
 from nile.operators.aggregate.scope import conjuncts, contradiction
+from nile.operators.inputs.joining import load_stream
 from nile.operators.inputs.shared import SharedSummary
+from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.spec import SummarySpec
+from nile.sensors.source import SensorsSource
 from nile.sql.catalog import Entry
-from nile.sql.plan import Query
-from nile.sql.statements import CreateSummary
+from nile.sql.plan import Query, Relation, Stream
+from nile.sql.statements import CreateSummary, CreateView
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import CountedSource, KeptSource, Source, open_source
+from nile.streams.versions import Versions
 from nile.summaries.errors import ConfigError, DatabaseClosed, SourceError, UnknownStream
-from nile.summaries.hashing import PUBLIC, KeyHasher
+from nile.summaries.hashing import PUBLIC, KeyHasher, KeyTable
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from nile.pyramid.grid.manager import SummaryManager
     from nile.pyramid.history.history import History
 
 __all__ = ["Registered", "Registry", "Scan"]
@@ -42,7 +49,7 @@ __all__ = ["Registered", "Registry", "Scan"]
 class Registered:
     """A stream (or, without time, a stored relation) as it was registered.  lateness: ns or None.
 
-    path: of the file or files that it is, absolute; None of an object of this process.
+    path: of the file or files that it is, absolute; None of an object of this process; given: what was registered.
     """
 
     source: Source
@@ -50,6 +57,13 @@ class Registered:
     lateness: int | None
     where: Condition | None
     path: str | None = None
+    given: Any = None
+
+    def stands_for(self, other: Registered) -> bool:
+        """Whether the other is the same rows of the same file or object, in the same order."""
+        where, theirs = (None if each.where is None else each.where.text for each in (self, other))
+        settings = (self.time, self.lateness, where) == (other.time, other.lateness, theirs)
+        return settings and (self.path == other.path if self.path else self.given is other.given)
 
     def entry(self, name: str) -> Entry:
         """What the binder sees of it: dictionaries are an encoding, not a type."""
@@ -57,7 +71,8 @@ class Registered:
             pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
             for field in self.source.schema
         ]
-        return Entry(name, pa.schema(plain), self.time)
+        static = self.source.static if isinstance(self.source, SensorsSource) and self.where is None else ()
+        return Entry(name, pa.schema(plain), self.time, static, isinstance(self.source, Versions))
 
 
 class Scan(Protocol):
@@ -80,10 +95,13 @@ class Registry:
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
         self._summaries: dict[str, CreateSummary] = {}
+        self._views: dict[str, CreateView] = {}
         self._shared: dict[str, SharedSummary] = {}
         self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
         self.check: Callable[[], None] = lambda: None
         """Raises where nothing may be read any more."""
+        self.offsets: Mapping[str, Any] = {}
+        """How far the source of each live stream has been read, where it said so."""
         self._closed = False
 
     @property
@@ -98,22 +116,38 @@ class Registry:
         self.check_open()
         return self._summaries
 
-    def snapshot(self) -> Registry:
-        """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it."""
+    @property
+    def views(self) -> Mapping[str, CreateView]:
+        """All views by name."""
+        self.check_open()
+        return self._views
+
+    def snapshot(self, leaves: Sequence[Stream | Relation] = ()) -> Registry:
+        """What is known now, for a query that runs later: names that change or go afterwards stay as they are in it.
+
+        leaves: of that query; of tables of sensors it only reads what these want.
+        """
         self.check_open()
         self.check()
         made = Registry(self.hasher, self._scan)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
+        made._views.update(self._views)
         made._shared.update(self._shared)
         made._built.update(self._built)
+        made.offsets = dict(self.offsets)
+        streams = [leaf for leaf in leaves if isinstance(leaf, Stream)]
+        for name in {leaf.name for leaf in streams}:
+            if (source := self.sensors(name)) is not None:
+                wanted = [own_condition(leaf) for leaf in streams if leaf.name == name]
+                made._held[name] = replace(self._held[name], source=open_source(source.narrowed(wanted), name=name))
         return made
 
     def go_back(self, before: Registry) -> None:
         """Know again what a snapshot knows."""
         self._held, self._entries, self._summaries = dict(before._held), dict(before._entries), dict(before._summaries)
-        self._shared = dict(before._shared)
+        self._shared, self._views = dict(before._shared), dict(before._views)
 
     def scanned(self, query: Query, options: Options) -> Result:
         """A query as a scan of the lake by Spark; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
@@ -140,14 +174,21 @@ class Registry:
         self._held.clear()
         self._entries.clear()
         self._summaries.clear()
+        self._views.clear()
         self._shared.clear()
         self._built.clear()
 
-    def register(self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any) -> None:
+    def register(
+        self, name: str, source: Any, *, time: str | None, where: str | None, lateness: Any, replace: bool = True
+    ) -> None:
         """See `nile.engine.database.Database.register`."""
         self.check_open()
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"stream name: needed a plain name such as store1; got {name!r}; rename it")
+        if name in self._views:
+            raise ConfigError(
+                f"stream name: needed a free one; got {name!r}, a view; DROP VIEW {name} first, or rename it"
+            )
         opened = open_source(source, name=name)
         if isinstance(opened, LakeSource) and time is None:
             time = opened.time  # a lake's stream has one, and its order is that of it
@@ -173,11 +214,32 @@ class Registry:
                     stacklevel=5,
                 )
         late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
+        entered = Registered(opened, time, late, condition, self._path_of(source), source)
+        if not replace and name in self._held and not self._held[name].stands_for(entered):
+            raise ConfigError(
+                f"register: needed a name that is free; '{name}' is another source's, or has other settings; choose "
+                "another name, or say replace=True"
+            )
         self._forget_built(name)
         for one in [made for made in self._summaries.values() if made.stream == name]:
             self._shared[one.name] = self._begun(one)
-        self._held[name] = Registered(opened, time, late, condition, self._path_of(source))
-        self._entries[name] = self._held[name].entry(name)
+        self._held[name] = entered
+        self._entries[name] = entered.entry(name)
+
+    def with_sources(self, paths: Sequence[str], control: Mapping[str, pa.Table]) -> Registry:
+        """A snapshot that knows more, for one statement: stored relations, as they are now.
+
+        paths: files and globs, known by these; control: what tells of the database itself.
+        Raises SourceMissing, SourceError.
+        """
+        made = self.snapshot()
+        given: dict[str, Any] = {**{path: path for path in paths}, **control}
+        for name, source in given.items():
+            opened = open_source(source, name=name)
+            time = opened.time if isinstance(opened, LakeSource) else None
+            made._held[name] = Registered(opened, time, None, None, self._path_of(source))
+            made._entries[name] = replace(made._held[name].entry(name), control=name in control)
+        return made
 
     def _path_of(self, source: Any) -> str | None:
         """The path that a source was opened from, now or under another name."""
@@ -211,8 +273,16 @@ class Registry:
             self._shared[summary.name] = self._begun(summary)
         self._summaries[summary.name] = summary
 
+    def keep_view(self, view: CreateView) -> None:
+        """Make a view known."""
+        self._views[view.name] = view
+
+    def forget_view(self, name: str) -> None:
+        """Forget one."""
+        del self._views[name]
+
     def _begun(self, made: CreateSummary) -> SharedSummary:
-        return SharedSummary(made.name, made.stream, made.column, made.spec, self.hasher)
+        return SharedSummary(made.name, made.stream, made.column, made.spec, self.hasher, made.error)
 
     def grid(self, name: str) -> SharedSummary:
         """What a summary of that name is: its grid, whoever reads it.  Raises UnknownStream."""
@@ -248,6 +318,32 @@ class Registry:
         """A summary of a stream has been built.  It is not kept alive."""
         self._built[name, column] = summary
 
+    def summary(self, name: str) -> SummaryManager:
+        """See `nile.engine.database.Database.summary`."""
+        grid, made = self.grid(name), self.summaries[name]
+        if grid.live is not None:
+            return grid.live
+        if made.error is None:
+            return grid.built(self.summarize(made.stream, made.column, made.asked["granularity"], made.asked))
+        read = load_stream(self.manager(made.stream, made.column))
+        return grid.counted(read.ts, read.key)
+
+    def summarize(self, name: str, on: str, granularity: Any, options: dict[str, Any]) -> SummaryManager:
+        """See `nile.engine.database.Database.summarize`."""
+        given = {key: value for key, value in options.items() if key != "granularity"}
+        if given.get("max_length") is not None:
+            given["max_length"] = parse_duration(given["max_length"], where="max_length")
+        length = parse_duration(granularity, where="granularity")
+        made = SummaryManager(SummarySpec(granularity=length, **given), KeyTable(self.hasher))
+        for batch in self.manager(name, on).batches():
+            made.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
+        self.remember(name, on, made)
+        return made
+
+    def changed(self, name: str) -> None:
+        """Rows of a stream have been taken back: what was built of it no longer holds."""
+        self._forget_built(name)
+
     def _forget_built(self, name: str) -> None:
         for column in self.built(name):
             del self._built[name, column]
@@ -262,7 +358,7 @@ class Registry:
     def stream(self, name: str) -> Registered:
         """A registered stream.  Raises UnknownStream, DatabaseClosed."""
         self.check_open()
-        held = self._held.get(name)
+        held = self._mined(name.call, name) if isinstance(name, Mined) else self._held.get(name)
         if held is not None and held.time is not None:
             return held
         if held is not None:
@@ -271,6 +367,24 @@ class Registry:
         hint = f"did you mean '{close[0]}'?" if close else "register it first"
         known = ", ".join(self._held) or "none"
         raise UnknownStream(f"stream {name!r} is not registered (registered: {known}); {hint}")
+
+    def miner(self, call: Call) -> Miner:
+        """A new one for a call.  Raises ConfigError, UnknownStream."""
+        stream, library = self.stream(call.stream), None
+        if call.library is not None:
+            source, where = self.relation(call.library)
+            batches = [raw.batch for raw in source.batches(source.schema.names, 1 << 20)]
+            kept = [batch if where is None else batch.filter(where.mask(batch)) for batch in batches]
+            library = pa.Table.from_batches(kept, source.schema)
+        assert stream.time is not None
+        return Miner(call, call.schema(stream.entry(call.stream).schema, stream.time), library)
+
+    def _mined(self, call: Call, name: str) -> Registered:
+        made = self.miner(call)
+        columns = tuple(dict.fromkeys(each for each in (call.value, call.key) if each is not None))
+        time, schema = made.schema.names[0], made.schema
+        source = MinedSource(name, schema, lambda: self.manager(call.stream, time, columns), lambda: self.miner(call))
+        return Registered(open_source(source, name=name), time, None, None)
 
     def schema(self, name: str) -> pa.Schema:
         """The columns of a stream.  Raises UnknownStream."""
@@ -293,10 +407,18 @@ class Registry:
             )
         )  # fmt: skip
 
+    def sensors(self, name: str) -> SensorsSource | None:
+        """A table of sensors; None where that is none.  Raises DatabaseClosed."""
+        self.check_open()
+        held = self._held.get(name)
+        return held.source if held is not None and isinstance(held.source, SensorsSource) else None
+
     def relation(self, name: str) -> tuple[Source, Condition | None]:
         """The source of a stored relation, and which of its rows belong to it.  Raises UnknownStream."""
         self.check_open()
         held = self._held.get(name)
         if held is None:
             raise UnknownStream(f"relation {name!r} is not registered any more; register it again")
+        if isinstance(held.source, SensorsSource):
+            return held.source.stored(), None
         return held.source, held.where

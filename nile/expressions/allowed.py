@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
 from nile.expressions.tree import Comparison, Function, Kind, Operator
 
-__all__ = ["ALLOWED", "ARGUMENTS", "COMPARISONS", "FUNCTIONS", "OPERATORS", "PARTS", "SPELLING", "TYPES", "UNITS"]
+__all__ = [
+    "ALLOWED",
+    "ARGUMENTS",
+    "COMPARISONS",
+    "FUNCTIONS",
+    "NAMED",
+    "OPERATORS",
+    "PARTS",
+    "SPELLING",
+    "TYPES",
+    "UNITS",
+]
 
 COMPARISONS: Mapping[str, Comparison] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 OPERATORS: Mapping[str, Operator] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 FUNCTIONS: Mapping[str, Function] = {
-    "Lower": "lower",
-    "Upper": "upper",
-    "Length": "length",
     "Abs": "abs",
     "Coalesce": "coalesce",
     "Floor": "floor",
@@ -37,7 +44,48 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "least": ("this", "expressions"),
     "nullif": ("this", "expression"),
 }
-PARTS: tuple[Function, ...] = ("year", "month", "day", "hour", "minute", "second")
+NAMED: Mapping[str, tuple[Function, tuple[str, ...]]] = {
+    "Lower": ("lower", ("this",)),
+    "Upper": ("upper", ("this",)),
+    "Length": ("length", ("this",)),
+    "Reverse": ("reverse", ("this",)),
+    "Trim": ("trim", ("this", "expression")),
+    "Replace": ("replace", ("this", "expression", "replacement")),
+    "SplitPart": ("split_part", ("this", "delimiter", "part_index")),
+    "StrPosition": ("strpos", ("this", "substr")),
+    "StartsWith": ("starts_with", ("this", "expression")),
+    "EndsWith": ("ends_with", ("this", "expression")),
+    "Contains": ("contains", ("this", "expression")),
+    "Left": ("left", ("this", "expression")),
+    "Right": ("right", ("this", "expression")),
+    "Repeat": ("repeat", ("this", "times")),
+    "Pad": ("rpad", ("this", "expression", "fill_pattern")),
+    "RegexpLike": ("regexp_matches", ("this", "expression")),
+    "RegexpExtract": ("regexp_extract", ("this", "expression", "group")),
+    "RegexpReplace": ("regexp_replace", ("this", "expression", "replacement", "modifiers")),
+    "Sign": ("sign", ("this",)),
+    "Pow": ("power", ("this", "expression")),
+    "Exp": ("exp", ("this",)),
+    "Ln": ("ln", ("this",)),
+    "Quarter": ("quarter", ("this",)),
+    "Week": ("week", ("this",)),
+    "DayOfYear": ("dayofyear", ("this",)),
+    "DayOfWeek": ("dayofweek", ("this",)),
+    "DayOfWeekIso": ("isodow", ("this",)),
+    "TimeToUnix": ("epoch", ("this",)),
+}
+"""Plain functions as sqlglot calls them, and their arguments."""
+PARTS: Mapping[str, Function] = {
+    **{
+        name: name
+        for name in ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "epoch", "isodow")
+    },
+    "dow": "dayofweek",
+    "dayofweek": "dayofweek",
+    "doy": "dayofyear",
+    "dayofyear": "dayofyear",
+}
+"""What extract takes out of a time."""
 UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 TYPES: Mapping[str, tuple[Kind, int]] = {
     "TINYINT": ("integer", 8),
@@ -54,8 +102,19 @@ TYPES: Mapping[str, tuple[Kind, int]] = {
     "DATE": ("date", 0),
 }
 # Arguments that only say how the text was spelt, or how another engine would divide.
-SPELLING = {"typed", "safe", "is_nvl", "is_null", "binary", "encoding", "ignore_nulls"}
+SPELLING = {
+    "null_if_pos_overflow",
+    "single_replace",
+    "typed",
+    "safe",
+    "is_nvl",
+    "is_null",
+    "binary",
+    "encoding",
+    "ignore_nulls",
+}
+_SOME = ("lower", "upper", "split_part", "regexp_extract", "abs", "coalesce", "round", "date_trunc")
 ALLOWED = (
-    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL, CASE, + - * / %, ||, CAST, "
-    f"{', '.join(name for name in get_args(Function) if name != 'concat')}, extract, and literals"
+    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL, CASE, + - * / %, ||, CAST, functions such as "
+    f"{', '.join(_SOME)}, extract, and literals"
 )

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from nile.base.plain import can_be_ordered
 from nile.base.raw import check_columns
+from nile.expressions.functions import PLAIN
 from nile.expressions.literals import read_time
 from nile.expressions.places import Fault
 from nile.expressions.tree import (
@@ -235,6 +236,8 @@ class Binder(ABC):
         return replace(node, left=self._as(left, kind), right=self._as(right, kind), kind=kind)
 
     def _call(self, node: Call) -> Node:
+        if node.function in PLAIN:
+            return self._plain(node)
         if node.function == "coalesce":
             return self._of_one_kind(node)
         if node.function in ("greatest", "least", "nullif"):
@@ -255,8 +258,19 @@ class Binder(ABC):
                 raise Fault(f"abs() needs a number, got {self.told(item)}; {_remedy(item)}")
             item = self._as(item, "integer")
             return replace(node, arguments=(item,), kind=item.kind)
-        item = self.wanted(node.arguments[0], "text", f"{node.function}()")
-        return replace(node, arguments=(item,), kind="integer" if node.function == "length" else "text")
+        raise AssertionError(node.function)
+
+    def _plain(self, node: Call) -> Node:
+        """A function of the table: whole numbers stand for numbers, dates for times."""
+        rule = PLAIN[node.function]
+        values = [self.bind(each) for each in node.arguments[: len(rule.takes)]]
+        for at, (value, kind) in enumerate(zip(values, rule.takes, strict=True)):
+            also = {"number": "integer", "timestamp": "date"}.get(kind)
+            if value.kind == "null":
+                values[at] = _null(kind)
+            elif value.kind not in (kind, also):
+                raise Fault(f"{node.function}() needs {_NAMES[kind]}, got {self.told(value)}; {_remedy(value)}")
+        return replace(node, arguments=(*values, *node.arguments[len(rule.takes) :]), kind=rule.gives)
 
     def _of_one_kind(self, node: Call) -> Node:
         arguments = self._alike(node.arguments, f"{node.function}()")

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nile.expressions.convert import cast_values, in_nanoseconds, leaf, to_number
+from nile.expressions.functions import PLAIN
 from nile.expressions.tree import (
     Arithmetic,
     Between,
@@ -327,7 +328,23 @@ _PARTS: dict[str, Callable[[Value], Value]] = {
 }
 
 
+def _plain(node: Call, batch: pa.RecordBatch) -> Value:
+    """A function of the table."""
+    rule = PLAIN[node.function]
+    count = len(rule.takes)
+    values = [_value(each, batch) for each in node.arguments[:count]]
+    scalars = all(isinstance(each, pa.Scalar) for each in values)
+    size = 1 if scalars else len(batch)
+    arrays = [pa.repeat(each, size) if isinstance(each, pa.Scalar) else each for each in values]
+    arrays = [to_number(each) if kind == "number" else each for each, kind in zip(arrays, rule.takes, strict=True)]
+    literals = [each.value for each in node.arguments[count:] if isinstance(each, Constant)]
+    found = rule.kernel(*arrays, *literals)
+    return found[0] if scalars else found
+
+
 def _call(node: Call, batch: pa.RecordBatch) -> Value:
+    if node.function in PLAIN:
+        return _plain(node, batch)
     if node.function == "coalesce":
         return pc.coalesce(*_alike(batch, *node.arguments))
     if node.function in ("greatest", "least"):
@@ -352,12 +369,6 @@ def _call(node: Call, batch: pa.RecordBatch) -> Value:
         return pc.utf8_slice_codeunits(value, begin - 1, begin - 1 + length[0] if length else None)
     if node.function in ("round", "floor", "ceil", "sqrt"):
         return value if value.type == pa.int64() else _rounded(node, value)
-    if node.function == "lower":
-        return pc.utf8_lower(value)
-    if node.function == "upper":
-        return pc.utf8_upper(value)
-    if node.function == "length":
-        return pc.cast(pc.utf8_length(value), pa.int64())
     if value.type == pa.float64():
         return pc.abs(value)
     smallest = pc.equal(value, np.iinfo(np.int64).min)

@@ -14,7 +14,9 @@ from datetime import datetime, timedelta
 from nile.expressions import tree as nodes
 from nile.expressions.convert import CAST_PATTERNS
 from nile.expressions.evaluate import lower_text
+from nile.expressions.functions import PLAIN
 from nile.expressions.tree import Column, Node, parts_of, whole_numbers
+from nile.summaries.errors import ExpressionError
 
 _TYPES: dict[nodes.Kind, str] = {
     "boolean": "BOOLEAN",
@@ -131,6 +133,11 @@ def _arithmetic(node: nodes.Arithmetic) -> str:
 
 def _call(node: nodes.Call) -> str:
     arguments = ", ".join(map(spark_text, node.arguments))
+    if node.function in PLAIN and node.function not in _UNTYPED:
+        raise ExpressionError(
+            f"{node.function}(): needed a function that Spark knows alike; got one that is not there yet; "
+            "leave it to a query over what Spark wrote"
+        )
     if node.function == "length":
         return f"CAST(length({arguments}) AS BIGINT)"
     first = spark_text(node.arguments[0])

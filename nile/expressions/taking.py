@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any
 
 from nile.expressions import tree as nodes
 from nile.expressions.allowed import (
@@ -17,23 +17,31 @@ from nile.expressions.allowed import (
     ARGUMENTS,
     COMPARISONS,
     FUNCTIONS,
+    NAMED,
     OPERATORS,
     PARTS,
     SPELLING,
     TYPES,
     UNITS,
 )
+from nile.expressions.functions import PLAIN
 from nile.expressions.literals import read_interval, read_number, read_parameter, read_pattern, read_time
+from nile.expressions.named_functions import called, check_literal
+from nile.expressions.parsed_nodes import own_start, sql_of, start_of
 from nile.expressions.places import Fault, Parameter
-from nile.expressions.tokens import DIALECT, MAX_DEPTH
+from nile.expressions.tokens import MAX_DEPTH
 from nile.expressions.tree import Column, Node, children_of, parts_of
 
 __all__ = ["Taker", "start_of"]
 
 _MOST_DIGITS = 15
 _CALLED = re.compile(r"(\w+)\(")
-_INSTEAD = {"Concat": "concat() (write a || b, which is null where a part is)"}
-"""What is written in place of something, for the message that refuses it."""
+_INSTEAD = {
+    "Concat": "concat() (write a || b, which is null where a part is)",
+    "GroupConcat": "the function string_agg()",
+    "ToChar": "the function to_char()",
+}
+"""What is refused under another name than the parser's, and what is written in its place."""
 _MOST_OPERAND = 16
 
 TakeColumn = Callable[[str | None, str, int | None], Column]
@@ -86,9 +94,10 @@ class Taker:
             "Extract": self._extract,
             "TimestampTrunc": self._truncated,
             "DateTrunc": self._truncated,
-            **dict.fromkeys(COMPARISONS, self._comparison),
+            **dict.fromkeys(COMPARISONS, self.compared),
             **dict.fromkeys(OPERATORS, self._arithmetic),
             **dict.fromkeys(FUNCTIONS, self._call),
+            **dict.fromkeys((*NAMED, "Log"), self._plain),
             **(extra or {}),
         }
 
@@ -106,7 +115,7 @@ class Taker:
             if fault.start is None:
                 fault.start = start_of(node)
             raise
-        start = _own_start(node)
+        start = own_start(node)
         if start is None:
             start = min((self.places[id(child)] for child in children_of(tree) if id(child) in self.places), default=-1)
         if start >= 0:
@@ -117,7 +126,7 @@ class Taker:
         """The node's first allowed argument, once it is sure that it has no others."""
         for argument, value in node.args.items():
             if value and argument not in allowed and argument not in SPELLING:
-                raise self.refused("a query in IN" if argument == "query" else _sql(node), node)
+                raise self.refused("a query in IN" if argument == "query" else sql_of(node), node)
         return node.args.get(allowed[0])
 
     def refused(self, what: str, node: Any) -> Fault:
@@ -131,12 +140,12 @@ class Taker:
                 return value.value
             if value is None and node.is_string:
                 return str(node.this)
-        given = self._parameters.get(_own_start(node) or -1)
-        got = _sql(node) if given is None else f"{given.value!r:.40} as {given}"
+        given = self._parameters.get(own_start(node) or -1)
+        got = sql_of(node) if given is None else f"{given.value!r:.40} as {given}"
         raise Fault(f"{of} needs a text literal such as '%a%', got {got}", start_of(node))
 
     def _parameter(self, node: Any) -> nodes.Constant | None:
-        start = _own_start(node)
+        start = own_start(node)
         if start is None or start not in self._parameters:
             return None
         self.used.add(start)
@@ -146,7 +155,7 @@ class Taker:
         identifier = self.only(node, "this", "table")
         qualifier = node.args.get("table")
         if type(identifier).__name__ != "Identifier":
-            raise self.refused(_sql(node), node)
+            raise self.refused(sql_of(node), node)
         return self._column_of(None if qualifier is None else str(qualifier.this), identifier.this, start_of(node))
 
     def _literal(self, node: Any, _: int) -> Node:
@@ -176,7 +185,8 @@ class Taker:
         items.append(self.take(node, depth))
         return nodes.Logic("AND" if name == "And" else "OR", tuple(reversed(items)))
 
-    def _comparison(self, node: Any, depth: int) -> Node:
+    def compared(self, node: Any, depth: int) -> Node:
+        """Two values compared."""
         left = self.take(self.only(node, "this", "expression"), depth)
         return nodes.Compare(COMPARISONS[type(node).__name__], left, self.take(node.expression, depth))
 
@@ -199,7 +209,7 @@ class Taker:
     def _is(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "expression"), depth)
         if type(node.expression).__name__ != "Null":
-            raise self.refused(f"IS {_sql(node.expression)}", node)
+            raise self.refused(f"IS {sql_of(node.expression)}", node)
         return nodes.IsNull(item)
 
     def _call(self, node: Any, depth: int) -> Node:
@@ -210,6 +220,19 @@ class Taker:
             value = node.args.get(name)
             arguments += value if isinstance(value, list) else [value]
         return nodes.Call(function, tuple(self.take(argument, depth) for argument in arguments))
+
+    def _plain(self, node: Any, depth: int) -> Node:
+        """A function of the table, its literals checked."""
+        name, given = called(node, lambda *allowed: self.only(node, *allowed))
+        rule = PLAIN[name]
+        count = len(rule.takes)
+        least = count + sum(not each.optional for each in rule.literals)
+        if not least <= len(given) <= count + len(rule.literals):
+            raise Fault(f"needed {name}() with {least} arguments; got {len(given)}", start_of(node))
+        taken = [self.take(each, depth) for each in given]
+        for each, value, wanted in zip(given[count:], taken[count:], rule.literals, strict=False):
+            check_literal(name, each, value, wanted)
+        return nodes.Call(name, tuple(taken))
 
     def _concat(self, node: Any, depth: int) -> Node:
         """A chain of || is one node, as a chain of ANDs."""
@@ -253,6 +276,10 @@ class Taker:
 
     def _substring(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "start", "length"), depth)
+        if node.args.get("start") is None:
+            raise Fault(
+                "needed for substring() a text and a start; got one of them; write substring(text, 1)", start_of(node)
+            )
         begin = self._whole(node.args["start"], depth, "substring() a start", 1, 2**31)
         length = node.args.get("length")
         if length is None:
@@ -269,7 +296,7 @@ class Taker:
 
     def _extract(self, node: Any, depth: int) -> Node:
         unit = _unit(self.only(node, "this", "expression"))
-        part = next((part for part in PARTS if part == unit), None)
+        part = PARTS.get(unit)
         if part is None:
             raise Fault(f"extract needs one of {', '.join(PARTS)}, got {unit!r:.40}", start_of(node))
         return nodes.Call(part, (self.take(node.expression, depth),))
@@ -302,58 +329,35 @@ class Taker:
         kind, bits = TYPES.get(getattr(wanted.this, "name", ""), ("other", 0))
         if kind == "other" or wanted.expressions:
             raise Fault(
-                f"cannot cast to {_sql(wanted).upper()}; the types are BIGINT (and smaller), DOUBLE, VARCHAR, BOOLEAN, "
-                "TIMESTAMP, DATE",
+                f"cannot cast to {sql_of(wanted).upper()}; the types are BIGINT (and smaller), DOUBLE, VARCHAR, "
+                "BOOLEAN, TIMESTAMP, DATE",
                 start_of(node),
             )
         if isinstance(item, nodes.Constant) and isinstance(item.value, str) and kind in ("timestamp", "date"):
             return read_time(item.value, kind)
         if isinstance(item, nodes.Constant) and item.kind == "interval":
-            raise Fault(f"an interval cannot be cast to {_sql(wanted).upper()}", start_of(node))
+            raise Fault(f"an interval cannot be cast to {sql_of(wanted).upper()}", start_of(node))
         return nodes.Cast(item, kind, bits)
 
     def _interval(self, node: Any, _: int) -> Node:
         amount, unit = self.only(node, "this", "unit"), node.args.get("unit")
         if type(amount).__name__ != "Literal" or (unit is not None and type(unit).__name__ != "Var"):
-            raise self.refused(_sql(node), node)
+            raise self.refused(sql_of(node), node)
         given = self._parameter(amount)
         return read_interval(str(amount.this if given is None else given.value), "" if unit is None else unit.name)
 
     def _spelling(self, node: Any, name: str) -> str:
         if name == "Anonymous":
             function = str(node.this)
-            known = [each for each in get_args(nodes.Function) if each != "concat"]  # which is ||
+            known = [each for each in (*PLAIN, *nodes.SPECIAL) if each != "concat"]  # which is ||
             near = get_close_matches(function.lower(), known, n=1)
             return f"the function {function[:40]}()" + (f" (did you mean {near[0]}()?)" if near else "")
         if name in _INSTEAD:
             return _INSTEAD[name]
-        called = _CALLED.match(_sql(node))
-        return f"the function {called[1].lower()}()" if called else _sql(node)
+        called = _CALLED.match(sql_of(node))
+        return f"the function {called[1].lower()}()" if called else sql_of(node)
 
 
 def _unit(node: Any) -> str:
     """The name of a unit of time, as a word or a text."""
     return str(getattr(node, "name", "") or getattr(node, "this", "")).lower()
-
-
-def start_of(node: Any) -> int | None:
-    """The offset in the text of the first part of a node of sqlglot's that knows its own; None: none does."""
-    own = _own_start(node)
-    if own is not None:
-        return own
-    starts = [start for start in map(_own_start, node.walk()) if start is not None] if hasattr(node, "walk") else []
-    return min(starts, default=None)
-
-
-def _own_start(node: Any) -> int | None:
-    meta = getattr(node, "_meta", None)
-    start = meta.get("start") if meta else None
-    return start if isinstance(start, int) else None
-
-
-def _sql(node: Any) -> str:
-    """A node as SQL, for a message."""
-    try:
-        return str(node.sql(dialect=DIALECT))[:80]
-    except (ValueError, RecursionError):
-        return type(node).__name__.upper()

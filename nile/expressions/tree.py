@@ -16,10 +16,9 @@ Kind = Literal["boolean", "integer", "number", "text", "timestamp", "date", "int
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
 Operator = Literal["+", "-", "*", "/", "%"]
-Function = Literal[
-    "lower",
-    "upper",
-    "length",
+Function = str
+"""One of `SPECIAL`, or of the table of plain functions."""
+SPECIAL = (
     "abs",
     "coalesce",
     "concat",
@@ -38,8 +37,9 @@ Function = Literal[
     "minute",
     "second",
     "date_trunc",
-]
-"""concat is ||, null if any part is; substring's numbers, round's digits and date_trunc's unit are constants."""
+)
+"""Functions with rules of their own: concat is ||, null if any part is; substring's numbers, round's digits and
+date_trunc's unit are constants."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nile.summaries.errors import ConfigError
 
-__all__ = ["page_and_json", "save_texts", "to_json"]
+__all__ = ["check_out", "page_and_json", "save_texts", "to_json"]
 
 
 def to_json(report: Mapping[str, Any]) -> str:
@@ -23,6 +24,18 @@ def page_and_json(out: Path) -> tuple[Path, Path]:
     if out.suffix.lower() in (".html", ".htm"):
         return out, out.with_suffix(".json")
     return out / "report.html", out / "report.json"
+
+
+def check_out(out: Path) -> None:
+    """See that a report's folder can be written, or made, before the work; none is made.  Raises ConfigError."""
+    try:
+        with tempfile.TemporaryFile(dir=next(place for place in (out, *out.absolute().parents) if place.exists())):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f"--out: needed a folder that can be written; got {str(out)!r}: {reason}; name another"
+        ) from None
 
 
 def save_texts(texts: Mapping[Path, str]) -> None:

@@ -54,7 +54,10 @@ class Amount(float):
 
 def asked(budget: float) -> str:
     """A budget in a sentence: `20 %`, `20 % of a core`, `1,000 outputs`, `2.5 µs of CPU per tuple`."""
-    after = {"share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU per tuple", "outputs": "outputs"}
+    after = {
+        "share": "of a core", "seconds": "of CPU", "seconds_per_tuple": "of CPU per tuple", "outputs": "outputs",
+        "deadline": "by the clock",
+    }  # fmt: skip
     unit, text = _told(budget)
     if unit == "fraction" and budget >= _MANY and text is None:
         return f"{grouped_digits(budget)} times the exact cost"
@@ -69,7 +72,7 @@ def tick(budget: float) -> str:
         return text
     if unit == "outputs":
         return grouped_digits(budget)
-    if unit in ("seconds", "seconds_per_tuple"):
+    if unit in ("seconds", "seconds_per_tuple", "deadline"):
         return duration(budget)
     return f"{grouped_digits(budget)}×" if unit == "fraction" and budget >= _MANY else percent(budget)
 

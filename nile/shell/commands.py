@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.base.show import FORMATS
+from nile.execution.options import EMITS
 from nile.summaries.errors import ConfigError, SourceMissing
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ Commands:
   .read FILE          run the statements of a file
   .mode FORM          table, csv, json or markdown
   .limit N|all        most rows of a table that are shown
+  .emit HOW|default   snapshot, changes or append: what exact statements tell from now on
   .timer on|off       say how long each statement took
   .quit               leave (also Ctrl-D)"""
 
@@ -101,6 +103,12 @@ def _timer(shell: Shell, state: str) -> None:
     shell.timer = state == "on"
 
 
+def _emit(shell: Shell, how: str) -> None:
+    if how not in (*EMITS, "default"):
+        raise ConfigError(f".emit: needed one of {', '.join(EMITS)}, default; got {how!r}; write .emit changes")
+    shell.emit = None if how == "default" else how
+
+
 def _limit(shell: Shell, count: str) -> None:
     shell.set_limit(count)
 
@@ -113,6 +121,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     ".read": (_read, ("FILE",)),
     ".mode": (_mode, ("FORM",)),
     ".limit": (_limit, ("N|all",)),
+    ".emit": (_emit, ("HOW",)),
     ".timer": (_timer, ("on|off",)),
     ".quit": (_quit, ()),
     ".exit": (_quit, ()),

@@ -37,6 +37,7 @@ class Shell:
         self.limit = limit
         self.width = width
         self.timer = False
+        self.emit: str | None = None
         self.done = False
         self._out = out
         self._err = err
@@ -96,7 +97,7 @@ class Shell:
     def statement(self, text: str) -> None:
         """Run one statement and show what it returns.  Raises NileError."""
         began = time.perf_counter()
-        result = self.database.sql(text)
+        result = self.database.sql(text, emit=self.emit)
         self._show(result)
         if self.timer:
             self.say(f"Time: {time.perf_counter() - began:.3f} s")

@@ -50,6 +50,7 @@ _KEYWORDS = [
     "WINDOW",
     "DWINDOW",
     "BUDGET",
+    "BY DEADLINE",
     "ERROR",
     "CONFIDENCE",
     "CREATE",
@@ -67,6 +68,15 @@ _KEYWORDS = [
     "SUMMARIES",
     "DESCRIBE",
     "DROP",
+    "VIEW",
+    "MATERIALIZED",
+    "INSERT",
+    "INTO",
+    "VALUES",
+    "UPDATE",
+    "SET",
+    "DELETE",
+    "QUERIES",
     "EXPLAIN",
     "ANALYZE",
     "AND",
@@ -88,8 +98,8 @@ def history_file() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "nile" / "history"
 
 
-def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None) -> int:
-    """Run `statements`, or what standard input says, over a new database in memory.
+def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, server: str | None = None) -> int:
+    """Run `statements`, or what standard input says, over a new database in memory, or that of a server.
 
     Returns the exit status: 0, or 2 after a statement that failed.
 
@@ -97,7 +107,7 @@ def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None) -> i
     """
     interactive = not statements and sys.stdin.isatty()
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
-    shell = Shell(connect(), sys.stdout, sys.stderr, form=form or "table", width=width)
+    shell = Shell(connect(server), sys.stdout, sys.stderr, form=form or "table", width=width)
     if interactive:
         with _history() as module:
             _complete(module, shell)

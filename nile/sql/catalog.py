@@ -1,4 +1,4 @@
-"""What the binder may ask of the database: names, columns and summaries."""
+"""What the binder may ask of the database: names, columns, summaries and views."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from nile.sql.statements import CreateSummary
+from nile.sql.statements import CreateSummary, CreateView
 from nile.summaries.heavy import pa
 
 __all__ = ["Catalog", "Entry"]
@@ -14,11 +14,18 @@ __all__ = ["Catalog", "Entry"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered name.  time: its event-time column; None: a stored relation."""
+    """A registered name.  time: its event-time column; None: a stored relation.
+
+    static: of a table of sensors, the columns that its rows have before any value comes.  changes: whether the rows of
+    a relation come and go at instants.  control: whether its rows tell what runs, and UPDATE sets that.
+    """
 
     name: str
     schema: pa.Schema
     time: str | None
+    static: tuple[str, ...] = ()
+    changes: bool = False
+    control: bool = False
 
     @property
     def is_stream(self) -> bool:
@@ -35,3 +42,7 @@ class Catalog(Protocol):
     @property
     def summaries(self) -> Mapping[str, CreateSummary]:
         """All summaries by name."""
+
+    @property
+    def views(self) -> Mapping[str, CreateView]:
+        """All views by name; no stream or relation is called the same."""

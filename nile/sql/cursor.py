@@ -113,6 +113,14 @@ class Cursor:
             raise Fault(f"needed {what}; got {value:g}", start)
         return value
 
+    def text(self, what: str) -> str:
+        """A text in quotes that is not empty."""
+        token = self.peek()
+        if token is None or token.kind != "STRING" or not token.text:
+            raise self.fault(what)
+        self.at += 1
+        return token.text
+
     def duration(self, what: str) -> int:
         """A duration in ns: seconds, '1 hour', 1 HOUR, INTERVAL '1 hour' or a parameter."""
         start = self.start
@@ -134,6 +142,16 @@ class Cursor:
             return parse_duration(given, where=what)
         except ConfigError as error:
             raise Fault(str(error), start) from None
+
+    def share(self, what: str, least: float) -> float:
+        """A number above 0 and below 1, at least `least`, or so many percent."""
+        start = self.start
+        share = float(self.number(what))
+        if self.take("%") or self.take("PERCENT"):
+            share /= 100
+        if not least <= share < 1 or share == 0:
+            raise Fault(f"needed {what}; got {share:g}", start)
+        return share
 
     def _written_duration(self, what: str) -> str:
         parts: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FUNCTIONS", "Frame", "bound_text", "over_text"]
+__all__ = ["FUNCTIONS", "SESSIONS", "Frame", "bound_text", "over_text"]
 
 FUNCTIONS = {
     "row_number": 0,
@@ -20,8 +20,14 @@ FUNCTIONS = {
     "first_value": 1,
     "last_value": 1,
     "nth_value": 2,
+    "session_start": 1,
+    "session_end": 1,
 }
 """Functions of a row's place among others, and how many arguments they need; aggregates are the catalogue's."""
+
+
+SESSIONS = ("session_start", "session_end")
+"""The bounds of the run of rows, in order of their times, that each is less than the argument after the one before."""
 
 
 @dataclass(frozen=True, slots=True)

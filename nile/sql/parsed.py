@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nile.expressions.tree import Node
+from nile.expressions.tree import Comparison, Node
+from nile.mining.call import Call
 from nile.sql.over import Frame
 from nile.sql.reading.own_windows import OwnWindow, SampleCall
 
 __all__ = [
+    "GROUPING",
     "Aggregate",
     "Block",
     "Derived",
     "Expression",
+    "GroupingSets",
     "HopCall",
     "JoinKind",
     "Joined",
@@ -30,6 +33,10 @@ __all__ = [
     "Table",
     "Written",
 ]
+
+
+GROUPING = "grouping"
+"""Not an aggregate, but written like one: whether a key is of another grouping set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class OverCall:
 class Nested:
     """A query inside an expression.
 
-    kind: exists (EXISTS (...)), in (item = ANY (...), as IN says) or scalar, one value.  item: of IN, whose columns are
+    kind: exists (EXISTS (...)), in (item operator ANY (...), with = IN) or scalar, one value.  item: its columns are
     references of the expression around it.
     """
 
@@ -80,6 +87,7 @@ class Nested:
     query: Written
     start: int
     item: Node | None = None
+    operator: Comparison = "="
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,10 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A name in FROM.  own: its window in brackets; where: the condition in them."""
+    """A name in FROM.  own: its window in brackets; where: the condition in them; mined: the function around it.
+
+    as_of: FOR SYSTEM_TIME AS OF a stream's time: as the relation was then.
+    """
 
     name: str
     alias: str | None
@@ -127,6 +138,8 @@ class Table:
     where: Expression | None = None
     hop: HopCall | None = None
     sample: SampleCall | None = None
+    mined: Call | None = None
+    as_of: Reference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +191,25 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingSets:
+    """GROUPING SETS, ROLLUP and CUBE, multiplied out: the keys of each grouping."""
+
+    sets: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
-    """SELECT ... FROM ...  group None: no GROUP BY; "all": GROUP BY ALL."""
+    """SELECT ... FROM ...  group None: no GROUP BY; "all": GROUP BY ALL.
+
+    absent: keys of other grouping sets, which are null in this one.
+    """
 
     items: tuple[SelectItem, ...]
     sources: tuple[Joined, ...]
     start: int
     where: Expression | None = None
-    group: tuple[Expression, ...] | Literal["all"] | None = None
+    group: tuple[Expression, ...] | Literal["all"] | GroupingSets | None = None
+    absent: tuple[Expression, ...] = ()
     having: Expression | None = None
     qualify: Expression | None = None
     distinct: bool = False

@@ -1,30 +1,45 @@
-"""Statements that are no queries, by recursive descent: CREATE, DROP, SHOW and DESCRIBE."""
+"""Statements that are no queries, by recursive descent: CREATE, DROP, INSERT, UPDATE, DELETE, SHOW and DESCRIBE."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
+from nile.base.sizes import parse_size
 from nile.expressions.places import Fault, listed, nearest
+from nile.expressions.tokens import Token
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
+from nile.sql.changing import read_delete, read_insert, read_update
 from nile.sql.cursor import Cursor
-from nile.sql.expression_text import expression_text, identifier
-from nile.sql.parameters import put_zeros
-from nile.sql.reading.selecting import read_fragment
-from nile.sql.statements import CreateRelation, CreateStream, CreateSummary, Describe, Drop, Show, Statement
+from nile.sql.named import known_name, new_name, read_condition
+from nile.sql.plan import OnClose, Query, ToStream
+from nile.sql.queries import QUERY_WORDS, read_query
+from nile.sql.reading.sensors import once, read_place, read_sensors, read_type
+from nile.sql.rewriting import rewrite
+from nile.sql.statements import (
+    CreateMaterialized,
+    CreateRelation,
+    CreateStream,
+    CreateSummary,
+    CreateView,
+    Describe,
+    Drop,
+    Show,
+    Statement,
+)
 from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]
 
-_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "EXPLAIN")
+_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "EXPLAIN")
 _OPTIONS = tuple(field.name for field in fields(SummarySpec) if field.name not in ("granularity", "rate", "depth"))
 
 
 def read_other(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
-    """CREATE, SHOW, DESCRIBE or DROP.  What must exist is looked up in the catalog.  Raises Fault."""
+    """CREATE, SHOW, DESCRIBE, DROP, INSERT, UPDATE or DELETE.  What must exist is in the catalog.  Raises Fault."""
     statement = _read(cursor, text, catalog)
     cursor.finish()
     return statement
@@ -35,71 +50,56 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         replace = cursor.take("OR")
         if replace:
             cursor.need("REPLACE")
-        kind = cursor.one_of(("STREAM", "RELATION", "SUMMARY"), "STREAM, RELATION or SUMMARY after CREATE")
+        if cursor.take("MATERIALIZED"):
+            cursor.need("VIEW")
+            return _materialized(cursor, text, catalog, replace)
+        kinds = ("STREAM", "RELATION", "SENSORS", "SUMMARY", "VIEW")
+        kind = cursor.one_of(kinds, "STREAM, RELATION, SENSORS, SUMMARY or VIEW after CREATE")
+        if kind == "VIEW":
+            return _view(cursor, text, catalog, replace)
+        if kind == "SENSORS":
+            return read_sensors(cursor, new_name(cursor, "sensors"), replace)
         if kind == "SUMMARY":
             return _summary(cursor, catalog, replace)
         return _source(cursor, text, replace, stream=kind == "STREAM")
     if cursor.take("DROP"):
         return _drop(cursor, catalog)
+    if cursor.take("INSERT"):
+        return read_insert(cursor, text, catalog)
+    if cursor.take("UPDATE"):
+        return read_update(cursor, text, catalog)
+    if cursor.take("DELETE"):
+        return read_delete(cursor, text, catalog)
     if cursor.take("SHOW"):
-        what = ("STREAMS", "RELATIONS", "SUMMARIES", "TABLES")
-        shown: Any = cursor.one_of(what, "STREAMS, RELATIONS, SUMMARIES or TABLES after SHOW").lower()
+        what = ("STREAMS", "RELATIONS", "SUMMARIES", "VIEWS", "QUERIES", "TABLES")
+        shown: Any = cursor.one_of(what, "STREAMS, RELATIONS, SUMMARIES, VIEWS, QUERIES or TABLES after SHOW").lower()
         return Show(shown)
     if cursor.take("DESCRIBE") or cursor.take("DESC"):
-        known = [*catalog.entries, *catalog.summaries]
-        return Describe(_known(cursor, known, "a stream, relation or summary"))
+        known = [*catalog.entries, *catalog.summaries, *catalog.views]
+        return Describe(known_name(cursor, known, "a stream, relation, summary or view"))
     token = cursor.peek()
-    if token is not None and token.text in catalog.entries:
+    if token is not None and token.text in {**catalog.entries, **catalog.views}:
         raise Fault(f"needed a statement; got a name alone; write SELECT * FROM {token.text}", cursor.start)
     raise cursor.fault(f"one of {', '.join(_STATEMENTS)}", known=_STATEMENTS)
 
 
-def _new_name(cursor: Cursor, what: str) -> str:
-    start = cursor.start
-    name = cursor.name(f"a name for the {what}").text
-    if not name.isidentifier():
-        raise Fault(f"needed a plain name such as store1 for the {what}; got {name[:40]!r}; rename it", start)
-    return name
-
-
-def _known(cursor: Cursor, known: Iterable[str], what: str) -> str:
-    """A name that is registered, in its own spelling."""
-    names, start = list(known), cursor.start
-    name = cursor.name(f"the name of {what}").text
-    found = find(name, names)
-    if len(found) == 1:
-        return found[0]
-    near = nearest(name, names)
-    hint = f"; did you mean {near}?" if near else ""
-    if found:
-        hint = "; write it exactly"
-    raise Fault(f"needed {what} ({listed(names) or 'there is none'}); got '{name[:40]}'{hint}", start)
-
-
 def _source(cursor: Cursor, text: str, replace: bool, *, stream: bool) -> CreateStream | CreateRelation:
     """[STREAM | RELATION] name FROM source, and what follows."""
-    name = _new_name(cursor, "stream" if stream else "relation")
+    name = new_name(cursor, "stream" if stream else "relation")
+    if not stream and cursor.take("("):
+        return CreateRelation(name, replace=replace, columns=_typed(cursor))
     cursor.need("FROM")
-    token = cursor.peek()
-    registered = token is None or token.kind != "STRING"
-    if registered:
-        source = cursor.name("a path or glob in quotes, or the name of a registered object").text
-    else:
-        assert token is not None
-        source = token.text
-        if not source:
-            raise Fault("needed a path or glob; got an empty text", token.start)
-        cursor.at += 1
+    source, registered = read_place(cursor)
     time = lateness = where = None
     while cursor.peek() is not None:
         start = cursor.start
         if stream and cursor.take("TIMESTAMP", "BY"):
-            time = _once(time, cursor.name("a column after TIMESTAMP BY").text, "TIMESTAMP BY", start)
+            time = once(time, cursor.name("a column after TIMESTAMP BY").text, "TIMESTAMP BY", start)
         elif stream and cursor.take("LATENESS"):
             cursor.take("=")
-            lateness = _once(lateness, cursor.duration("LATENESS"), "LATENESS", start)
+            lateness = once(lateness, cursor.duration("LATENESS"), "LATENESS", start)
         elif cursor.take("WHERE"):
-            where = _condition(cursor, text)
+            where = read_condition(cursor, text)
         else:
             what = "TIMESTAMP BY column, LATENESS d, WHERE condition" if stream else "WHERE condition"
             known = ("TIMESTAMP BY", "LATENESS", "WHERE") if stream else ("WHERE",)
@@ -109,36 +109,25 @@ def _source(cursor: Cursor, text: str, replace: bool, *, stream: bool) -> Create
     return CreateRelation(name, source, where, replace, registered)
 
 
-def _once(old: Any, new: Any, clause: str, start: int) -> Any:
-    if old is not None:
-        raise Fault(f"needed {clause} once; got it again; leave one out", start)
-    return new
-
-
-def _condition(cursor: Cursor, text: str) -> str:
-    """The rest of the statement as a condition, in its canonical text."""
-    if cursor.peek() is None:
-        raise cursor.fault("a condition after WHERE")
-    begin, end = cursor.start, cursor.tokens[-1].end
-    fragment = put_zeros(text, cursor.tokens, cursor.values)
-    expression = read_fragment(fragment, begin, end, cursor.values)
-    if expression.aggregates:
-        raise Fault("needed single rows in WHERE; got an aggregate", expression.aggregates[0].start)
-    if expression.nested:
-        raise Fault("needed single rows in WHERE; got a query in it", expression.nested[0].start)
-    for reference in expression.references:
-        if reference.qualifier is not None:
-            written = f"{reference.qualifier}.{reference.name}"
-            raise Fault(f"needed a column alone; got '{written}'; leave the first part out", reference.start)
-    cursor.at = len(cursor.tokens)
-    return expression_text(expression.node, lambda name: identifier(expression.references[int(name[1:])].name))
+def _typed(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """column type, ...)"""
+    columns: dict[str, str] = {}
+    while True:
+        start = cursor.start
+        name = cursor.name("a column").text
+        if name in columns:
+            raise Fault(f"needed a name of its own for each column; got '{name}' again", start)
+        columns[name] = read_type(cursor)
+        if not cursor.take(","):
+            cursor.need(")")
+            return tuple(columns.items())
 
 
 def _summary(cursor: Cursor, catalog: Catalog, replace: bool) -> CreateSummary:
-    name = _new_name(cursor, "summary")
+    name = new_name(cursor, "summary")
     cursor.need("ON")
     streams = {entry.name: entry for entry in catalog.entries.values() if entry.is_stream}
-    entry = streams[_known(cursor, streams, "a stream")]
+    entry = streams[known_name(cursor, streams, "a stream")]
     cursor.need("(")
     column = _summarised(cursor, entry)
     cursor.need(")", "WITH", "GRANULARITY")
@@ -150,13 +139,80 @@ def _summary(cursor: Cursor, catalog: Catalog, replace: bool) -> CreateSummary:
     cursor.need(",")
     depth = cursor.whole("a whole number, the depth, such as 3")
     cursor.need(")")
+    error, memory, sized = None, None, cursor.start
+    if cursor.take("WITH", "ERROR"):
+        cursor.take("=")
+        error = cursor.share("an error above 0 and below 1, such as 0.02 or 2 %", 0.0)
+    elif cursor.take("WITH", "MEMORY"):
+        cursor.take("=")
+        memory = _memory(cursor)
     options = _options(cursor) if cursor.take("USING") else ()
+    if (error is not None or memory is not None) and any(option == "columns" for option, _ in options):
+        raise Fault("needed WITH ERROR or WITH MEMORY, which choose the columns, or columns; got both", sized)
     try:
-        made = CreateSummary(name, entry.name, column, granularity, rate, depth, options, replace)
+        made = CreateSummary(name, entry.name, column, granularity, rate, depth, options, replace, error, memory)
         SummarySpec(granularity, rate, depth, **made.settings)
     except (ConfigError, MemoryRefused, TypeError) as error:
         raise Fault(str(error), start) from None
     return made
+
+
+def _view(cursor: Cursor, text: str, catalog: Catalog, replace: bool) -> CreateView:
+    """name [(column, ...)] AS query, which is bound once, so that what is wrong with it is said now."""
+    name, columns, tokens = _viewed(cursor)
+    parameter = next((start for start in cursor.values if start >= tokens[0].start), None)
+    if parameter is not None:
+        raise Fault(f"needed a value in a view; got {cursor.values[parameter]}; write out the value", parameter)
+    query = read_query(text, tokens, catalog, cursor.values, making=name)
+    _called(query, columns, tokens[0].start)
+    return CreateView(name, text[tokens[0].start : tokens[-1].end], tuple(columns), replace)
+
+
+def _materialized(cursor: Cursor, text: str, catalog: Catalog, replace: bool) -> CreateMaterialized:
+    """name [(column, ...)] AS query."""
+    name, columns, tokens = _viewed(cursor)
+    query = rewrite(read_query(text, tokens, catalog, cursor.values), catalog)
+    if isinstance(query.plan, ToStream | OnClose):
+        raise Fault("needed a relation for a view; got a stream; INSERT INTO a stream", tokens[0].start)
+    return CreateMaterialized(name, query, _called(query, columns, tokens[0].start), replace)
+
+
+def _viewed(cursor: Cursor) -> tuple[str, list[str], Sequence[Token]]:
+    """name [(column, ...)] AS: those, and the tokens of the query, which are stepped over."""
+    name, columns = new_name(cursor, "view"), []
+    if cursor.take("("):
+        columns.append(cursor.name("a name for a column").text)
+        while cursor.take(","):
+            columns.append(cursor.name("a name for a column").text)
+        cursor.need(")")
+    cursor.need("AS")
+    if cursor.word() not in QUERY_WORDS:
+        raise cursor.fault("SELECT after AS")
+    tokens = cursor.tokens[cursor.at :]
+    cursor.at = len(cursor.tokens)
+    return name, columns, tokens
+
+
+def _called(query: Query, columns: Sequence[str], start: int) -> tuple[str, ...]:
+    """What the columns of a view are called.  columns: the first of them.  Raises Fault for more than there are."""
+    fields = query.plan.fields
+    if len(columns) > len(fields):
+        raise Fault(f"needed at most {len(fields)} names of columns; got {len(columns)}", start)
+    return (*columns, *(field.name for field in fields[len(columns) :]))
+
+
+def _memory(cursor: Cursor) -> int:
+    """An amount of memory, in bytes."""
+    start, token = cursor.start, cursor.peek()
+    if token is not None and token.kind == "STRING":
+        cursor.at += 1
+        amount: str | float = token.text
+    else:
+        amount = cursor.number("an amount of memory, such as '4 MB'")
+    try:
+        return parse_size(amount, where="summary memory")
+    except ConfigError as error:
+        raise Fault(str(error), start) from None
 
 
 def _summarised(cursor: Cursor, entry: Entry) -> str:
@@ -205,19 +261,30 @@ def _value(cursor: Cursor) -> str | float | int | bool:
 
 
 def _drop(cursor: Cursor, catalog: Catalog) -> Drop:
-    kinds: dict[str, Literal["stream", "relation", "summary"]] = {
+    if cursor.take("MATERIALIZED"):
+        cursor.need("VIEW")
+        exists = cursor.take("IF", "EXISTS")
+        return Drop("materialized view", cursor.name("the name of a view").text, exists)
+    kinds: dict[str, Literal["stream", "relation", "sensors", "summary", "view", "query"]] = {
         "STREAM": "stream",
         "RELATION": "relation",
+        "SENSORS": "sensors",
         "SUMMARY": "summary",
+        "VIEW": "view",
+        "QUERY": "query",
     }
-    kind = kinds[cursor.one_of(kinds, "STREAM, RELATION or SUMMARY after DROP")]
+    kind = kinds[cursor.one_of(kinds, "STREAM, RELATION, SENSORS, SUMMARY, VIEW or QUERY after DROP")]
     if cursor.take("IF"):
         cursor.need("EXISTS")
         return Drop(kind, cursor.name(f"the name of a {kind}").text, True)
+    if kind == "query":  # the catalog knows none
+        return Drop(kind, cursor.name("the name of a standing query").text)
     entries = catalog.entries.values()
     known = {
         "stream": [entry.name for entry in entries if entry.is_stream],
         "relation": [entry.name for entry in entries if not entry.is_stream],
+        "sensors": [entry.name for entry in entries if entry.static],
         "summary": list(catalog.summaries),
+        "view": list(catalog.views),
     }[kind]
-    return Drop(kind, _known(cursor, known, f"a {kind}"))
+    return Drop(kind, known_name(cursor, known, f"a {kind}"))

@@ -79,12 +79,13 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A stored relation: valid at all times.  Fields and where as of a Stream."""
+    """A stored relation: valid at all times, or (changes) as it is at each instant.  Else as of a Stream."""
 
     name: str
     alias: str
     fields: tuple[Field, ...]
     where: Node | None = None
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +151,21 @@ class Outer:
     """A join of two that keeps, or keeps only, rows without a partner.
 
     kind: of left, right and full the pairs, and each row of that side (of both) that has no partner beside nulls; of
-    semi and anti the left's rows, as often as they stand there, that have one, or have none.  equal: pairs of columns
-    (left, right) that must be equal; condition: what else must be true of a pair, over both inputs' columns.
+    semi and anti the left's rows that have one, or have none; of mark all, and a column `mark`: whether they have one.
+    equal: pairs of columns (left, right); condition: what else must be true of a pair, over both inputs' columns.
     """
 
-    kind: Literal["left", "right", "full", "semi", "anti"]
+    kind: Literal["left", "right", "full", "semi", "anti", "mark"]
     left: Plan
     right: Plan
     equal: tuple[tuple[str, str], ...] = ()
     condition: Node | None = None
+    mark: str = ""
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return self.left.fields if self.kind in ("semi", "anti") else (*self.left.fields, *self.right.fields)
+        mark = (Field(self.mark, pa.bool_()),)
+        return self.left.fields + {"semi": (), "anti": (), "mark": mark}.get(self.kind, self.right.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +281,9 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class OnClose:
-    """Rows as they are when the window that they are of ends, once.
+    """Rows as they are when their window ends, once.  span: ns, within which after a tuple its windows have ended.
 
-    end: the column that says when, which is taken off; span: ns, within which after a tuple its windows have ended.
+    end: the column that says when, which is taken off.
     """
 
     input: Plan
@@ -306,10 +309,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The snapshot in order: at the top of a query that returns one.
-
-    Above it are at most a Limit and a Project, which takes off what was only sorted by.
-    """
+    """The snapshot in order: at the top of a query, below a Limit and a Project without what is sorted by."""
 
     input: Plan
     keys: tuple[SortKey, ...]
@@ -340,7 +340,7 @@ Plan = Stream | Relation | Join | Outer | SetOperation | Sample | _Unary
 class Query:
     """A bound SELECT (or set operation of several).
 
-    bound SELECT (or set operation of several). plan: its root has the output's columns, named as the user sees them.
+    plan: its root has the output's columns, named as the user sees them.
     window: the WINDOW w of the whole statement (ns), which is also on every stream below that has none of its own;
     windowed: whether any window was named anywhere. budget: (unit, amount) of a Budget; error: (error, confidence,
     otherwise) of an ErrorTarget. summaries: names of the CREATE SUMMARY statements that the rewriter picked, one per

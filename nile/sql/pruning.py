@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from nile.expressions.tree import Node, columns_of
+from nile.expressions.tree import Column, Node, columns_of, rename
 from nile.sql import plan as ops
 from nile.sql.plan import Field, Plan, Stream, map_inputs
 
 __all__ = ["prune"]
 
 
-def prune(plan: Plan, always: Set[str]) -> Plan:
+Static = Mapping[str, Set[str]]
+"""Of each table of sensors the columns that its rows have before any value comes."""
+
+
+def prune(plan: Plan, always: Set[str], static: Static | None = None) -> Plan:
     """The plan without columns that its output does not need.
 
     always: columns of streams that are needed beside.  A stream keeps one column at least, its time; a relation its
-    first; a group without keys one aggregate.
+    first; a group without keys one aggregate.  A table of sensors of which only static columns are needed is read as
+    the stored relation of its rows, where that means the same: no source of it is opened (STEAM, section 4).
     """
-    return _pruned(plan, {field.name for field in plan.fields}, always)
+    return _pruned(plan, {field.name for field in plan.fields}, always, static or {})
 
 
-def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
+def _pruned(plan: Plan, needed: Set[str], always: Set[str], static: Static) -> Plan:
+    if isinstance(plan, ops.ToStream | ops.Sample | ops.Windowed | ops.Hop | ops.OnClose | ops.Every) or (
+        isinstance(plan, ops.Join) and plan.constraints
+    ):
+        static = {}  # these are about times
     match plan:
         case Stream():
             wanted = needed | always | _of(plan.where)
+            own = {f"{plan.alias}.{name}" for name in static.get(plan.name, ())}
+            timeless = plan.window is None or isinstance(plan.window, int)
+            if own and timeless and wanted & {field.name for field in plan.fields} <= own:
+                least = next(field.name for field in plan.fields if field.name in own)
+                return ops.Relation(plan.name, plan.alias, _kept(plan.fields, wanted, least), plan.where)
             wanted |= set(plan.window.by if isinstance(plan.window, ops.Rows) else ())
             return replace(plan, fields=_kept(plan.fields, wanted, f"{plan.alias}.{plan.time}"))
         case ops.Relation():
             wanted = needed | always | _of(plan.where)
             return replace(plan, fields=_kept(plan.fields, wanted, plan.fields[0].name))
         case ops.Distinct() | ops.SetOperation() | ops.ToStream() | ops.Sample():
-            return map_inputs(plan, lambda each: prune(each, always))
+            return map_inputs(plan, lambda each: prune(each, always, static))
         case ops.Filter():
             needed = needed | _of(plan.condition)
         case ops.Project():
             plan = replace(plan, items=tuple(item for item in plan.items if item.name in needed) or plan.items[:1])
             needed = _of(*(item.node for item in plan.items))
+        case ops.Outer() if plan.kind == "mark" and plan.mark not in needed:
+            return _pruned(plan.left, needed, always, static)
         case ops.Join() | ops.Outer():
             needed = needed | _of(plan.condition) | {name for pair in plan.equal for name in pair}
         case ops.Group():
@@ -57,7 +73,27 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str]) -> Plan:
             needed = (needed - {item.name for item in plan.items}) | _of(*(n for i in plan.items for n in i.nodes))
         case ops.Sort():
             needed = needed | _of(*(key.node for key in plan.keys))
-    return map_inputs(plan, lambda each: _pruned(each, needed, always))
+    plan = map_inputs(plan, lambda each: _pruned(each, needed, always, static))
+    return _numbered(plan) if isinstance(plan, ops.Project) else plan
+
+
+def _numbered(plan: ops.Project) -> ops.Project:
+    """Window functions below called as where those that nobody asks for were never written."""
+    over = plan.input.input if isinstance(plan.input, ops.Filter) else plan.input
+    if not isinstance(over, ops.Over):
+        return plan
+    names = {item.name: f"_over{at}" for at, item in enumerate(over.items)}
+    if all(old == new for old, new in names.items()):
+        return plan
+
+    def called(column: Column) -> Column:
+        return replace(column, name=names.get(column.name, column.name))
+
+    made = tuple(replace(item, field=Field(names[item.name], item.field.type)) for item in over.items)
+    below: Plan = replace(over, items=made)
+    if isinstance(plan.input, ops.Filter):
+        below = ops.Filter(below, rename(plan.input.condition, called))
+    return ops.Project(below, tuple(replace(item, node=rename(item.node, called)) for item in plan.items))
 
 
 def _of(*nodes: Node | None) -> Set[str]:

@@ -119,9 +119,9 @@ def _into_join(plan: ops.Join, conditions: Sequence[Node]) -> ops.Join:
     return replace(plan, inputs=tuple(inputs), equal=tuple(equal), condition=conjunction(rest))
 
 
-_OWN_ROWS = {"left": "left", "semi": "left", "anti": "left", "right": "right"}
+_OWN_ROWS = {"left": "left", "semi": "left", "anti": "left", "mark": "left", "right": "right"}
 """Of which side an outer join's rows are, so that a condition on them may be asked before it."""
-_PARTNERS = {"left": ("right",), "anti": ("right",), "right": ("left",), "semi": ("left", "right")}
+_PARTNERS = {"left": ("right",), "anti": ("right",), "mark": ("right",), "right": ("left",), "semi": ("left", "right")}
 """On which sides a condition of an outer join, on that side alone, only says which partners there are."""
 
 

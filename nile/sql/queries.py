@@ -16,17 +16,52 @@ from nile.sql.parsed import Reference
 from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs, walk
 from nile.sql.reading.clauses import Clauses, TermClause, split_clauses
 from nile.sql.reading.selecting import read_select
+from nile.sql.reading.views import Views
 
-__all__ = ["read_query"]
+__all__ = ["QUERY_WORDS", "read_query"]
+
+QUERY_WORDS = ("SELECT", "(", "FROM", "WITH", "ISTREAM", "DSTREAM", "RSTREAM")
+"""What a query begins with."""
 
 
-def read_query(text: str, tokens: Sequence[Token], catalog: Catalog, values: Mapping[int, Parameter]) -> Query:
-    """The bound query of a statement, not rewritten.  tokens: of the SELECT alone.  Raises Fault."""
+def read_query(
+    text: str,
+    tokens: Sequence[Token],
+    catalog: Catalog,
+    values: Mapping[int, Parameter],
+    making: str | None = None,
+) -> Query:
+    """The bound query of a statement, not rewritten.  tokens: of the SELECT alone.  Raises Fault.
+
+    making: the name of the view that it is to be: then it may have no clauses.
+    """
+    views = Views(catalog, len(text), making)
+    try:
+        return _read(text, tokens, catalog, values, views, making is not None)
+    except Fault as fault:
+        raise views.placed(fault) from None
+
+
+def _read(
+    text: str,
+    tokens: Sequence[Token],
+    catalog: Catalog,
+    values: Mapping[int, Parameter],
+    views: Views,
+    plain: bool,
+) -> Query:
     whole = put_zeros(text, tokens, values)
     clauses, rest = split_clauses(tokens, whole, values)
+    if plain and clauses.begins:
+        word, start = min(clauses.begins.items(), key=lambda each: each[1])
+        raise Fault(
+            f"needed a query without {word} in a view; got it; write a window in brackets behind each stream, and the "
+            "rest in the query that reads the view",
+            start,
+        )
     begin, end = tokens[0].start, tokens[-1].end
     blank = "".join(sign if sign == "\n" else " " for sign in text[:begin])
-    written = read_select(blank + rest[begin:end], values, clauses, whole)
+    written = read_select(blank + rest[begin:end], values, clauses, whole, views)
     binder = QueryBinder(catalog, clauses.window, closing=clauses.emit == "close")
     bound = binder.bind(written)
     _check(clauses, bound, binder)
@@ -146,8 +181,8 @@ def _with_pairs(bound: BoundBlock, clauses: Clauses) -> Plan:
         raise Fault(f"needed a join for {word} (a, b); got none; write WINDOW w", start)
     if any(isinstance(each, ops.Outer) for each in walk(bound.plan)):
         raise Fault(
-            f"needed inner joins for {word} (a, b); got an outer join, or EXISTS or IN; write WINDOW w, or a window of "
-            "its own behind each stream",
+            f"needed inner joins for {word} (a, b); got an outer join, or EXISTS, IN, ANY or ALL; write WINDOW w, or a "
+            "window of its own behind each stream",
             start,
         )
     constraints: list[ops.Constraint] = []

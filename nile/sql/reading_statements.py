@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from nile.expressions.places import Fault, statement_error
+from typing import Any, Literal
+
+from nile.expressions.places import Fault, listed, statement_error
 from nile.expressions.tokens import plain_signs, tokens_of
+from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog
 from nile.sql.cursor import Cursor
 from nile.sql.parameters import Parameters, place_parameters
 from nile.sql.parsing import read_other
-from nile.sql.queries import read_query
+from nile.sql.plan import Query
+from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.rewriting import rewrite
-from nile.sql.statements import Explain, Select, Statement
+from nile.sql.statements import Copy, Explain, Select, Statement
 from nile.summaries.errors import SqlError
 
 __all__ = ["read_statement"]
@@ -45,10 +49,74 @@ def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:
     values = place_parameters(tokens, params)
     cursor = Cursor(tokens, values, len(text))
     explain = cursor.take("EXPLAIN")
-    analyze = explain and cursor.take("ANALYZE")
-    if cursor.word() in ("SELECT", "(", "FROM", "WITH", "ISTREAM", "DSTREAM", "RSTREAM"):
+    analyze, form = _explaining(cursor) if explain else (False, "text")
+    if cursor.word() in QUERY_WORDS:
         query = rewrite(read_query(text, tokens[cursor.at :], catalog, values), catalog)
-        return Explain(query, analyze) if explain else Select(query)
+        return Explain(query, analyze, form) if explain else Select(query)
     if explain:
         raise cursor.fault("SELECT after EXPLAIN")
+    if cursor.take("COPY"):
+        return _copy(cursor, text, catalog)
     return read_other(cursor, text, catalog)
+
+
+def _explaining(cursor: Cursor) -> tuple[bool, Literal["text", "json"]]:
+    """[ANALYZE] [(FORMAT JSON)], or both in the parentheses."""
+    analyze, form = cursor.take("ANALYZE"), "text"
+    if cursor.word() == "(" and cursor.word(1) in ("ANALYZE", "FORMAT"):
+        cursor.need("(")
+        while True:
+            if cursor.one_of(("ANALYZE", "FORMAT")) == "ANALYZE":
+                analyze = True
+            else:
+                form = cursor.one_of(("TEXT", "JSON"), "TEXT or JSON after FORMAT").lower()
+            if not cursor.take(","):
+                break
+        cursor.need(")")
+    return analyze, "json" if form == "json" else "text"
+
+
+def _copy(cursor: Cursor, text: str, catalog: Catalog) -> Copy:
+    """(query) TO 'path' [(FORMAT form, PARTITION_BY (column, ...))]"""
+    if not cursor.take("("):
+        raise cursor.fault("a query in parentheses after COPY, as in COPY (SELECT * FROM sales) TO 'file'")
+    begin = cursor.at
+    depth = 1
+    while depth and (token := cursor.peek()) is not None:
+        depth += (token.word == "(") - (token.word == ")")
+        cursor.at += 1
+    if depth:
+        raise cursor.fault("')' after the query")
+    inner = cursor.tokens[begin : cursor.at - 1]
+    if not inner:
+        raise Fault("needed a query between the parentheses; got none; write COPY (SELECT ...) TO 'file'", cursor.end)
+    query = rewrite(read_query(text, inner, catalog, cursor.values), catalog)
+    cursor.need("TO")
+    path = cursor.text("the path of a file")
+    form: Any = None
+    by: list[str] = []
+    if cursor.take("("):
+        while True:
+            if cursor.one_of(("FORMAT", "PARTITION_BY")) == "FORMAT":
+                form = cursor.one_of(("PARQUET", "CSV"), "PARQUET or CSV after FORMAT").lower()
+            else:
+                cursor.need("(")
+                by.append(_column(cursor, query))
+                while cursor.take(","):
+                    by.append(_column(cursor, query))
+                cursor.need(")")
+            if not cursor.take(","):
+                break
+        cursor.need(")")
+    cursor.finish()
+    return Copy(query, path, form, tuple(by))
+
+
+def _column(cursor: Cursor, query: Query) -> str:
+    """A column that a query returns."""
+    start, names = cursor.start, [field.name for field in query.plan.fields]
+    name = cursor.name("a column of the query").text
+    found = find(name, names)
+    if len(found) != 1:
+        raise Fault(f"needed a column of the query ({listed(names)}); got '{name}'", start)
+    return found[0]

@@ -40,10 +40,11 @@ def merge(query: Query, _: Catalog) -> Query:
     return replace(query, plan=merge_projections(query.plan))
 
 
-def prune_columns(query: Query, _: Catalog) -> Query:
+def prune_columns(query: Query, catalog: Catalog) -> Query:
     """Streams read only the columns that are needed, a preference's among them."""
     terms = () if query.preference is None else query.preference.terms
-    return replace(query, plan=prune(query.plan, {term.column for term in terms}))
+    static = {} if terms else {entry.name: set(entry.static) for entry in catalog.entries.values() if entry.static}
+    return replace(query, plan=prune(query.plan, {term.column for term in terms}, static))
 
 
 def complete_windows(query: Query, _: Catalog) -> Query:

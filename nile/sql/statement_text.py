@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from nile.sql.expression_text import identifier, text_literal
+from nile.sql.expression_text import expression_text, identifier, text_literal
 from nile.sql.statements import (
+    Copy,
+    CreateMaterialized,
     CreateRelation,
+    CreateSensors,
     CreateStream,
     CreateSummary,
+    CreateView,
+    Delete,
     Describe,
     Drop,
     Explain,
+    Insert,
     Select,
     Show,
     Statement,
+    Update,
 )
 from nile.sql.text import duration_text, query_text
 
@@ -25,42 +32,106 @@ def statement_text(statement: Statement) -> str:
         case Select():
             return query_text(statement.query)
         case Explain():
-            return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{query_text(statement.query)}"
+            form = "(FORMAT JSON) " if statement.form == "json" else ""
+            return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{form}{query_text(statement.query)}"
+        case Copy():
+            said = [] if statement.form is None else [f"FORMAT {statement.form.upper()}"]
+            said += [f"PARTITION_BY ({', '.join(map(identifier, statement.by))})"] if statement.by else []
+            how = f" ({', '.join(said)})" if said else ""
+            return f"COPY ({query_text(statement.query)}) TO {text_literal(statement.path)}{how}"
+        case CreateRelation() if statement.columns:
+            columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in statement.columns)
+            return f"{_made('RELATION', statement)} ({columns})"
         case CreateStream() | CreateRelation():
             return _create(statement)
+        case CreateSensors():
+            return _create_sensors(statement)
         case CreateSummary():
             return _create_summary(statement)
+        case CreateView():
+            columns = f" ({', '.join(map(identifier, statement.columns))})" if statement.columns else ""
+            return f"{_made('VIEW', statement)}{columns} AS {statement.text}"
+        case CreateMaterialized():
+            columns = ", ".join(map(identifier, statement.columns))
+            return f"{_made('MATERIALIZED VIEW', statement)} ({columns}) AS {query_text(statement.query)}"
         case Drop():
             exists = "IF EXISTS " if statement.if_exists else ""
             return f"DROP {statement.kind.upper()} {exists}{identifier(statement.name)}"
+        case Insert():
+            columns = f" ({', '.join(map(identifier, statement.columns))})" if statement.columns else ""
+            rows = (", ".join(expression_text(each, identifier) for each in row) for row in statement.rows)
+            told = (
+                "VALUES " + ", ".join(f"({row})" for row in rows)
+                if statement.query is None
+                else query_text(statement.query)
+            )
+            return f"INSERT INTO {identifier(statement.name)}{columns} {told}{_at(statement.at)}"
+        case Delete():
+            where = "" if statement.where is None else f" WHERE {statement.where}"
+            return f"DELETE FROM {identifier(statement.name)}{where}{_at(statement.at)}"
+        case Update():
+            where = "" if statement.where is None else f" WHERE {statement.where}"
+            values = ", ".join(f"{identifier(name)} = {value}" for name, value in statement.values)
+            return f"UPDATE {identifier(statement.name)} SET {values}{where}{_at(statement.at)}"
         case Show():
             return f"SHOW {statement.what.upper()}"
         case Describe():
             return f"DESCRIBE {identifier(statement.name)}"
 
 
+_Created = CreateStream | CreateRelation | CreateSensors | CreateSummary | CreateView | CreateMaterialized
+
+
+def _at(at: str | float | None) -> str:
+    return "" if at is None else f" AT {text_literal(at) if isinstance(at, str) else repr(at)}"
+
+
 def _create(statement: CreateStream | CreateRelation) -> str:
     kind = "STREAM" if isinstance(statement, CreateStream) else "RELATION"
-    source = identifier(statement.source) if statement.registered else text_literal(statement.source)
-    parts = [f"CREATE {'OR REPLACE ' if statement.replace else ''}{kind} {identifier(statement.name)} FROM {source}"]
+    text = _made(kind, statement) + _source(statement)
     if isinstance(statement, CreateStream):
         if statement.time is not None:
-            parts.append(f"TIMESTAMP BY {identifier(statement.time)}")
-        if statement.lateness is not None:
-            parts.append(f"LATENESS {duration_text(statement.lateness)}")
-    if statement.where is not None:
-        parts.append(f"WHERE {statement.where}")
-    return " ".join(parts)
+            text += f" TIMESTAMP BY {identifier(statement.time)}"
+        text += _lateness(statement)
+    return text if statement.where is None else f"{text} WHERE {statement.where}"
+
+
+def _create_sensors(statement: CreateSensors) -> str:
+    columns = []
+    for name, kind in statement.columns:
+        if name == statement.stream:
+            fields = ", ".join(f"{identifier(field)} {each}" for field, each in statement.fields)
+            kind = f"STREAM({fields}) USING {text_literal(statement.using)}"
+        columns.append(f"{identifier(name)} {kind}")
+    text = f"{_made('SENSORS', statement)} ({', '.join(columns)}){_source(statement)}{_lateness(statement)}"
+    return text if statement.buffer is None else f"{text} BUFFER {statement.buffer}"
 
 
 def _create_summary(statement: CreateSummary) -> str:
     text = (
-        f"CREATE {'OR REPLACE ' if statement.replace else ''}SUMMARY {identifier(statement.name)} "
-        f"ON {identifier(statement.stream)} ({identifier(statement.column)}) "
+        f"{_made('SUMMARY', statement)} ON {identifier(statement.stream)} ({identifier(statement.column)}) "
         f"WITH GRANULARITY {duration_text(statement.granularity)} AND COLLAPSE ({statement.rate}, {statement.depth})"
     )
+    if statement.error is not None:
+        text += f" WITH ERROR {statement.error!r}"
+    if statement.memory is not None:
+        text += f" WITH MEMORY '{statement.memory} B'"
     options = [f"{name} = {_option(value)}" for name, value in statement.options]
     return f"{text} USING {', '.join(options)}" if options else text
+
+
+def _made(kind: str, statement: _Created) -> str:
+    return f"CREATE {'OR REPLACE ' if statement.replace else ''}{kind} {identifier(statement.name)}"
+
+
+def _source(statement: CreateStream | CreateRelation | CreateSensors) -> str:
+    if statement.source is None:
+        return ""
+    return f" FROM {identifier(statement.source) if statement.registered else text_literal(statement.source)}"
+
+
+def _lateness(statement: CreateStream | CreateSensors) -> str:
+    return "" if statement.lateness is None else f" LATENESS {duration_text(statement.lateness)}"
 
 
 def _option(value: str | float | int | bool) -> str:

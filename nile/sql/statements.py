@@ -6,19 +6,27 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nile.base.durations import parse_duration
+from nile.expressions.tree import Node
+from nile.pyramid.grid.sizing import for_error, for_memory
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.plan import Query
 
 __all__ = [
+    "CreateMaterialized",
     "CreateRelation",
+    "CreateSensors",
     "CreateStream",
     "CreateSummary",
+    "CreateView",
+    "Delete",
     "Describe",
     "Drop",
     "Explain",
+    "Insert",
     "Select",
     "Show",
     "Statement",
+    "Update",
 ]
 
 
@@ -43,21 +51,47 @@ class CreateStream:
 class CreateRelation:
     """CREATE [OR REPLACE] RELATION name FROM source [WHERE condition]: stored rows, valid at all times.
 
-    source, registered: as of CreateStream.
+    CREATE [OR REPLACE] RELATION name (column type, ...): one that INSERT, UPDATE and DELETE change.
+    source, registered: as of CreateStream; columns: (name, type) of each.
     """
 
     name: str
-    source: str
+    source: str | None = None
     where: str | None = None
     replace: bool = False
     registered: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSensors:
+    """CREATE [OR REPLACE] SENSORS name (column type, ..., value STREAM(field type, ...) USING 'module:Class')
+    [FROM source] [LATENESS d] [BUFFER size]: a table whose rows are sources of streams.
+
+    columns: (name, type) of each, the stream's among them as the TEXT that says where a source is found; stream: that
+    one; fields: of the values that stream; using: the sources' class; source, registered: as of CreateStream, None:
+    rows are added later; lateness: ns; buffer: bytes.  Source: STEAM, section 3.3.
+    """
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    stream: str
+    fields: tuple[tuple[str, str], ...]
+    using: str
+    source: str | None = None
+    registered: bool = False
+    lateness: int | None = None
+    buffer: int | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSummary:
-    """CREATE [OR REPLACE] SUMMARY name ON stream (column) WITH GRANULARITY t AND COLLAPSE (rate, depth) [USING ...].
+    """CREATE [OR REPLACE] SUMMARY name ON stream (column) WITH GRANULARITY t AND COLLAPSE (rate, depth)
+    [WITH ERROR p | WITH MEMORY bytes] [USING ...].
 
-    granularity: ns.  options: as written, numbers, texts, true or false; fields of SummarySpec.
+    granularity: ns.  options: as written, numbers, texts, true or false; fields of SummarySpec.  error: of a count, as
+    a share of the tuples, and memory: of the counters, in bytes (`nile.pyramid.grid.sizing`), choose the columns.
     Source: promising tuples, Figure 3a.
     """
 
@@ -69,14 +103,24 @@ class CreateSummary:
     depth: int
     options: tuple[tuple[str, str | float | int | bool], ...] = ()
     replace: bool = False
+    error: float | None = None
+    memory: int | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The options as SummarySpec has them: durations in ns.  Raises ConfigError."""
-        return {
+        """The options as SummarySpec has them: durations in ns; of an error, for whatever data may come.
+
+        Raises ConfigError, MemoryRefused, TypeError.
+        """
+        given: dict[str, Any] = {
             name: parse_duration(value, where=f"summary {name}") if name == "max_length" else value
             for name, value in self.options
         }
+        if self.error is None and self.memory is None:
+            return given
+        spec = SummarySpec(self.granularity, self.rate, self.depth, **{**given, "columns": 1})
+        sized = for_error(spec, self.error) if self.error is not None else for_memory(spec, self.memory or 0)
+        return {**given, "columns": sized.columns}
 
     @property
     def spec(self) -> SummarySpec:
@@ -91,24 +135,86 @@ class CreateSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """DROP STREAM | RELATION | SUMMARY [IF EXISTS] name."""
+class CreateView:
+    """CREATE [OR REPLACE] VIEW name [(column, ...)] AS query: the query's text, under a name that FROM may say.
 
-    kind: Literal["stream", "relation", "summary"]
+    columns: what its first columns are called, where that is said.
+    """
+
+    name: str
+    text: str
+    columns: tuple[str, ...] = ()
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMaterialized:
+    """CREATE [OR REPLACE] MATERIALIZED VIEW name [(column, ...)] AS query: a relation of its rows as they change.
+
+    columns: what the view's are called.
+    """
+
+    name: str
+    query: Query
+    columns: tuple[str, ...]
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP STREAM | RELATION | SENSORS | SUMMARY | [MATERIALIZED] VIEW | QUERY [IF EXISTS] name."""
+
+    kind: Literal["stream", "relation", "sensors", "summary", "view", "materialized view", "query"]
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Show:
-    """SHOW STREAMS | RELATIONS | SUMMARIES | TABLES."""
+class Insert:
+    """INSERT INTO name [(column, ...)] {VALUES (value, ...), ... | query} [AT time].
 
-    what: Literal["streams", "relations", "summaries", "tables"]
+    columns: none are all of them, in order; at: of a relation, ISO text or seconds.  A query over live streams stands
+    from then on, and its new rows go to the stream as they come.
+    """
+
+    name: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Node, ...], ...] = ()
+    query: Query | None = None
+    at: str | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE relation SET column = value, ... [WHERE condition] [AT time].  Values and the condition are texts."""
+
+    name: str
+    values: tuple[tuple[str, str], ...]
+    where: str | None = None
+    at: str | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE FROM name [WHERE condition] [AT time]: rows of a live stream that are kept and satisfy it, or those of a
+    relation, from an instant on.  where: its text.
+    """
+
+    name: str
+    where: str | None = None
+    at: str | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW STREAMS | RELATIONS | SUMMARIES | VIEWS | QUERIES | TABLES.  queries: standing ones that have a name."""
+
+    what: Literal["streams", "relations", "summaries", "views", "queries", "tables"]
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """DESCRIBE name: the columns of a stream, relation or summary."""
+    """DESCRIBE name: the columns of a stream, relation or view, or what a summary is."""
 
     name: str
 
@@ -122,10 +228,40 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN [ANALYZE] SELECT ...; analyze runs it and shows what really happened."""
+    """EXPLAIN [ANALYZE] [(FORMAT JSON)] SELECT ...; analyze runs it and shows what really happened."""
 
     query: Query
     analyze: bool = False
+    form: Literal["text", "json"] = "text"
 
 
-Statement = CreateStream | CreateRelation | CreateSummary | Drop | Show | Describe | Select | Explain
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """COPY (SELECT ...) TO 'path' [(FORMAT PARQUET | CSV, PARTITION_BY (column, ...))]: a query's answer as a file.
+
+    form: None: by its name; by: columns, of whose values there is a folder each, with files in it.
+    """
+
+    query: Query
+    path: str
+    form: Literal["parquet", "csv"] | None = None
+    by: tuple[str, ...] = ()
+
+
+Statement = (
+    Copy
+    | CreateStream
+    | CreateRelation
+    | CreateSensors
+    | CreateSummary
+    | CreateView
+    | CreateMaterialized
+    | Drop
+    | Insert
+    | Update
+    | Delete
+    | Show
+    | Describe
+    | Select
+    | Explain
+)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from nile.base.durations import format_duration
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
+from nile.mining.call import Mined
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream
 from nile.sql.reading.over_reading import item_text
 
-__all__ = ["duration_text", "query_text"]
+__all__ = ["budget_text", "duration_text", "query_text"]
 
 _BUDGETS = {
     "fraction": "",
@@ -25,6 +26,13 @@ _BUDGETS = {
 
 def duration_text(ns: int) -> str:
     return f"'{format_duration(ns)}'"
+
+
+def budget_text(unit: str, amount: float) -> str:
+    """A budget as a statement says it."""
+    if unit == "deadline":
+        return f"BY DEADLINE {duration_text(round(1e9 * amount))}"
+    return f"BUDGET {int(amount) if unit == 'outputs' else repr(amount)}{_BUDGETS[unit]}"
 
 
 def query_text(query: Query) -> str:
@@ -42,8 +50,7 @@ def query_text(query: Query) -> str:
         parts.append(f"WINDOW {duration_text(query.window)}")
     parts += writer.windows
     if query.budget is not None:
-        unit, amount = query.budget
-        parts.append(f"BUDGET {int(amount) if unit == 'outputs' else repr(amount)}{_BUDGETS[unit]}")
+        parts.append(budget_text(*query.budget))
     if query.error is not None:
         error, confidence, otherwise = query.error
         parts.append(f"ERROR {error!r} CONFIDENCE {confidence!r} ELSE {otherwise.upper()}")
@@ -240,6 +247,9 @@ class _Writer:
 
         Conditions on the rows that it keeps stand in WHERE, as on those they mean the same there; others in its ON.
         """
+        if plan.kind == "mark":
+            self._mark(plan, source)
+            return
         left, right = _From(), _From()
         self._left_side(plan.left, left)
         self._source(plan.right, right)
@@ -262,6 +272,19 @@ class _Writer:
         source.names |= left.names if plan.kind in ("semi", "anti") else names
         source.aliases.append("")
 
+    def _mark(self, plan: ops.Outer, source: _From) -> None:
+        """EXISTS as a value: it is written where the column that tells it is."""
+        left, right = self._from(plan.left), _From()
+        self._source(plan.right, right)
+        names = {**left.names, **right.names}
+        inside = [f"{names[a]} = {names[b]}" for a, b in plan.equal] + right.conditions
+        inside += [_closed(expression_text(each, lambda name: names[name]), each) for each in conjuncts(plan.condition)]
+        where = f" WHERE {' AND '.join(inside)}" if inside else ""
+        source.names |= left.names | {plan.mark: f"EXISTS (SELECT 1 FROM {right.items[0]}{where})"}
+        source.items += left.items
+        source.conditions += left.conditions
+        source.aliases += left.aliases
+
     def _left_side(self, plan: Plan, source: _From) -> None:
         """The left side of an outer join: inner joins are written out before it."""
         above: tuple[Node, ...] = ()
@@ -280,7 +303,7 @@ class _Writer:
         source.items.append(f"{' CROSS JOIN '.join(first)} JOIN {last} ON {' AND '.join(condition) or 'TRUE'}")
 
     def _table(self, plan: Stream | ops.Relation) -> str:
-        parts = [identifier(plan.name)]
+        parts = [plan.name if isinstance(plan.name, Mined) else identifier(plan.name)]
         if plan.alias != plan.name:
             parts.append(f"AS {identifier(plan.alias)}")
         if isinstance(plan, Stream) and (isinstance(plan.window, ops.Rows) or plan.window != self._window):
@@ -314,14 +337,15 @@ class _Writer:
 
     def _derived(self, plan: Plan) -> tuple[str, str]:
         """The alias and the text of a query in FROM."""
-        if not isinstance(plan, ops.Project):
+        if not isinstance(plan, ops.Project | ops.Windowed):
             return "_t", f"({self._query(plan)[0]}) AS _t"
-        alias = plan.fields[0].name.partition(".")[0]
-        below = plan.input
+        alias = plan.fields[0].name.partition(".")[0] if isinstance(plan, ops.Project) else "_t"
+        below = plan if isinstance(plan, ops.Windowed) else plan.input
         if isinstance(below, ops.Windowed):
             sample = below.input if isinstance(below.input, ops.Sample) else None
             stream = self.top(below.input if sample is None else sample.input)
             return alias, f"{stream} AS {identifier(alias)} {self._window_of(below)}{_sample(sample)}"
+        assert isinstance(plan, ops.Project)
         if isinstance(below, ops.Limit):
             return alias, f"({self.top(plan)}) AS {identifier(alias)}"
         if isinstance(below, ops.Distinct | ops.SetOperation):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -34,6 +35,17 @@ _ROWS = 65_536
 SIGN = "_sign"
 """The column that tells rows that come (1) from rows that go (-1), in what standing queries emit."""
 
+
+class Follower(Protocol):
+    """Told of how far a stream has come, beside its tuples."""
+
+    def advanced(self, now: int) -> None:
+        """No tuple before `now` (ns) will come."""
+
+    def ended(self) -> None:
+        """No tuple will come."""
+
+
 Listener = Callable[[str, TupleBatch], None]
 """Told of a stream's name and the tuples whose turn has come, all its columns carried."""
 
@@ -44,10 +56,12 @@ class LiveStream:
     schema: its columns; time: the event-time column; lateness: ns of disorder to repair, None: any disorder is an
     error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
     event_id: the column that tells events apart; what comes again within the lateness, with its id and time, is
-    rejected.  idle: ns without a push after which the stream is silent (`nile.streams.idle`).
+    rejected.  idle: ns without a push after which the stream is silent (`nile.streams.idle`).  stamp: whether its time
+    is when rows are pushed, by `clock` (ns since 1970), which is never taken to fall.
     history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
-    pushing: whether rows of a push still come.
+    pushing: whether rows of a push still come.  base: the stream that this one is made of, with its tuples.  at_will:
+    whether nobody waits for its next tuples: changes of a relation, which may never come.
     Raises UnknownColumn, SourceError, ExpressionError, ConfigError.
     """
 
@@ -62,6 +76,7 @@ class LiveStream:
         keep: int | None = None,
         event_id: str | None = None,
         idle: int | None = None,
+        stamp: bool = False,
         history: History | None = None,
         hasher: KeyHasher = PUBLIC,
     ) -> None:
@@ -70,6 +85,8 @@ class LiveStream:
         self.time = time
         self.keep = keep
         self.idle = idle
+        self.stamp = stamp
+        self.clock: Callable[[], int] = time_ns
         self.silent = False
         if event_id is not None:
             check_columns(schema, [event_id], where=f"stream '{name}', event_id")
@@ -80,9 +97,12 @@ class LiveStream:
         self._kept: list[TupleBatch] = []
         self._pushed = 0
         self.listeners: list[Listener] = []
+        self.followers: list[Follower] = []
+        self.base: LiveStream | None = None
         self.passed: int | None = None
         self.closed = False
         self.pushing = False
+        self.at_will = False
 
     @property
     def accounting(self) -> Accounting:
@@ -111,7 +131,8 @@ class LiveStream:
         """Rows that `take` can take: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
 
         Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Where
-        `_sign` is no column of the stream, a row with another than 1 is refused: it would count as one that comes.
+        `_sign` is no column of the stream, a row with another than 1 is refused: it would count as one that comes
+        (`nile.execution.live.retracting` takes those with -1 apart before).
         Nothing changes, and all that is not ours (iterators, converters) runs here.
         Raises SourceError, UnknownColumn, ConfigError on a closed stream.
         """
@@ -148,11 +169,16 @@ class LiveStream:
         """No tuple older than `now` (ns) will come; what does is late, or an error without a lateness."""
         self._order.advance(now)
         self.passed = now if self.passed is None else max(self.passed, now)
-        return self._give(self._order.due())
+        done = self._give(self._order.due())
+        for follower in self.followers:
+            follower.advanced(now)
+        return done
 
     def close(self) -> int:
         """No tuple will come: what waits for its turn gets it."""
         done = self._give(self._order.finish())
+        for follower in self.followers:
+            follower.ended()
         self.closed = True
         return done
 
@@ -174,6 +200,25 @@ class LiveStream:
         for batch in list(self._kept):
             assert batch.carried is not None
             yield batch.ts, batch.carried.select(list(columns))
+
+    def without(self, gone: np.ndarray[Any, Any], history: History | None) -> None:
+        """Let go of kept rows for good.  gone: their places, ascending; history: one without them, or None."""
+        if self.history is not None:
+            assert history is not None
+            self.history = history
+            return
+        kept, done = [], 0
+        for batch in self._kept:
+            low, high = np.searchsorted(gone, [done, done + len(batch)])
+            done += len(batch)
+            if low < high:
+                stay = np.delete(np.arange(len(batch)), gone[low:high] - (done - len(batch)))
+                assert batch.carried is not None
+                at = pa.array(stay)
+                batch = TupleBatch(batch.ordinal, batch.ts[stay], batch.key.take(at), batch.carried.take(at))
+            if len(batch):
+                kept.append(batch)
+        self._kept = kept
 
     def content(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """What the stream remembers beside its history: JSON values and arrays for an envelope."""
@@ -227,13 +272,16 @@ class LiveStream:
             raise SourceError(
                 f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(data).__name__}"
             ) from None
-        check_columns(source.schema, self.schema.names, where=where)
+        names = [name for name in self.schema.names if not (self.stamp and name == self.time)]
+        check_columns(source.schema, names, where=where)
         signed = [SIGN] if SIGN in source.schema.names and SIGN not in self.schema.names else []
-        for raw in source.batches([*self.schema.names, *signed], _ROWS):
+        for raw in source.batches([*names, *signed], _ROWS):
             if signed:
                 _check_signs(raw, before, where)
             arrays = []
-            for field, array in zip(self.schema, raw.batch.columns[: len(self.schema)], strict=True):
+            given = dict(zip(names, raw.batch.columns, strict=False))
+            for field in self.schema:
+                array = given[field.name] if field.name in given else self._stamped(field.type, raw.batch.num_rows)
                 try:
                     arrays.append(array if array.type == field.type else array.cast(field.type))
                 except pa.ArrowException as error:
@@ -243,6 +291,15 @@ class LiveStream:
                     ) from None
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             yield replace(raw, batch=batch, rows=raw.rows + before)
+
+    def _stamped(self, kind: pa.DataType, rows: int) -> pa.Array:
+        """The time of rows that are pushed now, as the stream has times."""
+        now = self.clock() if self.passed is None else max(self.clock(), self.passed)
+        if pa.types.is_temporal(kind):
+            value = pa.scalar(now, pa.timestamp("ns")).cast(kind, safe=False)
+        else:
+            value = pa.scalar(now // 10**9 if pa.types.is_integer(kind) else now / 1e9, kind)
+        return pa.repeat(value, rows)
 
     def _give(self, run: Run | None) -> int:
         if run is None or not len(run):
@@ -277,6 +334,6 @@ def _check_signs(raw: RawBatch, before: int, where: str) -> None:
     at = next((k for k, sign in enumerate(signs) if isinstance(sign, bool) or sign != 1), None)
     if at is not None:
         raise SourceError(
-            f"{where}: needed rows that come, {SIGN} 1; got {SIGN} {signs[at]!r} in row {int(raw.rows[at]) + before}; "
-            f"a live stream takes nothing back: leave such rows out, or give the stream a column {SIGN}"
+            f"{where}: needed rows that come, {SIGN} 1, or of a whole table go, -1; got {SIGN} {signs[at]!r} in row "
+            f"{int(raw.rows[at]) + before}; mend it, or give the stream a column {SIGN}"
         )

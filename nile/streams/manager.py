@@ -21,8 +21,10 @@ from nile.base.durations import MAX_DURATION
 from nile.base.plain import can_be_ordered
 from nile.base.raw import RawBatch, check_columns
 from nile.base.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
+from nile.exact.state.lent import lent
 from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
+from nile.streams.arrow import ArrowSource
 from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.rowlog import RowLog
@@ -31,6 +33,7 @@ from nile.summaries.errors import ConfigError, KeyTypeError
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa, pc
 
+_NO_ROWS = np.zeros(0, np.int64)
 _SLOW = 0.05
 """Seconds of waiting for a source, from which on nothing that is in order waits for more of it."""
 
@@ -136,7 +139,9 @@ class StreamManager:
             if due is not None:
                 waiting.append(due)
                 yield from self._full(waiting, rows)
-            if slow and waiting:
+            if slow and (due := order.due()) is not None:
+                waiting.append(due)
+            if slow and any(map(len, waiting)):
                 yield self.batch(joined(waiting))
                 waiting = []
             asked = time.monotonic()
@@ -146,6 +151,37 @@ class StreamManager:
             yield from self._full(waiting, rows)
         if waiting:
             yield self.batch(joined(waiting))
+
+    @property
+    def reads(self) -> str:
+        """What `whole` reads: "Table", one in memory whose times all are good and in order, or the source's class."""
+        return type(self.source).__name__ if self._in_order() is None else "Table"
+
+    def _in_order(self) -> tuple[ArrowSource, np.ndarray] | None:
+        """A table in memory and its times, where all of it is the stream's and in order."""
+        spec, source = self.spec, self.source
+        if spec.where is not None or spec.lateness is not None or not isinstance(source, ArrowSource):
+            return None
+        times = source.in_order(spec.time)
+        return None if times is None else (source, times)
+
+    def whole(self, rows: int = 65_536) -> Iterator[TupleBatch]:
+        """As `batches`, for whoever takes the stream to its end: in batches of any length.
+
+        Tables in memory come in the pieces that they are made of, and their times are looked at once for all readings.
+        """
+        known, spec = self._in_order(), self.spec
+        if known is None:
+            yield from self.batches(rows)
+            return
+        source, times = known
+        self._begin()
+        for piece in source.chunks(tuple(dict.fromkeys((spec.key, *spec.carry)))):
+            key = piece.column(spec.key)
+            if pa.types.is_dictionary(key.type) and len(key.dictionary) > rows:
+                key = plain(key)
+            ts = times[self._next_ordinal : self._next_ordinal + len(piece)]
+            yield self.batch(Run(ts, key, _NO_ROWS, _carried(piece, spec.carry) if spec.carry else None))
 
     def admitted(self, raw: RawBatch, largest_dictionary: int = 65_536) -> Admitted:
         """The rows that are tuples, and the broken ones; nothing changes before `take`."""
@@ -179,9 +215,7 @@ class StreamManager:
         ordinal = self._next_ordinal
         self._next_ordinal += len(run)
         self.accounting.apply(len(run))
-        # Kernels are compiled for writable arrays; memory that Arrow owns is not.
-        ts = run.ts if run.ts.flags.writeable else run.ts.copy()
-        return TupleBatch(ordinal, ts, run.key, run.carried)
+        return TupleBatch(ordinal, lent(run.ts), run.key, run.carried)
 
     def quarantine(self) -> pa.Table:
         """The rejected rows of the last reading: reason (text), row (int64, from 1 in the source), raw (text)."""

@@ -81,6 +81,9 @@ class Order(Protocol):
     def push(self, arrivals: Run) -> tuple[Run | None, Run | None]:
         """(tuples whose turn has come, tuples that came too late) after these arrivals."""
 
+    def due(self) -> Run | None:
+        """Tuples whose turn has come and that `push` has not given yet, for those who cannot wait for more."""
+
     def finish(self) -> Run | None:
         """The tuples still waiting, at the end of the stream."""
 

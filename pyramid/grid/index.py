@@ -138,6 +138,16 @@ class PyramidIndex:
         estimate: Array = np.clip(np.median(own - other, axis=0), 0.0, own.min(axis=0))
         return estimate
 
+    def sketch(self, zone: Zone) -> Array:
+        """The counters of one of `zones()`: int64 [rows, cells]."""
+        if zone.slot >= 0:
+            held: Array = self.store.side.counters[zone.slot]
+            return held
+        open_zone = self.counters(1).copy()
+        for node in self.children(1):
+            open_zone -= self.counters(node)
+        return open_zone
+
     @property
     def span(self) -> tuple[int, int]:
         """The ts of the first and the last tuple that is summarised, ns."""

@@ -217,6 +217,20 @@ def rank_since(s: Side, code: int, since: int) -> int:
     return int(s.lists[code, ga.GONE] + low)
 
 
+@part
+def first_since(s: Side, since: int, end: int) -> int:
+    """The ordinal of the stream's first tuple that is held and has ts >= since, `end` if none before that.  O(log)."""
+    low = s.meta[ga.BASE]
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if s.ts[middle - s.meta[ga.BASE]] < since:
+            low = middle + 1
+        else:
+            high = middle
+    return int(end if low > end else low)
+
+
 @inlined
 def ordinal_at(s: Side, code: int, rank: int) -> int:
     """The ordinal at a rank of the key's list."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.directory import KeyDirectory
 from nile.pyramid.grid.index import PyramidIndex
 from nile.pyramid.grid.spec import SummarySpec
@@ -60,6 +62,7 @@ class SummaryManager:
         self.keys = KeyTable() if keys is None else keys
         self.store = TupleStore(spec)
         self.changing = threading.RLock()
+        self._lent: list[weakref.ref[Array]] = []
 
     def ingest(self, ts: Array, column: pa.Array, *, where: str = "key") -> None:
         """Take a batch in stream order.  ts: int64 [n] ns, not decreasing; column: the keys [n], Arrow.
@@ -152,6 +155,22 @@ class SummaryManager:
                     told.append((first, last, ~there[-1]))
         return told, read
 
+    def lent(self) -> Side:
+        """The grid as it is now, for queries that have tuples of their own: it counts nothing more and forgets nothing.
+
+        Its counters are shared until the next batch comes, which copies them if any query still holds them.
+        Read it by `nile.pyramid.grid.region_kernels.read_between`.
+        """
+        with self.changing:
+            side = self.store.side
+            counters = side.counters[:]
+            self._lent.append(weakref.ref(counters))
+            zone, spec = np.zeros_like(side.zone), side.spec.copy()
+            kept = [ga.ZONE_COUNT, ga.ZONE_FIRST, ga.ZONE_START]
+            zone[kept] = side.zone[kept]
+            spec[[ga.FORGETTING, ga.DETECTOR_BITS]] = 0
+            return side._replace(counters=counters, node=side.node.copy(), gran=side.gran.copy(), zone=zone, spec=spec)
+
     def directory(self, since: int | None = None) -> KeyDirectory:
         """Exact counts of the tuples in the lists that arrived at or after `since` (ns; None: all that are held)."""
         with self.changing:
@@ -210,6 +229,9 @@ class SummaryManager:
 
     def _take(self, ts: Array, keys: Encoded) -> None:
         store = self.store
+        if any(counters() is not None for counters in self._lent):
+            store.side = store.side._replace(counters=store.side.counters.copy())
+        self._lent.clear()
         done = store.extend(ts, keys.codes, keys.hashes, self.keys.known)
         while done < store.tuples:
             end = grid_kernels.advance(store.side, done, min(done + PIECE, store.tuples))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class TupleStore:
         )
 
         self.side.meta[ga.VISIBLE] = ga.ALL_VISIBLE
+        self._borrows = False
 
     def extend(self, ts: Array, codes: Array, hashes: Array, keys: int) -> int:
         """Take a batch in stream order into the flat arrays (no summary yet); returns its first ordinal.
@@ -120,6 +122,17 @@ class TupleStore:
             self.side = side._replace(lists=_grown(side.lists, size))
             self._marks = np.zeros(size, np.int64)
 
+    @classmethod
+    def borrowing(cls, spec: SummarySpec, lent: Side) -> TupleStore:
+        """One that asks a grid that others keep, and keeps none itself.  lent: as `SummaryManager.lent` gives it."""
+        store = cls(replace(spec, structure="T1"))  # which has no counters
+        store.side = store.side._replace(
+            counters=lent.counters, node=lent.node, gran=lent.gran, zone=lent.zone, spec=lent.spec,
+            multipliers=lent.multipliers,
+        )  # fmt: skip
+        store._borrows = True
+        return store
+
     def code_of(self, ordinal: int) -> int:
         """The key code of a tuple held."""
         return int(self.side.code[ordinal - int(self.side.meta[ga.BASE])])
@@ -156,7 +169,9 @@ class TupleStore:
 
     @property
     def sketch_bytes(self) -> int:
-        """Bytes of grid, pyramids and detector: fixed by the spec."""
+        """Bytes of grid, pyramids and detector: fixed by the spec; none of a grid that is another's."""
+        if self._borrows:
+            return 0
         side = self.side
         return sum(int(array.nbytes) for array in (side.counters, side.node, side.gran, side.detector, side.recent))
 

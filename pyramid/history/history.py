@@ -15,8 +15,9 @@ from nile.pyramid.history.keys import KeyIndex
 from nile.pyramid.history.rows_store import BATCH, RowStore
 from nile.pyramid.history.tiers import Tiers
 from nile.summaries.errors import ConfigError, NileError, StoreCorrupt, TimestampOrderError, UnknownColumn
-from nile.summaries.hashing import KeyHasher, hash_keys, key_family
+from nile.summaries.hashing import KeyHasher, hash_keys
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import key_family
 
 if TYPE_CHECKING:
     from nile.pyramid.disk.directory import StoreDirectory

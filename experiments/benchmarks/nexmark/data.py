@@ -102,12 +102,21 @@ def _auctions(times: Array, known: Array, rng: np.random.Generator) -> pa.Table:
 
 def _bids(times: Array, persons: Array, auctions: Array, rng: np.random.Generator) -> pa.Table:
     n = times.shape[0]
+    auction, bidder, price = _hot(auctions, 100, 0.5, rng), _hot(persons, 100, 0.75, rng), _prices(n, rng)
+    channels = [_CHANNELS[each] for each in rng.integers(0, len(_CHANNELS), n)]
+    letters = str.maketrans("0123456789", "abcdefghij")
     return pa.table(
         {
-            "auction": _hot(auctions, 100, 0.5, rng),
-            "bidder": _hot(persons, 100, 0.75, rng),
-            "price": _prices(n, rng),
-            "channel": [_CHANNELS[each] for each in rng.integers(0, len(_CHANNELS), n)],
+            "auction": auction,
+            "bidder": bidder,
+            "price": price,
+            "channel": channels,
+            "url": [
+                f"https://www.nexmark.com/{name}/{each % 7}/item.htm?query=1"
+                + f"&channel_id={each % 97}" * (each % 3 > 0)
+                for name, each in zip(channels, auction.tolist(), strict=True)
+            ],
+            "extra": [str(each).translate(letters) for each in price.tolist()],
             "datetime": _stamped(times),
         }
     )

@@ -1,7 +1,7 @@
 """The Nexmark queries as Nile says them, and as DuckDB says the same over all that came.
 
-What is not there cannot be said yet: q10 writes files, q11 has session windows, q12 the clock of the machine, q14 and
-q21 functions of their own, q22 split_part.  A day is `date_trunc` of a time, where Flink's texts write it out.
+q10 writes files, q12 goes by the clock of whoever runs it.  q14 counts letters by what replacing them leaves.  A day is
+`date_trunc` of a time, where Flink's texts write it out.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ __all__ = ["QUERIES", "Asked"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """nile, duckdb: the statements; None: the same; about: what it is."""
+    """nile, duckdb: the statements; None: the same; about: what it is.
+
+    before: a statement that fills a stream which it reads, `bid_now`; by: columns, of whose values there are files.
+    """
 
     about: str
     nile: str
     duckdb: str | None = None
+    before: str | None = None
+    by: tuple[str, ...] = ()
 
 
 _WINNING = """
@@ -66,6 +71,7 @@ def _new_users(persons: str, auctions: str) -> str:
     """
 
 
+_CHANNEL = "regexp_extract(url, '(&|^)channel_id=([^&]*)', 2)"
 _TEN = "TUMBLE (bid, datetime, INTERVAL '10 seconds')"
 QUERIES: dict[str, Asked] = {
     "q0": Asked("pass through", "SELECT auction, bidder, price, datetime FROM bid"),
@@ -101,9 +107,38 @@ QUERIES: dict[str, Asked] = {
         _new_users(_bucket("person", 10, 10), _bucket("auction", 10, 10)),
     ),
     "q9": Asked("winning bids", _WINNING),
+    "q10": Asked(
+        "files of each day and minute",
+        "SELECT auction, bidder, price, datetime, "
+        "year(datetime) * 10000 + month(datetime) * 100 + day(datetime) AS day, "
+        "hour(datetime) * 60 + minute(datetime) AS minute FROM bid",
+        by=("day", "minute"),
+    ),
+    "q11": Asked(
+        "sessions of a bidder",
+        "SELECT bidder, count(*) AS n, window_start, window_end FROM SESSION (bid PARTITION BY bidder, datetime, "
+        "INTERVAL '10 seconds') GROUP BY bidder, window_start, window_end",
+        "SELECT bidder, count(*) AS n, min(datetime) AS window_start, max(datetime) + INTERVAL 10 SECOND AS window_end "
+        "FROM (SELECT *, sum(new) OVER (PARTITION BY bidder ORDER BY datetime ROWS UNBOUNDED PRECEDING) AS run FROM "
+        "(SELECT *, CASE WHEN datetime - lag(datetime) OVER (PARTITION BY bidder ORDER BY datetime) "
+        "< INTERVAL 10 SECOND THEN 0 ELSE 1 END AS new FROM bid)) GROUP BY bidder, run",
+    ),
+    "q12": Asked(
+        "ten seconds of the clock",
+        "SELECT bidder, count(*) AS n, window_end FROM TUMBLE (bid_now, at, INTERVAL '10 seconds') "
+        "GROUP BY bidder, window_end",
+        before="INSERT INTO bid_now (bidder) SELECT bidder FROM bid",
+    ),
     "q13": Asked(
         "a bounded side input",
         "SELECT B.auction, B.price, S.value FROM bid B JOIN side_input S ON B.channel = S.key",
+    ),
+    "q14": Asked(
+        "calculations",
+        "SELECT auction, bidder, 0.908 * price AS price, CASE WHEN hour(datetime) BETWEEN 8 AND 18 THEN 'day' "
+        "WHEN hour(datetime) <= 6 OR hour(datetime) >= 20 THEN 'night' ELSE 'other' END AS part, "
+        "length(extra) - length(replace(extra, 'c', '')) AS often FROM bid "
+        "WHERE 0.908 * price > 1000 AND 0.908 * price < 50000000",
     ),
     "q15": Asked(
         "bids of a day",
@@ -135,6 +170,17 @@ QUERIES: dict[str, Asked] = {
         "bids with their auction",
         "SELECT B.auction, B.bidder, B.price, A.item_name, A.category FROM bid B JOIN auction A ON B.auction = A.id "
         "WHERE A.category = 10",
+    ),
+    "q21": Asked(
+        "the channel of a bid",
+        "SELECT auction, bidder, price, channel, CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' "
+        f"WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' ELSE {_CHANNEL} END AS id FROM bid "
+        f"WHERE {_CHANNEL} <> '' OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')",
+    ),
+    "q22": Asked(
+        "the folders of a url",
+        "SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1, split_part(url, '/', 5) AS dir2, "
+        "split_part(url, '/', 6) AS dir3 FROM bid",
     ),
 }
 """By number: what has a text of its own for DuckDB says there what TUMBLE and HOP say here."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 
+from nile.base.writing import write_parts
 from nile.engine.database import Database
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.experiments.benchmarks.nexmark.data import STREAMS, events
@@ -42,8 +44,8 @@ def nexmark() -> Result:
         notes=(
             f"process CPU, from the push to the last change read, the median of {ROUNDS} rounds; a query without "
             f"windows of its own stands over the last {WINDOW}",
-            "a change costs a window function (q6, q9, q18, q19) the partition that it is in",
-            "published figures of other engines are of other machines and of more events; they are no bar here",
+            "published figures of other engines are of other machines and of more events; they are no bar: of Flink "
+            "in Alibaba Cloud 5,000 to 55,000 events a second and compute unit, by its white paper on Nexmark",
         ),
     )
 
@@ -51,15 +53,21 @@ def nexmark() -> Result:
 def standing_text(name: str) -> str:
     """The statement as it stands: under one window where it names none."""
     text = QUERIES[name].nile
-    return text if "TUMBLE" in text or "HOP" in text else f"{text} WINDOW '{WINDOW}'"
+    bounded = any(word in text for word in ("TUMBLE", "HOP", "SESSION")) or QUERIES[name].by
+    return text if bounded else f"{text} WINDOW '{WINDOW}'"
 
 
 def pushed(name: str, tables: dict[str, pa.Table]) -> tuple[float, list[pa.RecordBatch]]:
-    """(CPU seconds, what came out) of one query over all events, in steps of event time."""
-    with Database() as db:
+    """(CPU seconds, what came out) of one query over all events, in steps of event time, as q12's clock goes."""
+    asked, clock = QUERIES[name], [0]
+    with Database() as db, tempfile.TemporaryDirectory() as folder:
         for stream in STREAMS:
             db.stream(stream, tables[stream].schema, time="datetime")
         db.register("side_input", SIDE)
+        if asked.before is not None:
+            db.stream("bid_now", [("at", pa.timestamp("us")), ("bidder", pa.int64())], time="at", stamp=True)
+            db._live.get("bid_now").clock = lambda: clock[0]
+            db.sql(asked.before)
         standing = db.subscribe(standing_text(name))
         bounds = [pc.min_max(table.column("datetime").cast(pa.int64())).as_py() for table in tables.values()]
         step, last = BATCH_S * 1_000_000, max(each["max"] for each in bounds)
@@ -73,9 +81,12 @@ def pushed(name: str, tables: dict[str, pa.Table]) -> tuple[float, list[pa.Recor
         found: list[pa.RecordBatch] = []
         spent = time.process_time()
         for end, some in pieces:
+            clock[0] = 1_000 * (end - step)
             for stream, rows in some.items():
                 if rows.num_rows:
                     db.push(stream, rows)
             db.advance(end / 1e6)
             found += standing.poll()
+        if asked.by:
+            write_parts(found, standing.schema, f"{folder}/{name}", "csv", asked.by)
         return time.process_time() - spent, found

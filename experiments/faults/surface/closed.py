@@ -34,6 +34,14 @@ class _Held:
     progress: Any
 
 
+class SilentSensor(nile.Sensor):
+    """A source of nothing: the table of sensors that is asked for has one that is never opened."""
+
+    def read(self) -> Any:
+        """No value."""
+        return nile.NO_VALUE
+
+
 def _table() -> pa.Table:
     return pa.table({"t": range(_ROWS), "k": [i % 7 for i in range(_ROWS)]})
 
@@ -53,7 +61,7 @@ _ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "subscribe": (("SELECT k FROM l",), {}),
     "subscription": (("q",), {}),
     "summary": (("s",), {}),
-    "shared": (("l", "k"), {}),
+    "sensors": (("d",), {}),
     "join": (("r", "l"), {"on": "k"}),
     "select": (("l",), {"on": "k", "predicates": {"a": "k = 1"}}),
     "aggregate": (("l", {"n": "count(*)"}), {}),
@@ -125,6 +133,7 @@ def _tried(seed: int, *, close: bool) -> None:
         db = stack.enter_context(nile.connect(folder / "store"))
         db.register("r", _table(), time="t")
         db.stream("l", _table().schema, time="t")
+        db.sql("CREATE SENSORS d (id INT, value STREAM(x DOUBLE) USING 'SilentSensor')")
         db.sql("CREATE SUMMARY s ON l (k) WITH GRANULARITY 60 AND COLLAPSE (2, 3)")
         standing = db.subscribe("SELECT k FROM l WHERE k = 1")
         named = db.subscribe("SELECT k FROM l WHERE k = 2", name="q")

@@ -34,11 +34,9 @@ from nile.exact.join.parts_kernels import (
     SEEN,
     UPDATES,
     bucket_of,
-    inlined,
-    kernel,
     minus,
-    part,
 )
+from nile.exact.state.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 

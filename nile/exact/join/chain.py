@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.join.dense import dense_codes
+from nile.exact.join.listed import Lists
+from nile.exact.join.shared import texts_in_all
+from nile.exact.state.lent import lent
 from nile.summaries.errors import KeyTypeError
 
-__all__ = ["ExactJoin", "encode", "encode_all"]
+__all__ = ["ExactJoin", "encode", "encode_all", "window_codes"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 16
+_TEXTS = ("string", "large_string", "binary", "large_binary")
+_DENSE = 2
+"""Codes a tuple up to which tables by code are small enough."""
 
 
 def _kernels() -> Any:
@@ -22,9 +29,16 @@ def _kernels() -> Any:
 
 
 def encode(left: Any, right: Any) -> tuple[Array, Array, int]:
-    """Dense codes of two Arrow key columns, as `encode_all` gives them: (left, right, distinct keys)."""
-    (first, second), distinct = encode_all((left, right))
-    return first, second, distinct
+    """Dense codes of two Arrow key columns: (left, right, a number above every code, of the order of the tuples').
+
+    As `encode_all` gives them, or keys that are whole numbers of a range that small as they are.  Other numbers cost 6
+    to 20 ns each.
+    """
+    first, second = window_codes((left, right))
+    above = 1 + max(int(each.max(initial=0)) for each in (first, second))
+    if above > _DENSE * (first.shape[0] + second.shape[0]) + _CHUNK:
+        (first, second), above = dense_codes((first, second))
+    return first, second, above
 
 
 def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
@@ -33,6 +47,71 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
     int64 [n] each, -1 for null; all NaN are one key and -0.0 is 0.0.  Raises KeyTypeError when two
     columns' types never compare equal.  Cost: one dictionary encoding of all.
     """
+    columns, common = _alike(key_columns)
+    pa = importlib.import_module("pyarrow")
+    if pa.types.is_null(common):  # columns without a single key
+        return tuple(np.full(len(column), -1, np.int64) for column in columns), 1
+    if not any(map(len, columns)):
+        return tuple(np.zeros(0, np.int64) for _ in columns), 1
+    together = pa.chunked_array(columns).dictionary_encode().combine_chunks()
+    if isinstance(together, pa.ChunkedArray):
+        together = pa.concat_arrays(together.unify_dictionaries().chunks)
+    codes = together.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum([len(column) for column in columns])[:-1]
+    return tuple(np.split(codes, ends)), max(1, len(together.dictionary))
+
+
+def window_codes(key_columns: Sequence[Any], *, shared: bool = False) -> tuple[Array, ...]:
+    """Codes of Arrow key columns as window joins take them, which hash them: equal exactly when the keys are.
+
+    int64 [n] each, below 0 for null, else anything from 0 on.  Whole numbers, dates, times and floats from 0 on are
+    taken as they are (whole numbers less the least one), which costs a twentieth of an encoding; other keys are
+    encoded.  shared: texts that not all columns have may be below 0 too.  Raises KeyTypeError as
+    `encode_all` does.
+    """
+    columns, common = _alike(key_columns)
+    pa = importlib.import_module("pyarrow")
+    types = pa.types
+    if types.is_floating(common):
+        words = [_numbers(column.view(pa.int64())) for column in columns]
+    elif (
+        (types.is_integer(common) and not types.is_uint64(common))
+        or types.is_timestamp(common)
+        or types.is_date(common)
+    ):
+        words = [_numbers(column) for column in columns]
+    else:
+        places = texts_in_all(columns) if shared and str(common) in _TEXTS else None
+        if places is None:
+            return encode_all(key_columns)[0]
+        kept = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]
+        codes = tuple(np.full(len(column), -1, np.int64) for column in columns)
+        for own, place, code in zip(codes, places, encode_all(kept)[0], strict=True):
+            own[place] = code
+        return codes
+    least = min((int(each.min()) for each in words if each.shape[0]), default=0)
+    most = max((int(each.max()) for each in words if each.shape[0]), default=0)
+    if least < 0:
+        if types.is_floating(common) or most - least > np.iinfo(np.int64).max:
+            return encode_all(key_columns)[0]
+        words = [each - least for each in words]
+    for at, column in enumerate(columns):
+        if column.null_count:
+            words[at] = np.where(column.is_null().to_numpy(zero_copy_only=False), -1, words[at])
+    return tuple(words)
+
+
+def _numbers(column: Any) -> Array:
+    """A column of one chunk, of numbers or times, as int64, not to be written to; 0 for null."""
+    pa = importlib.import_module("pyarrow")
+    narrow = pa.types.is_date32(column.type)
+    whole = column.cast(pa.int32()) if narrow else column
+    whole = whole.cast(pa.int64())
+    return lent((whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False))
+
+
+def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
+    """The columns, each in one chunk, of the one type they have in common, and that type."""
     pa = importlib.import_module("pyarrow")
     pc = importlib.import_module("pyarrow.compute")
     columns = []
@@ -43,7 +122,9 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
                 f"join key: needed a column of Arrow; got {type(column).__module__}.{type(column).__name__}; write "
                 "pyarrow.array(keys)"
             )
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        whole = column
+        if isinstance(column, pa.ChunkedArray):
+            whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         if isinstance(whole, pa.ChunkedArray):
             whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
         if pa.types.is_dictionary(whole.type):
@@ -53,22 +134,15 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
             common = whole.type
         elif whole.type != common and not pa.types.is_null(whole.type):
             common = _common_type(pa, common, whole.type)
-    if pa.types.is_null(common):  # columns without a single key
-        return tuple(np.full(len(column), -1, np.int64) for column in columns), 1
-    if not any(map(len, columns)):
-        return tuple(np.zeros(0, np.int64) for _ in columns), 1
+    if pa.types.is_null(common) or not any(map(len, columns)):
+        return columns, common
     try:
-        columns = [column.cast(common) for column in columns]
+        columns = [column if column.type == common else column.cast(common) for column in columns]
     except pa.ArrowInvalid as error:
         raise KeyTypeError(f"join key: both sides need values of {common}; got one beyond ({error}); cast it") from None
     if pa.types.is_floating(common):
         columns = [_canonical(pa, pc, column) for column in columns]
-    together = pa.chunked_array(columns).dictionary_encode().combine_chunks()
-    if isinstance(together, pa.ChunkedArray):
-        together = pa.concat_arrays(together.unify_dictionaries().chunks)
-    codes = together.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    ends = np.cumsum([len(column) for column in columns])[:-1]
-    return tuple(np.split(codes, ends)), max(1, len(together.dictionary))
+    return columns, common
 
 
 def _common_type(pa: Any, a: Any, b: Any) -> Any:
@@ -127,20 +201,10 @@ class ExactJoin:
 
     def pairs(self) -> Iterator[tuple[Array, Array]]:
         """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,536."""
-        order = self.order()
-        newest = np.full((2, self.keys), -1, np.int64)
-        left_before = np.full(self.left_ts.shape[0], -1, np.int64)
-        right_before = np.full(self.right_ts.shape[0], -1, np.int64)
-        progress = np.array([0, 0, 0, -2], np.int64)
-        while progress[0] < order.shape[0]:
-            left_out = np.empty(_CHUNK, np.int64)
-            right_out = np.empty(_CHUNK, np.int64)
-            n = _kernels().enumerate_pairs(
-                order, self.left_ts, self.right_ts, self.left_code, self.right_code, self._window, newest,
-                left_before, right_before, progress, left_out, right_out,
-            )  # fmt: skip
-            if n:
-                yield left_out[:n], right_out[:n]
+        ts, codes = (self.left_ts, self.right_ts), (self.left_code, self.right_code)
+        for block in Lists(ts, codes, self._window, self.keys).pairs():
+            for begin in range(0, block.shape[0], _CHUNK):
+                yield block[begin : begin + _CHUNK, 0], block[begin : begin + _CHUNK, 1]
 
     @property
     def _window(self) -> int:

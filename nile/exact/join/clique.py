@@ -3,11 +3,13 @@
 A combination has one tuple of each stream, of equal keys, every two within the window of each other: a uniform
 clique.  It is completed by its last member in total order (ts, position in the statement, arrival), and the
 others lie in the window before it, so the combinations an arrival completes are a product of ranges.
-Imports nothing of the lower floors on purpose, and shares no kernel with the operators it judges: numpy alone.
+Imports nothing of the lower floors on purpose, and shares no kernel with the operators it judges: ranges and members
+are found by numpy alone, counts by one pass over all arrivals.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,31 +91,40 @@ class ExactClique:
             high[keyed, k] = np.searchsorted(place, codes[keyed] * total + np.flatnonzero(keyed), side="right")
         return low, high
 
-    @cached_property
+    @property
     def completed(self) -> Array:
         """Combinations each arrival completes: int64 [N].
 
         Raises MemoryRefused when one arrival completes 2**53 or more, which no double can number, or all 2**62.
         """
-        low, high = self.ranges
-        counts = high - low
-        counts[np.arange(counts.shape[0]), self.stream] = np.where(counts.sum(axis=1) > 0, 1, 0)
-        about = counts.astype(np.float64).prod(axis=1)
-        if about.shape[0] and (about.max() >= _MOST or about.sum() >= _MOST_OF_ALL):
-            raise MemoryRefused(
-                f"join of {len(self.ts)} streams: needed fewer than 2**53 combinations of one tuple, and 2**62 of all; "
-                f"got about {about.max():.2g} and {about.sum():.2g}; name a shorter window, or a condition on one "
-                "stream that leaves fewer tuples"
-            )
-        completed: Array = counts.prod(axis=1)
-        return completed
+        return self._counts[0]
 
     @property
     def standing(self) -> Array:
-        """Tuples of each arrival's key in its window, all streams together, itself included: int64 [N]."""
-        low, high = self.ranges
-        counts: Array = (high - low).sum(axis=1)
-        return counts
+        """Tuples of each arrival's key in its window, all streams together, itself included: int64 [N].
+
+        Raises MemoryRefused as `completed` does.
+        """
+        return self._counts[1]
+
+    @cached_property
+    def _counts(self) -> tuple[Array, Array]:
+        """(completed, standing), by one pass over the arrivals."""
+        total, streams = self.times.shape[0], len(self.ts)
+        codes = np.concatenate(self.codes)[self.order].astype(np.int64, copy=False)
+        held = np.zeros((1 + max(0, int(codes.max(initial=-1))), streams), np.int32)
+        completed, standing = np.empty(total, np.int64), np.empty(total, np.int64)
+        window = -1 if self.window is None else self.window
+        most, whole = importlib.import_module("nile.exact.join.count_kernels").count_cliques(
+            self.times, self.stream, codes, window, held, completed, standing
+        )
+        if most >= _MOST or whole >= _MOST_OF_ALL:
+            raise MemoryRefused(
+                f"join of {streams} streams: needed fewer than 2**53 combinations of one tuple, and 2**62 of all; "
+                f"got about {most:.2g} and {whole:.2g}; name a shorter window, or a condition on one stream that "
+                "leaves fewer tuples"
+            )
+        return completed, standing
 
     @property
     def combinations(self) -> int:

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact.join.dense import dense_codes
 from nile.exact.join.parts import gaps_filled, in_parts, parts_of
+from nile.exact.join.shared import in_all
 
 __all__ = ["CountStream", "count_whole"]
 
@@ -22,19 +24,18 @@ def _kernels() -> Any:
     return importlib.import_module("nile.exact.join.count_kernels")
 
 
-def count_whole(ts: tuple[Array, Array], codes: tuple[Array, Array], window: int) -> int:
+def count_whole(ts: tuple[Array, ...], codes: tuple[Array, ...], window: int) -> int:
     """Pairs of equal keys with |ts1 - ts2| <= window ns of two whole streams.
 
     ts: int64 [m] ns, not decreasing; codes: int64 [m], below 0 null.  O(tuples), and 4 bytes a distinct code; codes
-    that are far from dense are encoded first, by sorting.
+    that are far from dense are encoded first.
     """
     largest = max((int(each.max()) for each in codes if each.shape[0]), default=-1)
     if largest >= _DENSE * sum(each.shape[0] for each in codes) + _LEAST_CAPACITY:
-        both = np.concatenate(codes)
-        values, dense = np.unique(both, return_inverse=True)
-        dense = np.where(both < 0, -1, dense)
-        left, right = np.split(dense, [codes[0].shape[0]])
-        largest = values.shape[0]
+        places = in_all(codes, largest + 1)
+        if places is not None:
+            ts, codes = (tuple(each[at] for each, at in zip(two, places, strict=True)) for two in (ts, codes))
+        (left, right), largest = dense_codes(codes, shared=True)
     else:
         left, right = codes
     return int(_kernels().count_whole(ts[0], left, ts[1], right, window, np.zeros(largest + 1, np.int32)))

@@ -11,14 +11,13 @@ Cost.  O(1) a tuple, whatever the number of pairs.  Imports nothing of the lower
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 
+from nile.exact.state.kernels import inlined, kernel
+
 Array = np.ndarray[Any, Any]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Columns of place, one row per stream
 SEEN, FIRST, DONE = range(3)
@@ -33,21 +32,7 @@ _RIGHT = 1 << 32  # counts of both streams share a word: left below, right above
 _LEFT_OF = _RIGHT - 1
 
 
-def _kernel(function: Function) -> Function:
-    """Kernels borrow their arrays, as no kernel here makes any."""
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
-    return compiled
-
-
-def _inlined(function: Function) -> Function:
-    compiled: Function = numba.njit(
-        cache=True, nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
-        forceinline=True,
-    )(function)  # fmt: skip
-    return compiled
-
-
-@_inlined
+@inlined
 def _slot(table: Array, code: int, shift: Any, totals: Array) -> Any:
     """The slot of a key, taken if it had none."""
     if table.shape[1] == 1:
@@ -63,7 +48,7 @@ def _slot(table: Array, code: int, shift: Any, totals: Array) -> Any:
     return at
 
 
-@_inlined
+@inlined
 def _let_go(table: Array, times: Array, slots: Array, first: int, seen: int, since: int, one: int) -> Any:
     """Take back from their slots the tuples of one stream older than `since`; returns the first kept."""
     mask = np.int64(times.shape[0] - 1)
@@ -75,7 +60,7 @@ def _let_go(table: Array, times: Array, slots: Array, first: int, seen: int, sin
     return first
 
 
-@_kernel
+@kernel
 def count_pairs(
     left_ts: Array,
     left_code: Array,
@@ -155,14 +140,14 @@ def count_pairs(
     return why
 
 
-@_kernel
+@kernel
 def expire(table: Array, times: Array, slots: Array, place: Array, side: int, since: int) -> None:
     """Let go of the tuples of one stream older than `since`."""
     one = _RIGHT if side == 1 else 1
     place[side, FIRST] = _let_go(table, times, slots, place[side, FIRST], place[side, SEEN], since, one)
 
 
-@_kernel
+@kernel
 def lay_out(
     table: Array, times: Array, slots: Array, new_table: Array, shift: Any, new_times: Array, new_slots: Array,
     place: Array, side: int, totals: Array,
@@ -180,7 +165,7 @@ def lay_out(
         new_slots[p & new_mask] = slot
 
 
-@_kernel
+@kernel
 def count_whole(
     left_ts: Array, left_code: Array, right_ts: Array, right_code: Array, window: int, counts: Array
 ) -> Any:
@@ -205,7 +190,7 @@ def count_whole(
     return pairs
 
 
-@_kernel
+@kernel
 def fill(
     table: Array, times: Array, slots: Array, shift: Any, side: int, ts: Array, code: Array, ordinal: int,
     totals: Array,
@@ -219,3 +204,39 @@ def fill(
             table[slot, table.shape[1] - 1] += _RIGHT if side == 1 else 1
         times[(ordinal + k) & mask] = ts[k]
         slots[(ordinal + k) & mask] = slot
+
+
+@kernel
+def count_cliques(
+    times: Array, stream: Array, code: Array, window: int, held: Array, completed: Array, standing: Array
+) -> tuple[float, float]:
+    """Combinations that each arrival of n streams completes in one window: (the most of one, of all), as doubles.
+
+    times: int64 [N] ns, stream: int8 [N], code: int64 [N], below 0 for null: in total order; window: ns, below 0 for
+    the whole streams; held: int32 [codes, n], zeros: tuples of a key within the window, by stream; completed, standing:
+    int64 [N], combinations (where they are below 2**63), and tuples of the key in the window, the arrival's included.
+    """
+    most = whole = 0.0
+    gone = 0
+    for i in range(times.shape[0]):
+        if window >= 0:
+            since = times[i] - window if times[i] >= _LEAST + window else _LEAST
+            while times[gone] < since:
+                if code[gone] >= 0:
+                    held[code[gone], stream[gone]] -= 1
+                gone += 1
+        completed[i] = standing[i] = 0
+        if code[i] < 0:
+            continue
+        row = held[code[i]]
+        row[stream[i]] += 1
+        found, about, stand = np.int64(1), 1.0, np.int64(0)
+        for k in range(row.shape[0]):
+            stand += row[k]
+            if k != stream[i]:
+                found *= row[k]
+                about *= row[k]
+        completed[i], standing[i] = found, stand
+        most = max(most, about)
+        whole += about
+    return most, whole

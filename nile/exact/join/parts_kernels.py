@@ -5,11 +5,11 @@ Cost.  None of its own.  Imports nothing of the lower floors on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import inlined
 
 Array = np.ndarray[Any, Any]
 
@@ -27,29 +27,6 @@ DONE, LEVEL, DIRECTION, WRITTEN, MODE_END, ARRIVED = range(6)
 COMPARISONS, PROBES, UPDATES, DROPPED, MOVED = range(5)
 # Why a kernel stops
 FINISHED, FULL, GROW = range(3)
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function, **options: bool) -> Function:
-    """Kernels borrow their arrays, as no kernel here makes any: counting references costs more than the work."""
-    made: Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function)
-    return made
-
-
-def kernel(function: Function) -> Function:
-    """Called from Python."""
-    return compiled(function)
-
-
-def part(function: Function) -> Function:
-    """Called from kernels alone."""
-    return compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-def inlined(function: Function) -> Function:
-    """Called from kernels alone, for every tuple or candidate."""
-    return compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
 _LEAST = np.iinfo(np.int64).min

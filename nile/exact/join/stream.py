@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact.join.listed import Lists, suits
 from nile.exact.join.parts import gaps_filled, in_parts, parts_of
 
 __all__ = ["ChainStream"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_CAPACITY = 256
-_ROOM = 1 << 20  # pairs a block: two columns of 8 MiB, which the machine may map as huge pages
+_ROOM = 1 << 16  # pairs a block: two columns of 512 KiB, which stay in a core's cache until they are handed out
 
 
 def _kernels() -> Any:
@@ -24,12 +25,23 @@ def _kernels() -> Any:
 class ChainStream:
     """Pairs of equal keys with |ts1 - ts2| <= window ns, completed as tuples arrive.
 
-    Memory: about 90 bytes per tuple of the window's content at its fullest, rings doubling and shrinking with it.
+    Memory: about 90 bytes per tuple of the window's content at its fullest, rings doubling and shrinking with it; for a
+    whole input that comes first and at once, 4 bytes a tuple and 16 a key (`nile.exact.join.listed`).
     moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
     """
 
     HELD: ClassVar = ("_place", "_rings", "_times")
-    DERIVED: ClassVar = ("_window", "_resume", "_costs", "_newest", "_heads", "_shift", "moved", "most_memory")
+    DERIVED: ClassVar = (
+        "_window",
+        "_resume",
+        "_costs",
+        "_newest",
+        "_heads",
+        "_shift",
+        "moved",
+        "most_memory",
+        "_whole",
+    )
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -37,6 +49,7 @@ class ChainStream:
         self._resume = np.array([-2, 0], np.int64)
         self._costs = np.zeros(3, np.int64)
         self._newest: int | None = None
+        self._whole: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
         self.moved = 0
         self.most_memory = 0
         self._allocate(_LEAST_CAPACITY)
@@ -51,17 +64,61 @@ class ChainStream:
     def merged(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
         """Join a batch of both streams, merged in total order; yields int64 [m, 2] ordinals, columns contiguous.
 
-        A long batch is joined in parts, one a core: see `chain_stream_parts`.
+        The first one is joined by lists where that costs less; else a long one in parts, one a core.
         """
+        if self._newest is None and self._whole is None and any(map(len, ts)) and suits(ts, self._window):
+            return self._by_lists(ts, codes)
+        return self._by_chains(ts, codes)
+
+    def _by_chains(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        self._settle()
         parts = parts_of(ts, self._window, self._newest)
         return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
 
+    def _by_lists(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+        lists = Lists(ts, codes, self._window)
+        self.most_memory = max(self.most_memory, self.memory + lists.memory)
+        pairs = 0
+        for block in lists.pairs():
+            pairs += block.shape[0]
+            yield block
+        keyed = sum(int(np.count_nonzero(each >= 0)) for each in codes)
+        self._costs += pairs, keyed, keyed
+        self._whole = ts, codes
+
+    def _settle(self) -> None:
+        """Hold what is left of a first batch that was joined by lists: only when something follows."""
+        if self._whole is None:
+            return
+        ts, codes = self._whole
+        begins, self._whole = self._begins(), None
+        tuples = []
+        for times, keys, begin in zip(ts, codes, begins, strict=True):
+            at = begin + np.flatnonzero(keys[begin:] >= 0)
+            tuples.append((at, times[at], keys[at]))
+        self.hold(max(int(each[-1]) for each in ts if each.shape[0]), [each.shape[0] for each in ts], tuples)
+
+    def _begins(self) -> list[int]:
+        """Of each stream of a first batch that was joined by lists, the first tuple that something to come can join."""
+        if self._whole is None:
+            return []
+        ts, codes = self._whole
+        newest = max(int(each[-1]) for each in ts if each.shape[0])
+        begins = [int(np.searchsorted(each, max(newest - self._window, np.iinfo(np.int64).min))) for each in ts]
+        # Nulls are not held; of any that is, argmax finds the first.
+        keyed = [keys[begin:] >= 0 for keys, begin in zip(codes, begins, strict=True)]
+        return [
+            begin + (int(each.argmax()) if each.any() else each.shape[0])
+            for begin, each in zip(begins, keyed, strict=True)
+        ]
+
     def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
         """Join a batch as `merged` does, on one core."""
+        self._settle()
         kernels = _kernels()
         self._place[:, kernels.DONE] = 0
         waiting = ts[0].shape[0] + ts[1].shape[0]
-        room = _ROOM if waiting > _ROOM >> 4 else _ROOM >> 6
+        room = _ROOM if waiting > _ROOM >> 4 else _ROOM >> 4
         why = kernels.FULL
         while why != kernels.FINISHED:
             if why == kernels.GROW:
@@ -103,12 +160,13 @@ class ChainStream:
         if isinstance(stream, int):
             mine = (ts, ts[:0]) if stream == 0 else (ts[:0], ts)
             keys = (codes, codes[:0]) if stream == 0 else (codes[:0], codes)
-            return self.merged(mine, keys)
+            return self._by_chains(mine, keys)
         sides = [stream == side for side in range(2)]
-        return self.merged((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]))
+        return self._by_chains((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]))
 
     def advance(self, now: int) -> None:
         """Let go of what no tuple at `now` or later can join."""
+        self._settle()
         since = max(now - self._window, np.iinfo(np.int64).min)
         for side in range(2):
             _kernels().expire(self._times[side], self._place, side, since)
@@ -116,6 +174,7 @@ class ChainStream:
 
     def holding(self, stream: int, since: int) -> tuple[Array, Array, Array]:
         """The tuples of a stream from `since` on that are not null: (ordinals, ts, codes)."""
+        self._settle()
         at = np.arange(self._place[stream, 1], self._place[stream, 0])
         ring = at & (self._times[stream].shape[0] - 1)
         ts, codes = self._times[stream][ring], self._rings[stream][ring, 0]
@@ -139,12 +198,16 @@ class ChainStream:
     @property
     def seen(self) -> Array:
         """Tuples seen of each stream: int64 [2]."""
+        if self._whole is not None:
+            return np.array([each.shape[0] for each in self._whole[0]])
         seen: Array = self._place[:, 0]
         return seen
 
     @property
     def held(self) -> int:
         """Tuples kept."""
+        if self._whole is not None:
+            return int(self.seen.sum()) - sum(self._begins())
         return int((self._place[:, 0] - self._place[:, 1]).sum())
 
     @property
@@ -155,7 +218,7 @@ class ChainStream:
     @property
     def counts(self) -> dict[str, int]:
         """Operations so far."""
-        seen = int(self._place[:, 0].sum())
+        seen = int(self.seen.sum())
         compared, probed = int(self._costs[0]), int(self._costs[1])
         return {
             "comparisons": compared,

@@ -9,14 +9,13 @@ Cost.  O(1 + outputs + collisions) a tuple.  Imports nothing of the lower floors
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 
+from nile.exact.state.kernels import inlined, kernel
+
 Array = np.ndarray[Any, Any]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Columns of place, one row per stream
 SEEN, FIRST, DONE = range(3)
@@ -27,33 +26,19 @@ HEAD = -2  # a walk that begins
 _LEAST = np.iinfo(np.int64).min
 
 
-def _kernel(function: Function) -> Function:
-    """Kernels borrow their arrays, as no kernel here makes any."""
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
-    return compiled
-
-
-def _inlined(function: Function) -> Function:
-    compiled: Function = numba.njit(
-        cache=True, nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
-        forceinline=True,
-    )(function)  # fmt: skip
-    return compiled
-
-
-@_inlined
+@inlined
 def _bucket(code: int, shift: Any) -> Any:
     """The bucket of a key: the upper bits of a multiplicative hash."""
     return np.int64((np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> shift)
 
 
-@_inlined
+@inlined
 def _since(ts: int, window: int) -> int:
     """The earliest time still within the window of ts."""
     return ts - window if ts >= _LEAST + window else _LEAST
 
 
-@_kernel
+@kernel
 def join_pairs(
     left_ts: Array,
     left_code: Array,
@@ -172,7 +157,7 @@ def join_pairs(
     return why
 
 
-@_kernel
+@kernel
 def expire(times: Array, place: Array, side: int, since: int) -> None:
     """Let go of the tuples of one stream older than `since`."""
     mask = np.int64(times.shape[0] - 1)
@@ -182,7 +167,7 @@ def expire(times: Array, place: Array, side: int, since: int) -> None:
     place[side, FIRST] = first
 
 
-@_kernel
+@kernel
 def refill(
     ring: Array, times: Array, new_ring: Array, new_times: Array, heads: Array, shift: Any, place: Array, side: int
 ) -> None:
@@ -199,7 +184,7 @@ def refill(
             heads[bucket, side] = p
 
 
-@_kernel
+@kernel
 def fill(ring: Array, times: Array, heads: Array, shift: Any, side: int, ts: Array, code: Array, ordinal: int) -> None:
     """Put tuples of one stream into a ring that has room for them, from `ordinal` on, and head their chains."""
     mask = np.int64(times.shape[0] - 1)

@@ -45,11 +45,10 @@ from nile.exact.join.parts_kernels import (
     WIDTH,
     WRITTEN,
     bucket_of,
-    inlined,
-    kernel,
     minus,
     plus,
 )
+from nile.exact.state.kernels import inlined, kernel
 
 Array = np.ndarray[Any, Any]
 

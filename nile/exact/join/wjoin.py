@@ -32,7 +32,7 @@ STRATEGIES = ("gca", "lca", "mbe", "exact")
 OUTPUTS = ("combinations", "count")
 EQUAL = Condition()
 TOLD = {
-    "chain": "window join chain: equal keys are hashed, and each tuple probes as it arrives (forward evaluation)",
+    "chain": "window join chain: each tuple probes those of its key as it arrives (forward evaluation)",
     "few-nested": "window join few-nested: no equal keys to hash, each tuple probes as it arrives (forward evaluation)",
 }
 """The algorithms that are taken without being named, as EXPLAIN tells of them."""

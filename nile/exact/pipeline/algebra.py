@@ -9,10 +9,11 @@ Source: negative tuples, section 2.1 (Definition 1) and section 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
+from nile.exact.pipeline.reach import Reach
 from nile.exact.pipeline.windows import Range, Rows, Slide, Unbounded, Window
 from nile.exact.state.arrow import Array, pa
 from nile.summaries.errors import UnknownColumn
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RUNNING",
+    "SIGN",
     "Aggregate",
+    "Changing",
     "Distinct",
     "Every",
     "First",
@@ -34,10 +37,12 @@ __all__ = [
     "Make",
     "Minus",
     "OnClose",
+    "Opened",
     "Outer",
     "Plan",
     "Project",
     "Range",
+    "Reach",
     "Rows",
     "Sample",
     "Scan",
@@ -55,6 +60,9 @@ __all__ = [
     "walk",
 ]
 
+SIGN = "\0sign"
+"""The column that says of a relation that changes whether a row comes (1) or goes (-1)."""
+
 Test = Callable[["pyarrow.RecordBatch"], "pyarrow.BooleanArray"]
 Make = Callable[["pyarrow.RecordBatch"], "pyarrow.RecordBatch"]
 MakeOf = Callable[["pyarrow.RecordBatch", Array], "pyarrow.RecordBatch"]
@@ -63,9 +71,8 @@ Order = Callable[["pyarrow.RecordBatch"], Array]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A stream in a window.  position: its place in the statement, which orders tuples of one instant.
-
-    Rows that are pushed need the columns of `schema`; what more they have is not kept.
+    """A stream in a window.  position: its place in the statement, which orders tuples of one instant.  Rows that are
+    pushed need the columns of `schema`; what more they have is not kept.
     """
 
     name: str
@@ -87,12 +94,22 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Changing:
+    """A relation that changes: rows that are pushed come or go, as the last column, `SIGN` (int8), says: 1 or -1.
+
+    Nothing of an instant is known before it has passed the relation too.  A row that goes has to be there.
+    """
+
+    name: str
+    schema: pyarrow.Schema
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """The rows for which `test` is true; null does not select."""
 
     input: Plan
     test: Test
-    text: str = ""
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -106,7 +123,6 @@ class Project:
     input: Plan
     make: Make
     schema: pyarrow.Schema
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +137,6 @@ class Join:
     right: Plan
     on: tuple[tuple[str, str], ...] = ()
     test: Test | None = None
-    text: str = ""
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -144,7 +159,6 @@ class GraphJoin:
     directed: bool = False
     test: Test | None = None
     algorithm: str = "chain"
-    text: str = ""
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -156,20 +170,22 @@ class Outer:
     """A join that keeps, or keeps only, rows without a partner; `on` and `test` as of a Join.
 
     kind: left, right, full: pairs, and the rows of that side (of both) that have none, with nulls; semi, anti: rows of
-    the left that have one, or none, as often as they hold.
+    the left that have one, or none; mark: all of them, and whether they have one, in a column called `mark`.
     """
 
     left: Plan
     right: Plan
-    kind: Literal["left", "right", "full", "semi", "anti"]
+    kind: Literal["left", "right", "full", "semi", "anti", "mark"]
     on: tuple[tuple[str, str], ...] = ()
     test: Test | None = None
-    text: str = ""
+    mark: str = ""
 
     @property
     def schema(self) -> pyarrow.Schema:
         if self.kind in ("semi", "anti"):
             return self.left.schema
+        if self.kind == "mark":
+            return self.left.schema.append(pa.field(self.mark, pa.bool_()))
         return pa.schema([field.with_nullable(True) for field in (*self.left.schema, *self.right.schema)])
 
 
@@ -211,7 +227,7 @@ class Intersect(_OfBoth):
 class Minus(_OfBoth):
     """Rows of the left without the right's; all=True: max(0, l - r) times, else once where r = 0, as SQL's EXCEPT.
 
-    The duplicate-free form of negative tuples, section 4.3 (W-MINUS, then W-DISTINCT) would keep a row with l > r > 0.
+    Negative tuples, section 4.3 (W-MINUS, then W-DISTINCT), would keep a row with l > r > 0.
     """
 
 
@@ -240,24 +256,43 @@ class Group:
 
     @property
     def schema(self) -> pyarrow.Schema:
-        fields = [_field(self.input.schema, name) for name in self.by]
+        fields = [_column(self.input.schema, name) for name in self.by]
         results = [pa.field(each.name, _result_type(self.input.schema, each)) for each in self.aggregates]
         return pa.schema(fields + results)
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Each row with what all rows of its partition say of it, such as its rank.
+    """Each row with what the rows of its partition say of it, such as its rank.
 
-    by: columns of the input that say which partition a row is in, () for one of all; make: of rows, in the order in
-    which they came, and the number of each one's partition (int64 [n]): a row for each, in the same order.
+    keys: of rows the columns (kinds) that say which partition each is in, `by` of them, then its order there (order:
+    descending, nulls last, of each).  make: of rows, those of a partition in order or as they came, and the number of
+    each one's partition (int64 [n]) the same rows with the values behind.  ranks: the values, where all are ranks.
     """
 
     input: Plan
-    by: tuple[str, ...]
+    by: int
+    order: tuple[tuple[bool, bool], ...]
+    keys: Make
+    kinds: pyarrow.Schema
     make: MakeOf
     schema: pyarrow.Schema
-    text: str = ""
+    reach: Reach = field(default_factory=Reach)
+    ranks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Tuples of a stream, which only come, each with when its session began, as the last column (timestamp[us]).
+
+    keys: of tuples the columns (kinds) that say whose session it is; gap: ns without a tuple after which one has ended.
+    """
+
+    input: Plan
+    keys: Make
+    kinds: pyarrow.Schema
+    gap: int
+    schema: pyarrow.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +385,8 @@ class Every:
         return self.input.schema
 
 
-_Unary = Select | Project | Distinct | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
-Plan = Scan | Stored | Join | GraphJoin | Outer | Union | Intersect | Minus | Sample | _Unary
+_Unary = Opened | Select | Project | Distinct | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
+Plan = Scan | Stored | Changing | Join | GraphJoin | Outer | Union | Intersect | Minus | Sample | _Unary
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:
@@ -361,7 +396,7 @@ def inputs_of(plan: Plan) -> tuple[Plan, ...]:
             return plan.inputs
         case Join() | Outer() | Union() | Intersect() | Minus():
             return (plan.left, plan.right)
-        case Scan() | Stored():
+        case Scan() | Stored() | Changing():
             return ()
         case _:
             return (plan.input,)
@@ -374,7 +409,7 @@ def walk(plan: Plan) -> Iterator[Plan]:
         yield from walk(each)
 
 
-def _field(schema: pyarrow.Schema, name: str) -> pyarrow.Field:
+def _column(schema: pyarrow.Schema, name: str) -> pyarrow.Field:
     at = schema.get_all_field_indices(name)
     if len(at) != 1:
         raise UnknownColumn(
@@ -386,7 +421,7 @@ def _field(schema: pyarrow.Schema, name: str) -> pyarrow.Field:
 def _result_type(schema: pyarrow.Schema, aggregate: Aggregate) -> pyarrow.DataType:
     if aggregate.function == "count" or aggregate.column is None:
         return pa.int64()
-    given = _field(schema, aggregate.column).type
+    given = _column(schema, aggregate.column).type
     if pa.types.is_dictionary(given):
         given = given.value_type
     types, kind = pa.types, CATALOGUE[aggregate.function]

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.algebra import (
+    Changing,
     Distinct,
     Every,
     First,
@@ -17,6 +18,7 @@ from nile.exact.pipeline.algebra import (
     Join,
     Minus,
     OnClose,
+    Opened,
     Outer,
     Plan,
     Project,
@@ -39,14 +41,16 @@ from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.outer import OuterJoining
 from nile.exact.pipeline.schedule import Clock, Operator
+from nile.exact.pipeline.sessions import Opening
 from nile.exact.pipeline.setops import Bag, UnionAll
+from nile.exact.pipeline.sources.changing import Signed
 from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_of
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.sliding import SlidingStream
 from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
 from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
 from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
-from nile.exact.pipeline.whole import Recomputing
+from nile.exact.pipeline.whole import Placing
 
 __all__ = ["Built", "Reader", "build"]
 
@@ -102,6 +106,12 @@ class Built:
             self.begins = True
             relation = Relation(clock, base.table, above)
             return counted_leaf(relation, [base, *above], relation.counts, path)
+        if isinstance(plan, Changing):
+            signed = Signed(plan)
+            self.arrivals.append(signed.arrivals)
+            self.all.append(Counted(signed, None, None))
+            bag = Bag(clock, "union all", [signed], plan.schema)
+            return Counted(bag, plan, path, (), signed.arrivals.counts)
         if isinstance(plan, Join) and clock.negative and (streams := _streams(plan)) is not None:
             joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
             self.joins.append(joining)
@@ -143,8 +153,10 @@ class Built:
             case Group():
                 self.begins = self.begins or not plan.by
                 return Grouping(clock, plan, inputs[0], wanted=reader.come)
+            case Opened():
+                return Opening(plan, inputs[0])
             case Whole():
-                return Recomputing(clock, plan, inputs[0], wanted=reader.come or reader.go)
+                return Placing(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case ToStream():
                 return Streaming(clock, plan, inputs[0])
             case Sample():

@@ -16,6 +16,7 @@ from nile.exact.pipeline.algebra import (
     Join,
     Minus,
     OnClose,
+    Opened,
     Outer,
     Plan,
     Project,
@@ -72,7 +73,10 @@ def check(plan: Plan) -> None:
                 pass
         if isinstance(node, Whole):
             _comparable("partition", node.input.schema, node.input.schema.names)
-        if not isinstance(node, Scan | Stored | Select | Project | Group | Hop | OnClose | Windowed | Sample):
+            _comparable("partition", node.kinds, node.kinds.names)
+        if isinstance(node, Opened):
+            _comparable("partition", node.kinds, node.kinds.names)
+        elif not isinstance(node, Scan | Stored | Select | Project | Group | Hop | OnClose | Windowed | Sample):
             _comparable(type(node).__name__.lower(), node.schema, node.schema.names)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import allocating_kernel, copied, inlined, kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -16,7 +17,7 @@ BEFORE = 2  # its neighbours in the list of its key, newest first; -1 none
 AFTER = 3
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+@inlined
 def _put(row: int, key: int, sign: int, born: int, rows: Array, heads: Array) -> None:
     """Count a row up or down, and put it at the head of its key's list or take it out."""
     if sign > 0:
@@ -44,7 +45,7 @@ def _put(row: int, key: int, sign: int, born: int, rows: Array, heads: Array) ->
             rows[after, BEFORE] = before
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def apply_join(
     side: Array,
     sign: Array,
@@ -94,9 +95,9 @@ def apply_join(
                 a = np.empty(room, np.int64)
                 b = np.empty(room, np.int64)
                 c = np.empty(room, np.int64)
-                a[:written] = out_at[:written]
-                b[:written] = out_left[:written]
-                c[:written] = out_right[:written]
+                copied(written, out_at, a)
+                copied(written, out_left, b)
+                copied(written, out_right, c)
                 out_at = a
                 out_left = b
                 out_right = c
@@ -109,7 +110,7 @@ def apply_join(
     return out_at[:written], out_left[:written], out_right[:written], born
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def list_rows(keys: Array, rows: Array, heads: Array) -> None:
     """Put rows 0 to n - 1, the oldest first, at the head of the lists of their keys (int64 [n])."""
     for row in range(keys.shape[0]):
@@ -121,7 +122,7 @@ def list_rows(keys: Array, rows: Array, heads: Array) -> None:
         heads[keys[row]] = row
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def all_pairs(
     codes: Array, keys: Array, left_rows: Array, right_rows: Array, right_heads: Array
 ) -> tuple[Array, Array]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from nile.exact.pipeline.algebra import Join, Outer
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty, merged
@@ -81,10 +83,13 @@ class OuterJoining:
         self._join = Joining(clock, Join(plan.left, plan.right, plan.on, plan.test), *self._sides)
         width = len(left.schema)
         columns = (range(width), range(width, width + len(right.schema)))
-        kept = {"right": (1,), "full": (0, 1)}.get(plan.kind, (0,))
+        kept = {"right": (1,), "full": (0, 1), "mark": (0, 0)}.get(plan.kind, (0,))
         self._pairs = {at: _Handed(self._join, columns[at]) for at in kept}
-        kind = "semi" if plan.kind == "semi" else "anti"
-        self._alone = {at: Bag(clock, kind, [self._sides[at], self._pairs[at]], self.inputs[at].schema) for at in kept}
+        kinds = {"semi": ("semi",), "mark": ("semi", "anti")}.get(plan.kind, ("anti", "anti"))
+        self._alone = [
+            (at, kind, Bag(clock, kind, [self._sides[at], self._pairs[at]], self.inputs[at].schema))
+            for at, kind in zip(kept, kinds, strict=False)
+        ]
 
     @property
     def pairs(self) -> int:
@@ -93,7 +98,7 @@ class OuterJoining:
 
     @property
     def _only_rows(self) -> bool:
-        return self.plan.kind in ("semi", "anti")
+        return self.plan.kind in ("semi", "anti", "mark")
 
     def step(self, to: int) -> Delta:
         """Everything that changes up to and at `to`."""
@@ -101,18 +106,21 @@ class OuterJoining:
             side.hand(below.step(to))
         pairs = self._join.step(to)
         out = empty(self.schema) if self._only_rows else replace(pairs, rows=self._full(pairs.rows.columns))
-        for at, bag in self._alone.items():
-            self._pairs[at].hand(pairs)
+        for handed in self._pairs.values():
+            handed.hand(pairs)
+        for at, kind, bag in self._alone:
             alone = bag.step(to)
-            alone = replace(alone, rows=self._padded(alone.rows, at))
+            alone = replace(alone, rows=self._padded(alone.rows, at, kind))
             out = merged(out, alone, self.schema, by_sign=self.clock.scheduling != "ita")
         return out
 
     def _full(self, columns: list[Any]) -> Any:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _padded(self, rows: Any, at: int) -> Any:
-        """Rows of one side with nulls in place of the other's columns."""
+    def _padded(self, rows: Any, at: int, kind: str) -> Any:
+        """Rows of one side with nulls in place of the other's columns, or with their mark."""
+        if self.plan.kind == "mark":
+            return self._full([*rows.columns, pa.array(np.full(rows.num_rows, kind == "semi"))])
         if self._only_rows:
             return rows
         missing = [pa.nulls(rows.num_rows, field.type) for field in self.inputs[1 - at].schema]
@@ -125,22 +133,20 @@ class OuterJoining:
     def contents(self) -> Any:
         """The pairs that hold, then the rows without a partner."""
         parts = [] if self._only_rows else [self._full(self._join.contents().columns)]
-        parts += [self._padded(bag.contents(), at) for at, bag in self._alone.items()]
+        parts += [self._padded(bag.contents(), at, kind) for at, kind, bag in self._alone]
         return joined(parts, self.schema)
 
     def capture(self) -> State:
         """The join's state, and the tables of rows without a partner."""
-        return {"join": self._join.capture(), "alone": [bag.capture() for bag in self._alone.values()]}
+        return {"join": self._join.capture(), "alone": [bag.capture() for _, _, bag in self._alone]}
 
     def restore(self, held: Held) -> None:
         """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
         self._join.restore(held.part("join"))
-        for bag, part in zip(self._alone.values(), held.parts("alone", len(self._alone)), strict=True):
+        for (_, _, bag), part in zip(self._alone, held.parts("alone", len(self._alone)), strict=True):
             bag.restore(part)
         held.end()
 
     @property
     def memory(self) -> int:
-        return (
-            sum(each.memory for each in self.inputs) + self._join.memory + sum(b.memory for b in self._alone.values())
-        )
+        return sum(each.memory for each in self.inputs) + self._join.memory + sum(b.memory for _, _, b in self._alone)

@@ -19,6 +19,7 @@ from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Stateful
+from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, joined
 from nile.exact.state.held import MOST, Held, State
@@ -80,13 +81,16 @@ class Pipeline:
     scheduling: `nta` (negative tuples), `tpa` (time probing) or `ita` (input triggered: late); emit: `append` (every
     row that ever came), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
     the row of a group without keys, come at the first instant there is: of a tuple, or of `advance`.
+    signed: whether under `append` what goes is handed out, too, as whoever works on above it needs (`Tail`).
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
     HELD: ClassVar = ("_clock", "_root", "_built", "_last", "_passed", "_done", "_advanced", "_finished", "_counts")
-    DERIVED: ClassVar = ("plan", "scheduling", "emit", "_events")
+    DERIVED: ClassVar = ("plan", "scheduling", "emit", "signed", "_events")
 
-    def __init__(self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes") -> None:
+    def __init__(
+        self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False
+    ) -> None:
         for where, given, known in (("scheduling", scheduling, Scheduling), ("emit", emit, Emit)):
             if given not in get_args(known):
                 raise ConfigError(f"{where}: needed one of {', '.join(get_args(known))}; got {given!r}; take one")
@@ -94,6 +98,7 @@ class Pipeline:
         self.plan = plan
         self.scheduling = scheduling
         self.emit = emit
+        self.signed = signed
         self._clock = Clock(scheduling)
         reader = Reader(come=emit != "snapshot", go=emit == "changes", keep=emit == "snapshot")
         self._root, self._built = build(plan, self._clock, reader)
@@ -135,6 +140,37 @@ class Pipeline:
             self._last[name] = int(times[-1])
             self._passed[name] = max(self._passed[name], self._last[name] - 1, EARLIEST)
             self._counts["tuples"] += times.shape[0]
+        return self._ready()
+
+    @property
+    def reached(self) -> tuple[Any, ...]:
+        """How far it has come: the same of two pipelines that were told the same of time."""
+        return self._done, self._advanced, self._finished, self._clock.origin is None, self._last, self._passed
+
+    def open_from(self, name: str) -> int | None:
+        """The first instant of which tuples of a stream, or changes of a relation, can still come; None: any can."""
+        passed = min(self._passed[name], NEVER - 1)
+        return max(self._last[name], passed + 1) if passed > EARLIEST else None
+
+    def takes_nothing_back(self) -> str | None:
+        """What in it has no way to take tuples back, in words; None: nothing."""
+        return takes_nothing_back(self.plan, self.scheduling, self.emit)
+
+    def take_back(self, name: str, at: int, ts: Array, rows: Any) -> list[Changes]:
+        """Tuples that were pushed are there no more from the instant `at` on; returns what is certain by now.
+
+        ts int64 [n] ns, rows [n]: as they were pushed, in any order; what has left its window is gone already.  at: not
+        before the last tuple of the stream.  Cost: O(n), beside a join of streams O(tuples of its windows).
+        Raises ConfigError where `takes_nothing_back`, TimestampOrderError.
+        """
+        if (what := self.takes_nothing_back()) is not None:
+            raise ConfigError(f"stream {name!r}: needed a query that can take tuples back; got {what}")
+        self._ordered(name, np.array([at]))
+        for each in self._built.arrivals:
+            if each.scan.name == name:
+                each.take_back(at, np.ascontiguousarray(ts, np.int64), rows)
+        self._last[name] = at
+        self._passed[name] = max(self._passed[name], at - 1)
         return self._ready()
 
     def advance(self, now: int, *, certain: bool = True) -> list[Changes]:
@@ -327,7 +363,7 @@ class Pipeline:
     def _changes(self, delta: Delta) -> Changes | None:
         if self.emit == "snapshot":
             return None
-        if self.emit == "append" and (delta.sign < 0).any():
+        if self.emit == "append" and not self.signed and (delta.sign < 0).any():
             come = delta.sign > 0
             delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
         if not len(delta):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import allocating_kernel, copied, part
 
 Array = np.ndarray[Any, Any]
 
@@ -19,7 +20,7 @@ SEMI = 6
 ANTI = 7
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def standing(kind: int, left: int, right: int) -> int:
     """How often the row stands in the result.  Source: SQL; MINUS ALL as in negative tuples, section 4.3."""
     if kind == UNION_ALL:
@@ -39,7 +40,7 @@ def standing(kind: int, left: int, right: int) -> int:
     return 1 if left > 0 and right <= 0 else 0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def apply_counts(
     kind: int,
     ts: Array,
@@ -98,9 +99,9 @@ def apply_counts(
                         a = np.empty(room, np.int64)
                         b = np.empty(room, np.int8)
                         c = np.empty(room, np.int64)
-                        a[:written] = out_ts
-                        b[:written] = out_sign
-                        c[:written] = out_code
+                        copied(written, out_ts, a)
+                        copied(written, out_sign, b)
+                        copied(written, out_code, c)
                         out_ts = a
                         out_sign = b
                         out_code = c
@@ -111,7 +112,7 @@ def apply_counts(
     return out_ts[:written], out_sign[:written], out_code[:written], born
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def all_standing(kind: int, counts: Array) -> Array:
     """How often each row stands in the result: int64 [n].  counts: int64 [n, 2]."""
     times = np.empty(counts.shape[0], np.int64)

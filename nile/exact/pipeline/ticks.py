@@ -45,10 +45,10 @@ class Hopping:
         ts, sign = delta.ts[at], delta.sign[at]
         if not self.plan.closes:
             return Delta(ts, sign, rows, None if delta.until is None else delta.until[at])
-        open_still = (ts < ends) & (sign > 0)
-        ts, ends, rows = ts[open_still], ends[open_still], rows.filter(pa.array(open_still))
-        come = Delta(ts, np.ones(ts.shape[0], np.int8), rows, None if self.clock.negative else ends)
-        self._closing.add(ends, rows)
+        open_still = ts < ends  # what goes was taken back: the streams below have no window of their own
+        ts, sign, ends, rows = ts[open_still], sign[open_still], ends[open_still], rows.filter(pa.array(open_still))
+        come = Delta(ts, sign, rows, None if self.clock.negative else ends)
+        self._closing.add(ends, rows, sign)
         gone, leaving = self._closing.pop(to)
         if not self.clock.negative:
             return come

@@ -17,7 +17,7 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import RowTable
 
-__all__ = ["NEVER", "Calendar", "after", "joined"]
+__all__ = ["NEVER", "Calendar", "after", "joined", "uncancelled"]
 
 NEVER = np.iinfo(np.int64).max
 """The time at which a row leaves that does not leave by itself."""
@@ -43,6 +43,22 @@ def joined(batches: list[Any], schema: Any) -> Any:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     columns = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def uncancelled(at: Array, sign: Array, rows: Any) -> Array:
+    """Which rows of sign 1 (bool [n]) no row of sign -1 with the same instant and values takes back, one for one."""
+    table = RowTable(rows.schema.types, exact=True, extra=1)
+    words = table.encode(rows.columns)
+    words[:, -1] = at
+    codes = table.codes(words)
+    back = np.zeros(table.room, np.int64)
+    np.add.at(back, codes[sign < 0], 1)
+    stay: Array = sign > 0
+    for i in np.flatnonzero(stay & (back[codes] > 0)):
+        if back[codes[i]]:
+            back[codes[i]] -= 1
+            stay[i] = False
+    return stay
 
 
 class _Run:
@@ -141,7 +157,7 @@ class Calendar:
         until, sign, rows = self._sorted(parts)
         if self._taken_back and until.shape[0]:
             self._taken_back -= int((sign < 0).sum())
-            stay = self._uncancelled(until, sign, rows)
+            stay = uncancelled(until, sign, rows)
             until, rows = until[stay], rows.filter(pa.array(stay))
         return until, rows
 
@@ -159,12 +175,15 @@ class Calendar:
         """The rows that have not left, in the order they leave: a RecordBatch."""
         until, sign, rows = self._sorted([part for run in self._runs for part in run.rest()])
         if self._taken_back:
-            rows = rows.filter(pa.array(self._uncancelled(until, sign, rows)))
+            rows = rows.filter(pa.array(uncancelled(until, sign, rows)))
         return rows
 
     def capture(self) -> State:
-        """The rows that have not left, in the order they leave."""
+        """The rows that have not left and are not taken back, in the order they leave."""
         until, sign, rows = self._sorted([part for run in self._runs for part in run.rest()])
+        if self._taken_back:
+            stay = uncancelled(until, sign, rows)
+            until, sign, rows = until[stay], sign[stay], rows.filter(pa.array(stay))
         return {"until": until, "sign": sign, "rows": rows}
 
     def restore(self, held: Held) -> None:
@@ -194,21 +213,6 @@ class Calendar:
             order = np.argsort(until, kind="stable")
             until, sign, rows = until[order], sign[order], rows.take(pa.array(order))
         return until, sign, rows
-
-    def _uncancelled(self, until: Array, sign: Array, rows: Any) -> Array:
-        """Which rows (bool [n]) no row of the same instant and values takes back."""
-        table = RowTable(self.schema.types, exact=True, extra=1)
-        words = table.encode(rows.columns)
-        words[:, -1] = until
-        codes = table.codes(words)
-        back = np.zeros(table.room, np.int64)
-        np.add.at(back, codes[sign < 0], 1)
-        stay = sign > 0
-        for i in np.flatnonzero(stay & (back[codes] > 0)):
-            if back[codes[i]]:
-                back[codes[i]] -= 1
-                stay[i] = False
-        return stay
 
     @property
     def memory(self) -> int:

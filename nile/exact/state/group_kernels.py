@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def touch_groups(
     ts: Array,
     sign: Array,
@@ -62,7 +63,7 @@ def touch_groups(
     return pairs, born
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def old_and_new(touch_ts: Array, goes: Array, comes: Array, out: Array, out_sign: Array) -> int:
     """out[k]: the pair (instant, group) of output k; of one instant the rows that go stand before those that come."""
     written = 0
@@ -85,7 +86,7 @@ def old_and_new(touch_ts: Array, goes: Array, comes: Array, out: Array, out_sign
     return written
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def apply_counts(
     sign: Array, codes: Array, valid: Array, touch: Array, first: Array, last: Array, now: Array, old: Array, new: Array
 ) -> None:
@@ -101,7 +102,7 @@ def apply_counts(
             new[t] = now[code]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def picked(old: Array, new: Array, at: Array, sign: Array) -> Array:
     """Row at[k] of new where it comes (sign above 0), of old where it goes: [n, w]."""
     out = np.empty((at.shape[0], old.shape[1]), old.dtype)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import allocating_kernel, copied, part
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +27,7 @@ LIVE = 3  # nodes in use
 _DEEP = 1024
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def _priority(tick: int) -> int:
     h = np.uint64(tick) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(32)
@@ -34,12 +35,12 @@ def _priority(tick: int) -> int:
     return int(h >> np.uint64(33))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def _total(sizes: Array, node: int) -> int:
     return int(sizes[node, 1]) if node >= 0 else 0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def insert(
     roots: Array, group: int, key: int, keys: Array, prios: Array, links: Array, sizes: Array, meta: Array, stack: Array
 ) -> None:
@@ -106,7 +107,7 @@ def insert(
         links[parent, side] = new
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def remove(
     roots: Array, group: int, key: int, keys: Array, prios: Array, links: Array, sizes: Array, meta: Array
 ) -> None:
@@ -162,7 +163,7 @@ def remove(
     meta[LIVE] -= 1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def select(root: int, rank: int, keys: Array, links: Array, sizes: Array) -> int:
     """The value of `rank` (from 0, 0 <= rank < size) in order."""
     node = root
@@ -177,7 +178,7 @@ def select(root: int, rank: int, keys: Array, links: Array, sizes: Array) -> int
             node = links[node, 1]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def read(root: int, shares: Array, discrete: Array, keys: Array, links: Array, sizes: Array, now: Array) -> None:
     """now: int64 [3 + 2 * shares], of one group: how many, least, greatest, and the two around each share.
 
@@ -203,11 +204,11 @@ def read(root: int, shares: Array, discrete: Array, keys: Array, links: Array, s
             place = max(1.0, n - math.floor(n - shares[j] * n)) - 1.0
         below = np.int64(math.floor(place))
         above = np.int64(math.ceil(place))
-        now[3 + 2 * j] = select(root, below, keys, links, sizes)
-        now[4 + 2 * j] = now[3 + 2 * j] if below == above else select(root, above, keys, links, sizes)
+        now[3 + 2 * j] = select(root, int(below), keys, links, sizes)
+        now[4 + 2 * j] = now[3 + 2 * j] if below == above else select(root, int(above), keys, links, sizes)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def listed(roots: Array, codes: Array, keys: Array, links: Array, sizes: Array, starts: Array) -> tuple[Array, Array]:
     """(values, how often each stands) of groups `codes` in turn, each in order; starts: int64 [codes + 1], filled."""
     room = 1024
@@ -229,8 +230,8 @@ def listed(roots: Array, codes: Array, keys: Array, links: Array, sizes: Array, 
                 room *= 2
                 a = np.empty(room, np.int64)
                 b = np.empty(room, np.int64)
-                a[:n] = out
-                b[:n] = times
+                copied(n, out, a)
+                copied(n, times, b)
                 out = a
                 times = b
             out[n] = keys[node]
@@ -241,7 +242,7 @@ def listed(roots: Array, codes: Array, keys: Array, links: Array, sizes: Array, 
     return out[:n], times[:n]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def build(
     starts: Array, shares: Array, discrete: Array, roots: Array, keys: Array, prios: Array, links: Array,
     sizes: Array, meta: Array, now: Array,
@@ -277,7 +278,7 @@ def build(
     meta[LIVE] = meta[USED]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def apply_ordered(
     sign: Array,
     codes: Array,

@@ -56,6 +56,10 @@ class Ring:
         """Rows by ordinal, as Arrow columns."""
         return self.encoder.decode(np.take(self.words, ordinals & self.mask, axis=0))
 
+    def rows(self, ordinals: Array) -> Any:
+        """Rows by ordinal, as a RecordBatch."""
+        return pa.RecordBatch.from_arrays(self.columns(ordinals), schema=self.schema)
+
     def forget(self) -> None:
         """Drop values of text that no held row has, where they are many."""
         for word, values in self.encoder.values.items():
@@ -69,8 +73,7 @@ class Ring:
         held = self.held()
         if since is not None:
             held = held[int(np.searchsorted(self.ts[held & self.mask], since)) :]
-        rows = pa.RecordBatch.from_arrays(self.columns(held), schema=self.schema)
-        return {"newest": self.newest, "ts": self.ts[held & self.mask], "rows": rows}
+        return {"newest": self.newest, "ts": self.ts[held & self.mask], "rows": self.rows(held)}
 
     def restore(self, held: Held, codes: Callable[[Any], Array]) -> None:
         """Put captured rows into an empty ring; codes: of the keys of rows.  Raises EnvelopeError."""

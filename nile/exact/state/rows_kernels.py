@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -15,7 +16,7 @@ FREE = 1  # length of the stack of free codes
 LIVE = 2  # codes in use
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def hashed(words: Array, row: int) -> int:
     """A 64-bit hash of one row of words (multiply and shift, each word in turn); never negative."""
     h = np.uint64(0x9E3779B97F4A7C15)
@@ -28,7 +29,7 @@ def hashed(words: Array, row: int) -> int:
     return int(h >> np.uint64(1))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def intern_words(
     words: Array, start: int, codes: Array, index: Array, kept: Array, hashes: Array, free: Array, meta: Array
 ) -> int:
@@ -73,7 +74,7 @@ def intern_words(
     return len(words)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def build_index(index: Array, kept: Array, hashes: Array, used: int, again: bool) -> None:
     """Fill an empty index with the codes below `used` that are in use (hash >= 0); again: hash their words anew."""
     mask = index.shape[0] - 1
@@ -88,7 +89,7 @@ def build_index(index: Array, kept: Array, hashes: Array, used: int, again: bool
         index[at] = code + 1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: Array) -> None:
     """Forget `codes` (repeats allowed).  Linear probing, shifted back."""
     mask = index.shape[0] - 1
@@ -115,7 +116,7 @@ def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: 
         index[hole] = 0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def merge_order(a_ts: Array, a_sign: Array, b_ts: Array, b_sign: Array, by_sign: bool, order: Array) -> None:
     """order[k]: which entry of a then b is k-th by time, then (by_sign) what goes first, then a before b."""
     n = a_ts.shape[0]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
+from nile.exact.state.kernels import allocating_kernel, part
 from nile.exact.state.sums_kernels import add_double, is_special, magnitude, nearest
 
 Array = np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ _HALF = np.uint64(0xFFFFFFFF)
 _WORD = np.uint64(32)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def add_square(squares: Array, bits: int, plus: bool, base: int) -> None:
     """Add or take away the square of a finite double, given as its bits.  base: of the sum's first digit.
 
@@ -56,7 +56,7 @@ def add_square(squares: Array, bits: int, plus: bool, base: int) -> None:
     squares[at + 4] += step * np.int64((limb >> _WORD) + two * (bc >> _WORD) + c * c)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def distance(digits: Array, squares: Array, n: int, base: int, special: Array, scratch: Array) -> float:
     """Squared distances of n numbers from their mean, added up; NaN where one is no number or infinite.
 
@@ -104,7 +104,7 @@ def distance(digits: Array, squares: Array, n: int, base: int, special: Array, s
     return math.ldexp(m / n, 64 * base - 2150 + e)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def read_distances(digits: Array, squares: Array, counts: Array, base: int, special: Array, now: Array) -> None:
     """now[g]: `distance` of group g; digits int64 [groups, d], squares int64 [groups, 2 d]."""
     scratch = np.empty(5 * digits.shape[1] + 2, np.int64)
@@ -112,7 +112,7 @@ def read_distances(digits: Array, squares: Array, counts: Array, base: int, spec
         now[group] = distance(digits[group], squares[group], counts[group], base, special[group], scratch)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def apply_squares(
     sign: Array,
     codes: Array,

@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import allocating_kernel, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 
 _LOW = np.int64(0xFFFFFFFF)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
     """Add or take away a finite double, given as its bits.  base: the first digit's number."""
     e = (bits >> 52) & 0x7FF
@@ -44,7 +45,7 @@ def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
         digits[at + 2] += rest >> 32
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def is_special(bits: int, step: int, special: Array) -> bool:
     """Whether these are the bits of NaN or an infinity, which is then counted: int64 [3], of NaN, +inf, -inf."""
     if (bits >> 52) & 0x7FF != 0x7FF:
@@ -58,7 +59,7 @@ def is_special(bits: int, step: int, special: Array) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+@inlined
 def magnitude(digits: Array, scratch: Array) -> bool:
     """|sum| into scratch, int64, as many digits, each of 32 bits but the last; whether it is below 0.  Runs carries."""
     n = digits.shape[0]
@@ -80,7 +81,7 @@ def magnitude(digits: Array, scratch: Array) -> bool:
     return bool(negative)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+@inlined
 def nearest(digits: Array) -> tuple[float, int]:
     """(m, e): m * 2**e is what digits >= 0 of 32 bits stand for, m of 53 bits, to the nearest, ties to even."""
     top = digits.shape[0] - 1
@@ -110,7 +111,7 @@ def nearest(digits: Array) -> tuple[float, int]:
     return float(q), 32 * (top - 1) - shift + 11
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def rounded(digits: Array, base: int, scratch: Array) -> float:
     """The nearest double.  Runs the carries of digits; scratch: int64, as many."""
     negative = magnitude(digits, scratch)
@@ -119,7 +120,7 @@ def rounded(digits: Array, base: int, scratch: Array) -> float:
     return -value if negative else value
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def read(digits: Array, base: int, special: Array, scratch: Array) -> float:
     """The sum of one group: special int64 [3], how many NaN, +inf, -inf it has; scratch as in `rounded`."""
     if special[0] > 0 or (special[1] > 0 and special[2] > 0):
@@ -131,7 +132,7 @@ def read(digits: Array, base: int, special: Array, scratch: Array) -> float:
     return float(rounded(digits, base, scratch))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def read_doubles(digits: Array, base: int, special: Array, now: Array) -> None:
     """now[g]: the sum of group g; digits int64 [groups, d], special int64 [groups, 3]."""
     scratch = np.empty(digits.shape[1], np.int64)
@@ -143,7 +144,7 @@ def read_doubles(digits: Array, base: int, special: Array, now: Array) -> None:
         )
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def carried(digits: Array, out: Array) -> None:
     """Digits of any size, int64 [groups, d], as digits of 32 bits in two's complement, uint32 [groups, d + 1]."""
     if digits.shape[1] == 0:
@@ -157,7 +158,7 @@ def carried(digits: Array, out: Array) -> None:
         out[group, digits.shape[1]] = carry & _LOW
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def apply_doubles(
     sign: Array,
     codes: Array,
@@ -208,7 +209,7 @@ def apply_doubles(
             new_count[t] = counts[code]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def apply_integers(
     sign: Array,
     codes: Array,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import kernel, part
 
 Array = np.ndarray[Any, Any]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@part
 def hashed_bytes(data: Array, first: int, last: int) -> int:
     """A 64-bit hash of bytes first to last - 1 (multiply and shift, eight at a time); never negative."""
     h = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(last - first)
@@ -31,7 +32,7 @@ def hashed_bytes(data: Array, first: int, last: int) -> int:
     return int(h >> np.uint64(1))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def find_texts(
     offsets: Array, data: Array, held_offsets: Array, held: Array, held_hashes: Array, index: Array, hashes: Array,
     numbers: Array,
@@ -63,7 +64,7 @@ def find_texts(
             at = (at + 1) & mask
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def index_texts(hashes: Array, index: Array, first: int) -> None:
     """Put the numbers from `first` on into an index that has room."""
     mask = index.shape[0] - 1

@@ -20,6 +20,7 @@ from nile.expressions.conditions import Value
 from nile.expressions.tree import Node, columns_of, rename
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import taken_apart
+from nile.operators.inputs.pair_windows import PairWindows
 from nile.preferences.budget import Budget
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stream
@@ -39,6 +40,7 @@ __all__ = [
     "summary_options",
     "value_of",
     "window_of",
+    "windows_of",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -78,10 +80,12 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
         Place(stream.name, stream.alias, key.removeprefix(f"{stream.alias}."), where)
         for stream, key, where in zip(streams, on, alone, strict=True)
     )
+    windows = windows_of(join)
     bound = BoundJoin(
         tuple(places),
         condition,
-        window=window_of(join, streams),
+        window=window_of(join, streams) if windows is None else windows.widest,
+        windows=windows,
         preference=preference.kind,
         fade=preference.fade,
         pace=options.pace(),
@@ -114,6 +118,7 @@ class PreferredJoin:
         self._home = home
         self._budget = budget
         self._summaries = query.summaries
+        self._made_alike = bool(summary_options(query, home.summaries))
         self._weighted = bool(query.preference and query.preference.kind == "weighted" and shape.group is None)
         self.bound = bound_join(query, shape, options, home.summaries)
         self.streams = tuple(map(_under, map(stream_of, shape.core.inputs), self.bound.places))
@@ -121,13 +126,9 @@ class PreferredJoin:
 
     def explain(self) -> str:
         """What it will do, in words."""
-        made = [f"  a grid of its own, made as summary {name} of {alias}" for alias, name in self._summaries]
-        read = [
-            f"  takes in no tuple of {alias} whose key summary {one.name} has nowhere in its window"
-            for one, alias in zip(self.bound.shared(self._home, self.plan), self.aliases[1::-1], strict=False)
-            if one is not None
-        ]
-        return "\n".join([self.bound.explain(self._budget), *read, *made])
+        own = self._summaries if self._made_alike and self.bound.keeps_grid(self._home, self.plan) else ()
+        made = [f"  a grid of its own, made as summary {name} of {alias}" for alias, name in own]
+        return "\n".join([self.bound.explain(self._home, self._budget), *made])
 
     def run(self) -> Answer:
         """Read the streams and prepare the answer."""
@@ -233,21 +234,18 @@ def aggregate_of(item: AggregateItem) -> Aggregate:
 
 
 def summary_options(query: Query, summaries: Mapping[str, CreateSummary]) -> dict[str, Any]:
-    """What the summaries that the query uses were created with.  Raises NotYet where two streams' differ."""
-    picked: list[tuple[str, dict[str, Any]]] = []
+    """What the summaries that the query uses were created with, alike for all its streams; else nothing.
+
+    A join makes a grid of its own by it, where it needs one.
+    """
+    picked: list[dict[str, Any]] = []
     for _, name in query.summaries:
         made = summaries[name]
         given = {"granularity": f"{made.granularity} ns", "rate": made.rate, "depth": made.depth, **made.settings}
         if "max_length" in given:
             given["max_length"] = f"{given['max_length']} ns"
-        picked.append((name, given))
-    for name, given in picked[1:]:
-        if given != picked[0][1]:
-            raise NotYet(
-                f"approximate join: needed summaries made alike for all its streams; got '{picked[0][0]}' and "
-                f"'{name}', which differ; create them with the same granularity, rate, depth and options"
-            )
-    return picked[0][1] if picked else {}
+        picked.append(given)
+    return picked[0] if picked and all(given == picked[0] for given in picked) else {}
 
 
 def stream_of(plan: Any) -> Stream:
@@ -264,6 +262,16 @@ def stream_of(plan: Any) -> Stream:
     if not where:
         return plan
     return Stream(plan.name, plan.alias, plan.position, plan.fields, plan.time, plan.window, all_of(plan.where, *where))
+
+
+def windows_of(join: Join) -> PairWindows | None:
+    """The windows between pairs of streams; None where one is for all."""
+    n = len(join.inputs)
+    same = len({each.window for each in join.constraints}) == 1 and len(join.constraints) == n * (n - 1) // 2
+    if not join.constraints or (same and not join.directed):
+        return None
+    given = join.constraints[: join.given] if join.given else join.constraints
+    return PairWindows(n, tuple((each.left, each.right, each.window) for each in given), join.directed)
 
 
 def window_of(join: Join, streams: tuple[Stream, ...]) -> int | None:

@@ -15,6 +15,7 @@ from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
+from nile.operators.drive.clock import timed
 from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.plan import Filter, Join, Limit, Project, Query, Sort
 from nile.streams.accounting import Accounting
@@ -124,7 +125,8 @@ class ApproximateRun(Run):
         found = prepared.selected(prepared.operator.found(self.answer))
         for step in prepared.shape.top[::-1]:
             found = self._topped(step, found)
-        yield from (batch for batch in found if batch.num_rows)
+        clock = getattr(self.answer, "clock", None)
+        yield from timed((batch for batch in found if batch.num_rows), clock)
 
     def _topped(self, step: Sort | Limit, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if isinstance(step, Sort):

@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
-from nile.exact.join.chain import ExactJoin, encode_all
+from nile.base.contiguous import taken
+from nile.exact.join.chain import ExactJoin, encode_all, window_codes
+from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import TOLD, Condition, WindowJoinPlan
 from nile.execution.choice import is_chain
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.values import all_of, filtered
 from nile.expressions.tree import Node, columns_of
-from nile.operators.common.partners import partners
+from nile.operators.common.partners import partners, surely_fewer
 from nile.operators.common.rows import join_codes
 from nile.sql.plan import Constraint, Filter, Join, Plan, Project, Stream, leaves_of
 from nile.summaries.errors import ConfigError
@@ -119,9 +121,21 @@ def _reach(node: Join, sides: Sequence[Side], k: int) -> tuple[int | None, int |
 def refuse_beyond(node: Join, sides: Sequence[Side], width: int) -> None:
     """Raises MemoryRefused where all combinations, `width` bytes each, are more than an answer may take.
 
-    They are counted only where they could be so many, and not of more than two inputs in windows.
+    They are counted only where a sample of keys says that they could be so many, and not of more than two inputs in
+    windows.
     """
-    if math.prod(map(len, sides)) * width > room_for_answers():
+    most = room_for_answers() / width
+    if math.prod(map(len, sides)) > most:
+        on, rest = one_key(node) if node.equal else (None, [])
+        if len(sides) == 2:
+            pairs = [_ordered_pair(sides, pair) for pair in node.equal]
+            keys = [[pair[k] for pair in pairs] for k in (0, 1)]
+        elif on is not None and not rest:
+            keys = [[_column(side, name)] for side, name in zip(sides, on, strict=True)]
+        else:
+            keys = []
+        if keys and surely_fewer(keys, [len(side) for side in sides], most):
+            return
         counted = combinations_of_rows(node, sides, [0])
         rows = 0 if counted is None else int(counted[0].sum())
         refuse_beyond_memory(rows * width, rows)
@@ -174,15 +188,15 @@ def _window_joined(
     condition = all_of(*equalities(node, rest), node.condition)
     by_key = on is not None
     join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy).start()
-    codes = encode_all([_column(side, name) for side, name in zip(sides, on, strict=True)])[0] if on else None
-    held = 0
-    for block in join.run([side.ts for side in sides], codes):
-        held = max(held, join.memory)
+    keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
+    codes = window_codes(keys, shared=True) if on else None
+    ts = [side.ts for side in sides if side.ts is not None]
+    for block in join.run(ts, codes) if codes is None or len(sides) == 2 else run_shared(join.run, ts, codes):
         for begin in range(0, block.shape[0], _CHUNK):
             part = block[begin : begin + _CHUNK]
             yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition, wanted)
     if spent is not None:
-        spent.update({**join.costs, "memory": max(held, join.memory)})
+        spent.update({**join.costs, "memory": join.most_memory})
 
 
 def joins_by(node: Join) -> str:
@@ -234,8 +248,7 @@ def _materialised(
         names = [name for name in names if name in looked_at] or names[:1]
     arrays = []
     for side, rows in zip(sides, index, strict=True):
-        at = pa.array(rows)
-        arrays += [_column(side, name).take(at) for name in side.batch.schema.names if name in names]
+        arrays += [taken(_column(side, name), rows) for name in side.batch.schema.names if name in names]
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
     return batch if condition is None else filtered(condition, batch)
 

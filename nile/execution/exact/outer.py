@@ -18,6 +18,7 @@ from nile.summaries.heavy import pa
 __all__ = ["outer_joined"]
 
 Array = np.ndarray[Any, Any]
+_CHOSEN = ("semi", "anti", "mark")
 _ROWS = ("\0left", "\0right")
 
 
@@ -26,8 +27,8 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
 
     Cost: that of the join of equal keys and condition.  Raises KeyTypeError, MemoryRefused.
     """
-    if plan.kind in ("semi", "anti") and plan.condition is None:
-        return left.batch.filter(pa.array(_has_key(plan, left, right) == (plan.kind == "semi")))
+    if plan.kind in _CHOSEN and plan.condition is None:
+        return _chosen(plan, left, _has_key(plan, left, right))
     sides = [_numbered(side, name) for side, name in zip((left, right), _ROWS, strict=True)]
     inputs = [
         Relation(name, name, (*below.fields, Field(name, pa.int64())))
@@ -35,7 +36,7 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
     ]
     join = Join(tuple(inputs), plan.equal, plan.condition)
     partnered = [np.zeros(len(side), np.bool_) for side in sides]
-    chosen = plan.kind in ("semi", "anti")
+    chosen = plan.kind in _CHOSEN
     wanted = frozenset(_ROWS[:1]) if chosen else None
 
     def pairs() -> Iterator[pa.RecordBatch]:
@@ -47,8 +48,7 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
 
     made = list(held_together(pairs()))
     if chosen:
-        keep = partnered[0] if plan.kind == "semi" else ~partnered[0]
-        return left.batch.filter(pa.array(keep))
+        return _chosen(plan, left, partnered[0])
     schema = schema_of(plan.fields)
     for at, (side, kept) in enumerate(zip((left, right), ("left", "right"), strict=True)):
         if plan.kind in (kept, "full"):
@@ -59,6 +59,13 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
     made = [pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in made]
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     return pa.concat_batches([empty, *made])
+
+
+def _chosen(plan: Outer, left: Side, partnered: Array) -> pa.RecordBatch:
+    """The rows of the left that are asked for, or all with their mark.  partnered: which have a partner, bool [n]."""
+    if plan.kind == "mark":
+        return left.batch.append_column(plan.mark, pa.array(partnered))
+    return left.batch.filter(pa.array(partnered == (plan.kind == "semi")))
 
 
 def _has_key(plan: Outer, left: Side, right: Side) -> Array:

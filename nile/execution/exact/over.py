@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory
+from nile.base.times import event_times
 from nile.execution.values import column_of
 from nile.expressions.tree import Constant
 from nile.operators.aggregate.exact import aggregated
@@ -146,6 +147,8 @@ def _in_order(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
             return pa.array((p.peer_end - p.begin) / (p.end - p.begin).astype(np.float64))
         case "ntile":
             return pa.array(_tile(at - p.begin, p.end - p.begin, _whole(item, 0)))
+        case "session_start" | "session_end":
+            return _session(item, p, below)
         case "lag" | "lead":
             return _shifted(item, p, below)
     low, high = _frames(item, p, below)
@@ -156,6 +159,19 @@ def _in_order(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
         place = low + _whole(item, 1) - 1 if place is None else place
         return _taken(argument, place, (place < low) | (place >= high))
     return _aggregate(item, argument, p, low, high)
+
+
+def _session(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
+    """When the run that each row is in begins, or ends: an interval after its last row."""
+    (gap,), (key,) = item.arguments, item.order
+    assert isinstance(gap, Constant)
+    ns = 1_000 * int(gap.value or 0)
+    times = event_times(column_of(key.node, below)).ns[p.order]
+    new = p.at == p.begin
+    new[1:] |= times[1:] - times[:-1] >= ns
+    begin, end = _spans(new)
+    found = times[begin] if item.function == "session_start" else times[end - 1] + ns
+    return pa.array(found // 1_000).cast(pa.timestamp("us"))
 
 
 def _whole(item: OverItem, which: int) -> int:

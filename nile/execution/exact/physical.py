@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from nile.base.times import event_times
 from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.over import order_of, over_rows
+from nile.execution.exact.over_reach import placed_by, ranks_of, reach_of
+from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.tree import Column, Compare, Node
@@ -33,12 +36,12 @@ _KINDS: dict[str, Callable[[], pa.DataType]] = {
 class Compiler:
     """Makes algebra of bound plans.
 
-    schema: the columns that a stream's leaf gives; table: a stored relation's rows; algorithm: of window joins.
+    schema: the columns that a leaf gives; table: a stored relation's rows; algorithm: of window joins.
     """
 
     def __init__(
         self,
-        schema: Callable[[Stream], pa.Schema],
+        schema: Callable[[Stream | ops.Relation], pa.Schema],
         table: Callable[[ops.Relation], pa.Table],
         algorithm: str,
     ) -> None:
@@ -60,8 +63,13 @@ class Compiler:
         match node:
             case Stream():
                 return algebra.Scan(node.alias, self._schema(node), window_of(node.window), node.position)
+            case ops.Relation() if node.changes:
+                return algebra.Changing(node.alias, self._schema(node))
             case ops.Relation():
                 return algebra.Stored(node.alias, self._table(node))
+            case ops.Filter(ops.Over() as over):
+                self.made[*path, 0] = made = self._over(over, (*path, 0), node.condition)
+                return algebra.Select(made, tester(node.condition))
             case ops.Filter():
                 return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
             case ops.Project():
@@ -142,23 +150,31 @@ class Compiler:
     def _outer(self, node: ops.Outer, path: Path) -> algebra.Plan:
         left, right = self.plan(node.left, (*path, 0)), self.plan(node.right, (*path, 1))
         test = None if node.condition is None else tester(node.condition)
-        if test is None and node.kind in ("semi", "anti"):
+        if test is None and node.kind in ("semi", "anti", "mark"):
             # Of partners only the key counts: each once, so that there is one pair at most for a row.
             fields = {field.name: field for field in node.right.fields}
             keys = [fields[name] for name in dict.fromkeys(b for _, b in node.equal)]
             if keys:
                 items = tuple(ops.Item(field, _column(field)) for field in keys)
                 right = algebra.Distinct(algebra.Project(right, maker(items), schema_of(keys)))
-        return algebra.Outer(left, right, node.kind, node.equal, test)
+        return algebra.Outer(left, right, node.kind, node.equal, test, node.mark)
 
-    def _over(self, node: ops.Over, path: Path) -> algebra.Plan:
-        below = self.plan(node.input, (*path, 0))
-        parts = {item.by for item in node.items}
-        by: tuple[str, ...] = ()
-        if len(parts) == 1 and all(isinstance(each, Column) for each in node.items[0].by):
-            by = tuple(dict.fromkeys(each.name for each in parts.pop() if isinstance(each, Column)))
-        # Without one partition for all of them every row may be beside every other.
-        return algebra.Whole(below, by, lambda batch, part: over_rows(node, batch, part), schema_of(node.fields))
+    def _over(self, node: ops.Over, path: Path, condition: Node | None = None) -> algebra.Plan:
+        """Window functions.  condition: that rows must meet above them."""
+        by, order = placed_by(node)
+        nodes = [*by, *(key.node for key in order)]
+        items = tuple(ops.Item(Field(f"key{k}", _type_of(each, node.input)), each) for k, each in enumerate(nodes))
+        return algebra.Whole(
+            self.plan(node.input, (*path, 0)),
+            len(by),
+            tuple((key.descending, key.nulls_last) for key in order),
+            maker(items),
+            schema_of([item.field for item in items]),
+            lambda batch, part: over_rows(node, batch, part),
+            schema_of(node.fields),
+            reach_of(node, condition),
+            ranks_of(node),
+        )
 
     def _first(self, node: ops.Limit, path: Path) -> algebra.Plan:
         """LIMIT, of rows in order where ORDER BY is below it: kept up to date, rows come and go."""
@@ -186,6 +202,29 @@ class Compiler:
                     f"{each.function}: needed an aggregate that can be kept up to date under changes "
                     f"({', '.join(algebra.RUNNING)}); got {each.name!r}; say emit='snapshot'"
                 )
+        if (sessions := sessions_of(node)) is not None:
+            return self._sessions(sessions, node, path)
+        return self._grouped(node, self.plan(node.input, (*path, 0)))
+
+    def _sessions(self, sessions: Sessions, node: ops.Group, path: Path) -> algebra.Plan:
+        """Groups that are sessions: counted by when they began, and told when they end."""
+        below = self.plan(sessions.below, (*path, 0, 0) if isinstance(node.input, ops.Project) else (*path, 0))
+        fields = [Field(f"key{k}", _type_of(each, sessions.below)) for k, each in enumerate(sessions.by)]
+        keys = tuple(ops.Item(field, each) for field, each in zip(fields, sessions.by, strict=True))
+        begun = pa.schema([*below.schema, pa.field(START, pa.timestamp("us"))])
+        opened = algebra.Opened(below, maker(keys), schema_of(fields), sessions.gap, begun)
+        grouped = self._grouped(sessions.group, opened)
+
+        def told(batch: pa.RecordBatch) -> pa.RecordBatch:
+            ends = event_times(batch.column(batch.num_columns - 1)).ns + sessions.gap
+            end = pa.array(ends // 1_000).cast(pa.timestamp("us"))
+            columns = [end if at < 0 else batch.column(at) for at in sessions.outputs]
+            return pa.RecordBatch.from_arrays(columns, schema=schema_of(node.fields))
+
+        return algebra.Project(grouped, told, schema_of(node.fields))
+
+    def _grouped(self, node: ops.Group, given: algebra.Plan) -> algebra.Plan:
+        """A group over its input's algebra."""
         arguments = [each for each in node.aggregates if each.argument is not None]
         items = [replace(item, field=replace(item.field, name=f"by{k}")) for k, item in enumerate(node.by)]
         names: dict[str, str] = {}
@@ -194,10 +233,10 @@ class Compiler:
             names[each.name] = f"of{k}"
             items.append(ops.Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
         if not items:  # count(*) alone: any column tells how many rows there are
-            below = self.plan(node.input, (*path, 0))
+            below = given
         else:
             fields = schema_of([item.field for item in items])
-            below = algebra.Project(self.plan(node.input, (*path, 0)), maker(items), fields)
+            below = algebra.Project(given, maker(items), fields)
         below = _distinct(node, below)
         by = tuple(f"by{k}" for k in range(len(node.by)))
         grouped = algebra.Group(

@@ -63,10 +63,10 @@ def changed(found: Changes, schema: pa.Schema, emit: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*before, *found.rows.columns], schema=schema)
 
 
-def pipeline_of(plan: algebra.Plan, choice: Choice) -> Pipeline:
+def pipeline_of(plan: algebra.Plan, choice: Choice, *, signed: bool = False) -> Pipeline:
     """The pipeline of a plan; a stream is what it appends."""
     emit = "append" if choice.emit == "stream" else choice.emit
-    return Pipeline(plan, choice.scheduling, emit)  # type: ignore[arg-type]
+    return Pipeline(plan, choice.scheduling, emit, signed=signed)  # type: ignore[arg-type]
 
 
 def last_instant(plan: Plan, last: int | None) -> int | None:
@@ -259,20 +259,29 @@ class ExactRun(Run):
 
     def _pipelined(self, plan: Plan, coming: Coming) -> Iterator[pa.RecordBatch]:
         """The changes that streams make, while they are read; nothing is kept of them but the operators' state."""
-        held = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan) if not isinstance(leaf, Stream)}
+        stored = [leaf for leaf in leaves_of(plan) if isinstance(leaf, Relation)]
+        held = {leaf.alias: self._load(leaf) for leaf in stored if not leaf.changes}
         compiler = Compiler(
             self._reading.schema,
             lambda leaf: pa.Table.from_batches([held[leaf.alias].batch]),
             self.choice.algorithm or "chain",
         )
         pipeline = pipeline_of(compiler.plan(plan), self.choice)
+        ends: list[int | None] = []
+        for leaf in stored:
+            if leaf.changes:
+                log = self._reading.changes(leaf)
+                ends.append(log.last)
+                yield from self._emitted(pipeline.push(leaf.alias, log.ts, log.batch))
+                yield from self._emitted(pipeline.close(leaf.alias))
         for piece in coming:
             for alias, ts, rows in piece.tuples:
                 if ts.shape[0]:
                     yield from self._emitted(pipeline.push(alias, ts, rows))
             if piece.sure is not None:  # tuples that a leaf's own condition left out say how late it is, too
                 yield from self._emitted(pipeline.advance(piece.sure, certain=False))
-        yield from self._emitted(pipeline.finish(last_instant(self.query.plan, coming.last)))
+        last = max((at for at in (coming.last, *ends) if at is not None), default=None)
+        yield from self._emitted(pipeline.finish(last_instant(self.query.plan, last)))
         self._state_bytes = int(pipeline.memory)
         self.costs = dict(pipeline.costs)
         self.actual = actual_of(pipeline.operators, compiler.made)

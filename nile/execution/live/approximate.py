@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.pipeline import figures as plan_figures
 from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
@@ -146,6 +147,13 @@ class ApproximateSubscription(Subscription):
             return int(self._join.memory.total) + sum(each.nbytes for each in self._arrivals)
 
     @property
+    def operators(self) -> tuple[plan_figures.Figures, ...]:
+        """As of every standing query: the join."""
+        with self._lock:
+            came = sum(each.applied for each in self.accounting.values())
+            return (plan_figures.Figures(None, (), "join", came, self.outputs, 0, None, self.memory),)
+
+    @property
     def figures(self) -> Figures:
         """Counts and costs so far."""
         with self._lock:
@@ -244,6 +252,8 @@ def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | 
         return "ORDER BY or LIMIT over outputs that have no end"
     if type(operator) is not PreferredJoin:
         return "aggregates" if prepared.shape.group is not None else "a selection of one stream"
+    if operator.bound.windows is not None:
+        return "windows between pairs of streams"
     finite = [stream.name for stream in operator.streams if stream.name not in live]
     if finite:
         return f"'{finite[0]}', which is not live"

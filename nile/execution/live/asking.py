@@ -8,7 +8,7 @@ from typing import Any
 
 from nile.execution.approximate.run import is_approximate
 from nile.execution.choice import choose
-from nile.execution.definitions import QueryDefinition
+from nile.execution.definitions import Filling, QueryDefinition
 from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
@@ -40,14 +40,39 @@ class Asked:
         callback: Callable[[Any], None] | None,
         state: Mapping[str, Any] | None,
     ) -> Subscription:
-        """The standing query, which hears of nothing yet.  state: what it held when it was kept."""
+        """The standing query, which hears of nothing yet.  state: what it held when it was kept.
+
+        The query of a view begins with what its streams have kept.
+        """
         if self.approximate:
             return ApproximateSubscription(names, self.query, self.options, streams, commits, callback, state)
-        return ExactSubscription(names, self.query, choose(self.query, self.options), streams, commits, callback, state)
+        choice = choose(self.query, self.options)
+        made = ExactSubscription(names, self.query, choice, streams, commits, callback, state)
+        if state is None and self.definition.into is not None and self.definition.into.relation:
+            made.begin_with_kept()
+        return made
 
 
-def asked_for(query: Query, options: Options, name: str | None) -> Asked:
-    """Raises ConfigError for options that a standing query of this kind, or a store, does not take."""
+def asked_for(query: Query, options: Options, name: str | None, into: Filling | None = None) -> Asked:
+    """Raises ConfigError for options that a standing query of this kind, or a store, does not take.
+
+    into: where its rows go: then they have to be new ones.
+    """
+    asked = _asked(query, options, name)
+    if into is None:
+        return asked
+    if into.relation:
+        if asked.approximate:
+            raise ConfigError(f"view '{into.stream}': needed an exact query; got one WITH PREFERENCE; leave it out")
+    elif not asked.approximate and (emit := choose(query, asked.options).emit) not in ("append", "stream"):
+        raise ConfigError(
+            f"INSERT INTO {into.stream}: needed a query of new rows; got one of {emit}, whose rows may be taken back; "
+            "say EMIT ON WINDOW CLOSE, EMIT APPEND or ISTREAM (...)"
+        )
+    return replace(asked, definition=replace(asked.definition, into=into))
+
+
+def _asked(query: Query, options: Options, name: str | None) -> Asked:
     if is_approximate(query, options):
         return _approximate(query, options, name)
     options.check_exact()

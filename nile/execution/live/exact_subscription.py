@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pipeline import Changes
-from nile.exact.state.held import Held, State
+from nile.exact.pipeline.tail import Passed
+from nile.exact.state.held import MOST, Held, State
 from nile.execution.choice import Choice
-from nile.execution.exact.physical import Compiler, with_selections
-from nile.execution.exact.run import changed, output_schema, pipeline_of
+from nile.execution.exact.run import changed, output_schema
 from nile.execution.live.commits import Commits
+from nile.execution.live.running import Running, alike, counts_of, differences
 from nile.execution.live.subscription import Subscription
-from nile.execution.reading import Readable, Reading, named_leaf, selected
-from nile.sql.plan import Query, Relation, Stream, leaves_of
+from nile.execution.reading import Readable
+from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
+from nile.streams.taken_back import TakenBack
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
@@ -62,35 +65,29 @@ class ExactSubscription(Subscription):
         self.choice = choice
         self._may_drop = choice.emit != "changes"
         self.schema = output_schema(query, choice.emit)
-        plan = with_selections(query.plan)
-        reading = Reading(home, plan)
-        leaves = leaves_of(plan)
-        tables = {
-            leaf.alias: pa.Table.from_batches([reading.whole(leaf).batch])
-            for leaf in leaves
-            if isinstance(leaf, Relation)
-        }
-        compiler = Compiler(reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm or "chain")
-        self._pipeline = pipeline_of(compiler.plan(plan), choice)
-        self._leaves: dict[str, list[Stream]] = {}
-        finite = []
-        for leaf in leaves:
-            if isinstance(leaf, Stream) and leaf.name in live:
-                self._leaves.setdefault(leaf.name, []).append(leaf)
-            elif isinstance(leaf, Stream):
-                finite.append(leaf)
-        self._streams = {name: live[name] for name in self._leaves}
+        plan = Running(home, query, choice, live)
+        if state is not None and plan.stored_whole(state):
+            plan = Running(home, query, choice, live, whole=True)
+        self._plan = plan
+        plan.readers.append(self)
+        self._tail, self._tail_key, self._sought, self._turn = plan.tail(), plan.tail_key, plan.sought, 0
+        self._changes = 0
+        self._more: tuple[list[Any], int | None] | None = None
+        """How much more it has counted than the plan it joined, and its own first instant; None: it joined none."""
+        self.apart: Callable[[ExactSubscription], None] = lambda _: None
+        """Told when it goes its own way again."""
+        self.ending.append(lambda: self._plan.leave(self, self._turn))
+        self._streams = plan.streams
+        self._seen: dict[str, int] | None = dict.fromkeys(plan.leaves, 0)  # None: nobody counted
         if not self._streams:
             raise ConfigError(
                 "subscribe: needed a query over a live stream; got none; make one with db.stream(), or ask sql()"
             )
-        for leaf in finite if state is None else ():
-            held = reading.whole(leaf)
-            self._take(self._pipeline.push(leaf.alias, held.ts, held.batch))
-            self._take(self._pipeline.close(leaf.alias))
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
-        self._reading = reading
+        else:
+            for found in plan.push_finite():
+                self._take(found)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -108,7 +105,19 @@ class ExactSubscription(Subscription):
     def memory(self) -> int:
         """Bytes of the operators' state."""
         with self._lock:
-            return int(self._pipeline.memory)
+            return int(self._plan.pipeline.memory)
+
+    @property
+    def operators(self) -> tuple[Figures, ...]:
+        """As of every standing query: the nodes of its plan."""
+        with self._lock:
+            return tuple(self._tail.figures(self._plan.pipeline.operators))
+
+    @property
+    def sharers(self) -> tuple[ExactSubscription, ...]:
+        """Of an exact query: those that ask the same, but for what they select and project at the top."""
+        with self._lock:
+            return tuple(self._plan.readers) or (self,)
 
     def poll(self) -> list[pa.RecordBatch]:
         """What has been found since the last call; of emit 'snapshot' the state now.  Never waits."""
@@ -117,7 +126,8 @@ class ExactSubscription(Subscription):
         with self._lock:
             self._commits.check()
             self._tick()
-            return self._pipeline.snapshot().to_batches()  # type: ignore[no-any-return]
+            rows = self._plan.pipeline.snapshot().combine_chunks().to_batches()
+            return [made for batch in rows if (made := self._tail.contents(batch)).num_rows]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
         """As `poll`, each batch after the ordinal of its first row.  Raises ConfigError of emit 'snapshot'."""
@@ -135,23 +145,118 @@ class ExactSubscription(Subscription):
             if not found or self.choice.emit == "snapshot":
                 return
 
+    def begin_with_kept(self) -> None:
+        """Take in what the live streams have kept, as if it was pushed now."""
+        assert self._seen is not None
+        self._seen = {name: stream.rows for name, stream in self._streams.items()}
+        for found in self._plan.push_kept():
+            self._take(found)
+        self._progress()
+
+    @property
+    def shape(self) -> object:
+        """What it asks, below the selections and projections at its top: equal ones may share a plan."""
+        return self._plan.key
+
+    def join(self, other: ExactSubscription) -> bool:
+        """Run on the plan of another from here, with all who share this one's; whether both go on alike.
+
+        They do if they are equal but for what they have counted, and have taken in the same.
+        Cost: O(1) where they have come to different instants, else O(state).
+        """
+        mine, theirs = self._plan, other._plan
+        if mine is theirs:
+            return True
+        level = all(each._turn == plan.turn for plan in (mine, theirs) for each in plan.readers)
+        if not level or not alike(mine.pipeline, theirs.pipeline):
+            return False
+        for each in list(mine.readers):
+            state = each._core()
+            each._more = differences(state, theirs.pipeline.capture()), state["origin"]
+            each._plan, each._turn = theirs, theirs.turn
+            theirs.readers.append(each)
+        mine.readers.clear()
+        return True
+
+    def _alone(self) -> None:
+        """Go on with a plan of its own, of equal state."""
+        if len(self._plan.readers) > 1:
+            shared, turn = self._plan, self._turn
+            self._plan, self._turn = shared.alone(), 0
+            self._plan.readers.append(self)
+            shared.leave(self, turn)
+            self.apart(self)
+
+    def pause(self) -> None:
+        with self._lock:
+            if not self._closed:
+                with self._commits:
+                    self._alone()  # others go on
+            super().pause()
+
+    def end_together(self) -> None:
+        """All who share its plan end next, so that whoever is first may end it."""
+        self._plan.ending = True
+
+    def _step(self, work: Callable[[], list[Changes]]) -> None:
+        """Hand out what something that happened leads to, worked out by whoever of those that share it is first."""
+        key = (self._tail_key, tuple(self.schema.names))
+        turn, self._turn = self._turn, self._turn + 1
+        passed, batches = self._plan.take(turn, work, self._formed, key, self._sought)
+        self._given(passed, batches)
+
+    def _formed(self, found: list[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
+        passed = self._tail.passed(found, selected=selected)
+        return passed, [changed(each, self.schema, self.choice.emit) for each in passed.changes]
+
+    def _given(self, passed: Passed, batches: list[pa.RecordBatch]) -> None:
+        self._tail.add(passed)
+        for batch in batches:
+            self._changes += batch.num_rows
+            self._hand_out(batch)
+
+    def _take(self, found: list[Changes]) -> None:
+        self._given(*self._formed(found))
+
     def _progress(self) -> None:
         # The first instant is a tuple's, whoever said how far streams have come, or the answer would tell how it was
         # driven.
         if (at := self._passed()) is not None:
-            self._take(self._pipeline.advance(at, certain=False))
+            self._step(lambda: self._plan.pipeline.advance(at, certain=False))
+            if self.into is not None:
+                self.into.moved(at)
 
     def _finish(self) -> None:
         last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
-        self._take(self._pipeline.finish(last))
+        if not self._plan.ending:
+            self._alone()
+        self._step(lambda: self._plan.pipeline.finish(last))
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
-        assert batch.carried is not None
-        for leaf in self._leaves[name]:
-            columns = batch.carried.select(list(self._reading.columns(leaf)))
-            ts, rows = selected(leaf, batch.ts, named_leaf(leaf, columns))
-            if rows.num_rows:
-                self._take(self._pipeline.push(leaf.alias, ts, rows))
+        carried = batch.carried
+        assert carried is not None
+        if self._seen is not None:
+            self._seen[name] += len(batch)
+        self._step(lambda: self._plan.push(name, batch.ts, carried))
+        self._progress()
+
+    def open_from(self, stream: LiveStream) -> int | None:
+        return self._plan.open_from(stream)
+
+    def takes_nothing_back(self) -> str | None:
+        if self._seen is None:
+            return "one that an older version stored, which did not count the tuples it saw"
+        return self._plan.takes_nothing_back()
+
+    def _taken_back(self, name: str, gone: TakenBack) -> None:
+        assert self._seen is not None
+        if self._turn == self._plan.turn and any(each._seen != self._seen for each in self._plan.readers):
+            for each in self._plan.readers[1:]:
+                each._alone()  # who came later has not told of all that goes
+        mine = gone.places >= gone.kept - self._seen[name]
+        self._seen[name] -= int(mine.sum())
+        rows = gone.rows.filter(pa.array(mine))
+        self._step(lambda: self._plan.take_back(name, gone.at, gone.ts[mine], rows))
         self._progress()
 
     def capture(self) -> State:
@@ -160,14 +265,35 @@ class ExactSubscription(Subscription):
         For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
-            return {**self._mailbox(), "operators": self._pipeline.capture()}
+            seen = {} if self._seen is None else {"seen": self._seen}
+            state = self._core()
+            if self._tail.nodes:
+                state["operators"] += self._tail.capture()
+                state["changes"] = self._changes
+            return {**self._mailbox(), **seen, "operators": state}
+
+    def _core(self) -> State:
+        """The state of the operators below the tail, as if this query had run alone."""
+        state = self._plan.pipeline.capture()
+        if self._more is not None:
+            more, origin = self._more
+            state["origin"] = state["origin"] if origin is None else origin
+            for (where, name), each in zip(counts_of(state), more, strict=True):
+                where[name] = where[name] + each
+        return state
 
     def _go_on_from(self, held: Held) -> None:
         """Raises EnvelopeError for a state that is not of this query."""
         self._refill(held)
-        self._pipeline.restore(held.state("operators"))
+        self._seen = None
+        if held.has("seen"):
+            seen = held.part("seen")
+            self._seen = {name: seen.integer(name, 0, MOST) for name in self._streams}
+            seen.end()
+        state, nodes = held.state("operators"), len(self._tail.nodes)
+        if nodes and isinstance(given := state.get("operators"), list):
+            self._tail.restore(given[len(given) - nodes :])
+            self._changes = Held(state, "state of a query").integer("changes", 0, MOST)
+            state = {**state, "operators": given[: len(given) - nodes]}
+        self._plan.pipeline.restore(state)
         held.end()
-
-    def _take(self, found: list[Changes]) -> None:
-        for each in found:
-            self._hand_out(changed(each, self.schema, self.choice.emit))

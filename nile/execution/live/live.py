@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import memory_bytes
 from nile.base.plain import plain_schema
-from nile.execution.definitions import StreamDefinition, checked_offset, stream_definition
+from nile.execution.definitions import Filling, StreamDefinition, checked_offset, stream_definition
 from nile.execution.live.asking import asked_for, check_remembered
 from nile.execution.live.commits import Commits
+from nile.execution.live.feeding import inputs_of
+from nile.execution.live.into import Into
 from nile.execution.live.keeping import Keeping
+from nile.execution.live.retracting import matched, signed_apart, take_back
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
@@ -21,17 +24,18 @@ from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.expressions.conditions import parse_condition
 from nile.operators.aggregate.scope import instant
+from nile.pyramid.history.history import History
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.streams.idle import Idleness
 from nile.streams.live import LiveStream
 from nile.streams.manager import Admitted
+from nile.streams.versions import Versions, live_stream_of
 from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.pyramid.grid.manager import SummaryManager
-    from nile.pyramid.history.history import History
     from nile.sql.statements import CreateSummary
 
 __all__ = ["Live"]
@@ -51,11 +55,12 @@ class Live:
         self.names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
-        self._commits = Commits()
-        self._lock = self._commits.lock
-        names.check = self._commits.check
+        self.commits = Commits()
+        self.lock = self.commits.lock
+        names.check = self.commits.check
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
+        names.offsets = self.offsets
         self.standing = Subscriptions()
         self.summaries = LiveSummaries(names)
         self.idleness = Idleness()
@@ -73,13 +78,28 @@ class Live:
         keep: Any,
         event_id: str | None = None,
         idle: Any = None,
+        stamp: bool = False,
     ) -> None:
         """Make a live stream known.  See `nile.engine.database.Database.stream`."""
-        definition = stream_definition(
-            name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle
+        self.make(
+            name,
+            stream_definition(
+                name,
+                schema,
+                time,
+                lateness=lateness,
+                where=where,
+                keep=keep,
+                event_id=event_id,
+                idle=idle,
+                stamp=stamp,
+            ),
         )
-        with self._lock, INTERRUPTS:
-            self._commits.check()
+
+    def make(self, name: str, definition: StreamDefinition) -> None:
+        """Make a live stream, or the log of a relation, known."""
+        with self.lock, INTERRUPTS:
+            self.commits.check()
             if self._keeper is None:
                 if (there := self.streams().get(name)) is not None:
                     self.standing.check_free(there)
@@ -95,7 +115,7 @@ class Live:
                 return
             self._keeper.directory.check_writable()
             definition.as_json()  # a type that has no byte form is refused before anything is made
-            kept = None if keep is not None else self._keeper.history(name, definition.schema)
+            kept = None if definition.keep is not None else self._keeper.history(name, definition.schema)
             self.adopt(name, definition, kept)
             self._keeper.checkpoint(self, self.names)
 
@@ -103,22 +123,21 @@ class Live:
         """A live stream with what it kept before; where that raises, all is as it was."""
         place = f"stream '{name}'"
         made = LiveStream(
-            name,
-            definition.schema,
-            definition.time,
-            lateness=definition.lateness,
+            name, definition.schema, definition.time, lateness=definition.lateness,
             where=None if definition.where is None else parse_condition(definition.where, where=f"{place}, where"),
-            keep=definition.keep,
-            event_id=definition.event_id,
-            idle=definition.idle,
+            keep=definition.keep, event_id=definition.event_id, idle=definition.idle, stamp=definition.stamp,
             history=history,
             hasher=self.names.hasher,
-        )
+        )  # fmt: skip
         made.listeners += [self.summaries.arrived, partial(self.standing.arrived, made)]
         self.idleness.heard(made)
         names, streams, definitions = self.names.snapshot(), dict(self._streams), dict(self.definitions)
         try:
-            self.names.register(name, made, time=definition.time, where=None, lateness=None)
+            if definition.relation:
+                made.at_will = True
+                self.names.register(name, Versions(made), time=None, where=None, lateness=None)
+            else:
+                self.names.register(name, made, time=definition.time, where=None, lateness=None)
             self._streams[name] = made
             self.definitions[name] = definition
             self.offsets.pop(name, None)
@@ -143,8 +162,8 @@ class Live:
         Raises StoreWriteError: then the store is as it was.
         """
         assert self._keeper is not None
-        with self._lock, INTERRUPTS:
-            self._commits.check()
+        with self.lock, INTERRUPTS:
+            self.commits.check()
             stream = self.adopt(name, definition, history)
             stream.filled(last)
             self.offsets[name] = offset
@@ -161,10 +180,12 @@ class Live:
         return self._streams[name]
 
     def streams(self) -> dict[str, LiveStream]:
-        """Live streams whose names have not been given to something else."""
+        """Live streams, and logs of relations, whose names have not been given to something else."""
         known = self.names
         return {
-            name: one for name, one in self._streams.items() if name in known.entries and known.adopt(name)[0] is one
+            name: one
+            for name, one in self._streams.items()
+            if name in known.entries and live_stream_of(known.adopt(name)[0]) is one
         }
 
     def push(self, name: str, data: Any, offset: Any = None) -> int:
@@ -172,10 +193,15 @@ class Live:
 
         What has a length, or comes with an offset, is one change; of an iterator or a reader each batch is.
         """
-        with self._lock:
+        with self.lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
             self.standing.check_state(stream)
+            if (signed := signed_apart(stream, data)) is not None:
+                data, go = signed
+                stream.check(list(stream.admitted(data)))
+                if go.num_rows:
+                    take_back(self, name, partial(matched, rows=go))
             if self._keeper is not None:
                 with INTERRUPTS:
                     self._keeper.make_room(self, self.names)  # first: a push that fails took nothing
@@ -186,21 +212,22 @@ class Live:
                 stream.pushing = True  # what iterators and converters do may be to push
                 if offset is None and not hasattr(data, "__len__"):
                     for part in admitted:
-                        done += self._take(stream, [part])
-                        self._commits.complain(at_once=True)
+                        done += self.take(stream, [part])
+                        self.commits.complain(at_once=True)
                     whole = []
                 else:
                     whole = list(admitted)
             finally:
                 stream.pushing = False
             if whole or offset is not None:
-                done += self._take(stream, whole, offset)
-            self._commits.complain()
+                done += self.take(stream, whole, offset)
+            self.commits.complain()
             return done
 
-    def _take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
+    def take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
+        """A change under the lock: rows that were admitted; how many tuples' turn has come."""
         stream.check(parts)
-        with self._commits:
+        with self.commits:
             done = stream.take(parts)
             self.idleness.heard(stream)
             self._move_on()
@@ -210,10 +237,9 @@ class Live:
 
     def tick(self) -> None:
         """Move on streams that are silent, as a push to another does and a reader that asks."""
-        with self._lock:
-            if any(each.idle is not None for each in self._streams.values()):
-                with self._commits:
-                    self._move_on()
+        if any(each.idle is not None for each in self._streams.values()):
+            with self.lock, self.commits:
+                self._move_on()
 
     def _move_on(self) -> None:
         streams = self.streams().values()
@@ -222,28 +248,28 @@ class Live:
 
     def _free(self, name: str, what: str) -> LiveStream:
         """A live stream that no push further up is still reading rows for.  Raises UnknownStream, ConfigError."""
-        self._commits.check()
+        self.commits.check()
         stream = self.get(name)
         stream.check_whole(what)
         return stream
 
     def offset(self, name: str) -> Any:
         """How far the source of a stream has been read."""
-        with self._lock:
-            self._commits.check()
+        with self.lock:
+            self.commits.check()
             stream = self.get(name)
             return self.offsets.get(name, stream.pushed)
 
     def checkpoint(self) -> int:
         """Write a checkpoint; its epoch."""
-        with self._lock:
+        with self.lock:
             self.names.check_open()
             if self._keeper is None:
                 raise ConfigError(
                     "checkpoint: needed a database with a store; got one in memory; open one with nile.connect('path')"
                 )
             with INTERRUPTS:
-                self._commits.check()
+                self.commits.check()
                 return self._keeper.checkpoint(self, self.names)
 
     def change(self, statement: Callable[[], Any]) -> Any:
@@ -252,8 +278,8 @@ class Live:
         Raises what the statement raises, and ConfigError for one that takes from a named query what it reads, or from
         a push the stream that it is reading rows for.
         """
-        with self._lock:
-            self._commits.check()
+        with self.lock:
+            self.commits.check()
             before, had = self.names.snapshot(), self.streams()
             try:
                 done = statement()
@@ -281,28 +307,33 @@ class Live:
     def advance(self, time: Any, name: str | None) -> None:
         """No tuple older than `time` will come, to one stream or to all."""
         now = instant(time, where="advance")
-        with self._lock:
+        with self.lock:
             if self._keeper is not None:
                 self._keeper.directory.check_writable()
             self.names.check_open()
-            known = self.streams()
-            streams = [self._free(each, "advance") for each in (known if name is None else [name])]
-            with self._commits:
-                for stream in streams:
-                    stream.advance(now)
+            self.commits.check()
+            streams = list(self.streams().values()) if name is None else [self.get(name)]
+            for stream in streams:
+                stream.check_whole("advance")
+            with self.commits:
+                for stream in self.standing.in_order(streams):
+                    if stream in streams:
+                        if self.standing.filled(stream):
+                            self.standing.progress()  # what was before `now` comes first
+                        stream.advance(now)
                 self.standing.progress()
-            self._commits.complain()
+            self.commits.complain()
 
     def accounting(self, name: str) -> Accounting:
         """Where the tuples pushed to a stream went."""
-        with self._lock:
-            self._commits.check()
+        with self.lock:
+            self.commits.check()
             return self.get(name).accounting
 
     def set_aside(self, name: str) -> tuple[pa.Table, pa.Table]:
         """The late and the rejected rows of a stream."""
-        with self._lock:
-            self._commits.check()
+        with self.lock:
+            self.commits.check()
             stream = self.get(name)
             return stream.late(), stream.quarantine()
 
@@ -316,17 +347,19 @@ class Live:
         state: Mapping[str, Any] | None = None,
         unread: int | None = None,
         when_full: str = "wait",
+        into: Filling | None = None,
     ) -> Subscription:
         """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
 
-        state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then.
+        state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then;
+        into: where its rows go instead.
         """
         new: Subscription | None = None
         most = memory_bytes() // _UNREAD_SHARE if self._keeper is None else None  # with a store the rest is in files
         try:
-            with self._lock:
-                self._commits.check()
-                asked = asked_for(query, options, name)
+            with self.lock:
+                self.commits.check()
+                asked = asked_for(query, options, name, into)
                 made = self.standing.asked_again(name, asked.definition)
                 if made is not None:
                     made.bound(unread, when_full, self.tick, most)
@@ -335,56 +368,75 @@ class Live:
                 else:
                     if name is not None and self._keeper is not None:
                         check_remembered(query, name, {*self.streams(), *self.names.sources()})
-                    made = new = asked.made(self.names, self.streams(), self._commits, callback, state)
+                    inputs = inputs_of(query, self.names, self.streams())
+                    known = {**self.streams(), **{each.stream.name: each.stream for each in inputs}}
+                    made = new = asked.made(self.names, known, self.commits, callback, state)
                     made.bound(unread, when_full, self.tick, most)
+                    if into is not None:
+                        made.fill(self._filling(made, into))
                     with INTERRUPTS:
                         self.standing.add(made, name, asked.definition)
                         if name is not None and self._keeper is not None:
                             self._keeper.remember(self, self.names)  # in the store before anyone hears of it
+                        for each in inputs[::-1]:  # who listens first
+                            each.start(made, self)
                         new = made if name is None else None
-                    self._commits.tell()
-                self._commits.complain()
+                    self.commits.tell()
+                self.commits.complain()
                 return made
         except BaseException:
             if new is not None:  # nobody has it, nor can find it by its name
-                self._commits.forget(new)
+                self.commits.forget(new)
                 new.detach()
             raise
 
+    def _filling(self, made: Subscription, into: Filling) -> Into:
+        """Where the rows of a standing query go.  Raises ConfigError for a circle."""
+        target = self.streams()[into.stream]
+        target.check_whole("INSERT INTO")
+        reached = self.standing.filled_from(target)
+        if circle := [name for name, stream in made.streams.items() if stream in reached]:
+            raise ConfigError(
+                f"INSERT INTO {into.stream}: needed a query of streams that are not made of it themselves; got "
+                f"{circle[0]!r}, a circle; insert into another stream"
+            )
+        history = partial(History, hasher=self.names.hasher) if self._keeper is None else self._keeper.history
+        source = self.names.adopt(into.stream)[0]
+        view = source if isinstance(source, Versions) else None
+        filled = Into(target, into, made.schema, view, self.standing.reached, history)
+        made.ending.append(filled.ended)
+        return filled
+
     def subscription(self, name: str) -> Subscription:
         """A standing query by its name.  Raises UnknownStream."""
-        with self._lock:
+        with self.lock:
             self.names.check_open()
             return self.standing.get(name)
 
     def unread(self) -> dict[str, int]:
         """Rows that wait for a reader, of each standing query with a name."""
-        with self._lock:
+        with self.lock:
             self.names.check_open()
             return {name: made.unread for name, (_, made) in self.standing.named().items()}
-
-    def subscriptions(self) -> tuple[str, ...]:
-        """The names of standing queries."""
-        with self._lock:
-            self.names.check_open()
-            return tuple(self.standing.named())
 
     def close(self) -> None:
         """Close all live streams, then the standing queries.  Raises what a callback raises, once all are closed.
 
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
-        with self._lock:
+        with self.lock:
             if self.names.closed:
                 return
             with INTERRUPTS:
                 keeper, self._keeper = self._keeper, None
                 try:
-                    if self._commits.torn:
+                    if self.commits.torn:
                         pass  # what is half done is not written
                     elif keeper is None:
-                        with self._commits:
-                            for stream in self._streams.values():
+                        with self.commits:
+                            for stream in self.standing.in_order(self._streams.values()):
+                                for standing in self.standing.filled(stream):
+                                    standing.finish()
                                 stream.close()
                             self.standing.finish()
                     elif self._streams or self.names.entries:
@@ -397,4 +449,4 @@ class Live:
                     self.names.close()
                     if keeper is not None:
                         keeper.close()
-            self._commits.complain()
+            self.commits.complain()

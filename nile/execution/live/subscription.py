@@ -1,58 +1,49 @@
-"""What every standing query over live streams is to its reader: outputs that wait, are numbered, and are handed out."""
+"""What every standing query over live streams does: work on what arrives, wait, end, and be kept."""
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from nile.base.interrupts import INTERRUPTS
-from nile.base.sizes import format_size
+from nile.exact.pipeline.figures import Figures
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
+from nile.execution.live.backlog import Backlog, Step
 from nile.execution.live.commits import Commits
-from nile.execution.live.unread import Filed, Files, Unread
+from nile.execution.live.into import Into
+from nile.execution.live.outbox import Outbox
 from nile.preferences.budget import BudgetReport
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
-from nile.summaries.errors import ConfigError, DatabaseClosed, EnvelopeError, NileError, Overloaded
+from nile.streams.taken_back import TakenBack
+from nile.summaries.errors import NileError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
 __all__ = ["Subscription"]
 
 
-class Subscription(ABC):
-    """Outputs numbered from 0 in their order, read by `poll`, iteration, `follow` or a callback.
+class Subscription(Outbox):
+    """A standing query over live streams, whose outputs an `Outbox` keeps for its reader.
 
     A subclass works on what arrives (`_arrived`, `_progress`, `_finish`) and hands what it finds to `_hand_out`.  All
     three are parts of a change (`Commits`); a query that cannot do its part has no way on, and ends.
     """
 
-    schema: pa.Schema
-    _may_drop = True
-
     def __init__(self, commits: Commits, callback: Callable[[pa.RecordBatch], None] | None) -> None:
-        self._callback = callback
-        self._commits = commits
-        self._lock = commits.lock
-        self._changed = threading.Condition(commits.lock)
-        self._found = Unread()
-        self._closed = False
-        self._left_to_store = False
-        self._handed = 0
-        self._streams: dict[str, LiveStream] = {}
-        self._unread_limit: int | None = None
-        self._most_bytes: int | None = None
-        self._when_full = "wait"
-        self._tick: Callable[[], None] = lambda: None
-        self.outputs = 0
-        self.dropped = 0
+        super().__init__(commits, callback)
+        self.ending: list[Callable[[], None]] = []
+        self.paused = False
+        """Whether what comes waits (`pause`)."""
+        self._backlog = Backlog()
+        self._replayed: Step | None = None
+        self.epoch: int | None = None
+        """The store's generation that first held it, which tells it from others of its name; None without a store."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,81 +54,10 @@ class Subscription(ABC):
         self.close()
 
     @property
-    def closed(self) -> bool:
-        """Whether it takes no more tuples."""
-        return self._closed
-
-    @property
-    def streams(self) -> Mapping[str, LiveStream]:
-        """The live streams it reads, by name."""
-        return self._streams
-
-    @property
     def partial(self) -> tuple[str, ...]:
         """The streams that are silent (`idle`): what is told now is told without them."""
         with self._lock:
             return tuple(name for name, stream in self._streams.items() if stream.silent)
-
-    @property
-    def unread(self) -> int:
-        """Rows that wait to be read."""
-        return self.outputs - self._handed
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes of memory that they take; those in files of the store take none."""
-        return self._found.bytes
-
-    @property
-    def full(self) -> bool:
-        """Whether pushes have to wait for its reader."""
-        limit = self._unread_limit
-        if self._callback is not None or self._closed:
-            return False
-        if limit is None:
-            return self._most_bytes is not None and self.unread_bytes >= self._most_bytes
-        return self.unread >= limit and self._when_full != "drop"
-
-    def bound(
-        self, unread: int | None, when_full: str, tick: Callable[[], None], most_bytes: int | None = None
-    ) -> None:
-        """How many rows may wait, and what then; tick: called before reading, for streams that are silent.
-
-        most_bytes: of memory that rows without such a limit may take, None where files of a store take the rest.
-
-        Raises ConfigError.
-        """
-        choices = ("wait", "refuse", "drop")
-        if when_full not in choices or (unread is not None and (type(unread) is not int or unread < 1)):
-            raise ConfigError(
-                f"subscribe: needed unread=None or a number of rows, and when_full one of {', '.join(choices)}; got "
-                f"{unread!r} and {when_full!r}; leave them out for no limit"
-            )
-        if unread is not None and when_full == "drop" and not self._may_drop:
-            raise ConfigError(
-                "subscribe, when_full: needed 'wait' or 'refuse' for a query that emits changes, which mean nothing "
-                "with some of them gone; got 'drop'; or say emit='append'"
-            )
-        self._unread_limit, self._when_full, self._tick = unread, when_full, tick
-        self._most_bytes = most_bytes
-
-    def wait_for_reader(self) -> None:
-        """Wait until there is room for outputs.  Raises Overloaded where the query refuses, or was given no limit."""
-        if self._unread_limit is None:
-            raise Overloaded(
-                f"push: needed less than {format_size(self._most_bytes or 0)} of outputs that nobody reads of a "
-                f"standing query over {', '.join(self._streams)}; got {self.unread:,} rows, "
-                f"{format_size(self.unread_bytes)}; nothing was taken: poll() it or close() it, then push the same "
-                "again; or subscribe with unread= and when_full='wait' or 'drop', or in a database with a store, where "
-                "they go to files"
-            )
-        if self._when_full == "refuse":
-            raise Overloaded(
-                f"push: needed fewer than {self._unread_limit} rows unread of a standing query over "
-                f"{', '.join(self._streams)}; got {self.unread}; nothing was taken: read them, then push the same again"
-            )
-        while self.full:
-            self._changed.wait()
 
     @property
     @abstractmethod
@@ -164,73 +84,98 @@ class Subscription(ABC):
         """How many outputs the exact answer has so far.  Of an exact query: as many as there are."""
         return Estimate.exact(float(self.outputs))
 
-    def poll(self) -> list[pa.RecordBatch]:
-        """What has been found since the last call.  Never waits."""
-        return self._read(lambda found: [batch for _, batch in found])  # type: ignore[no-any-return]
+    def pause(self) -> None:
+        """Work on nothing until `resume`: what comes waits, in its order, and checkpoints keep it.
 
-    def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
-        """As `poll`, each batch after the ordinal of its first row."""
-        return self._read(lambda found: found)  # type: ignore[no-any-return]
+        It counts as state, beyond whose limit pushes are refused.  Before rows are taken back, what waits is worked on.
+        """
+        with self._lock, self._commits:
+            self.paused = not self._closed
 
-    def _read(self, form: Callable[[list[tuple[int, pa.RecordBatch]]], Any]) -> Any:
-        """All that waits, numbered.  A reader who is interrupted before it has them finds them there again."""
-        found: list[tuple[int, pa.RecordBatch]] = []
-        try:
-            with self._lock:
-                self._check_here()
-                self._commits.check()
-                self._tick()
-                self._unread(found)
-                return form(found)
-        except BaseException:
-            with self._lock, INTERRUPTS:
-                self._put_back(found)
-            raise
-
-    def _check_here(self) -> None:
-        """Raises DatabaseClosed."""
-        if self._left_to_store:
-            raise DatabaseClosed(
-                f"standing query over {', '.join(self._streams)}: needed an open database; got one after close(), "
-                f"whose store keeps what nobody has read ({self.unread:,} rows); open the store and ask by its name"
-            )
+    def resume(self) -> None:
+        """Work on what waits, as if it came now: outputs and their numbers are those of a query never paused."""
+        with self._lock:
+            with self._commits:
+                self.paused = False
+                self._catch_up()
+            self._commits.complain()
 
     @property
-    def ordinal(self) -> int:
-        """Outputs handed out so far: in a callback the ordinal of the first row of the batch it was called with."""
-        return self._handed
+    def waiting(self) -> int:
+        """Tuples that wait because it is paused."""
+        return self._backlog.rows
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while found := self.poll():
-            yield from found
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that they take."""
+        return self._backlog.bytes
 
-    def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
-        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
-        self._check_here()
-        while True:
-            with self._changed:
-                self._tick()
-                if not self._found and not self._closed:
-                    self._changed.wait(timeout)
-            try:
-                found = Subscription.poll(self)
-            except DatabaseClosed:  # while it was followed: the store keeps the rest
-                return
-            if not found:
-                return
-            yield from found
+    @property
+    def operators(self) -> tuple[Figures, ...]:
+        """What each operator has done so far, the last one first."""
+        return ()
+
+    def _catch_up(self) -> None:
+        for step in self._backlog.taken():
+            self._replayed, name, batch = step, step.name, step.batch
+            self._work(self._progress if name is None or batch is None else partial(self._arrived, name, batch))
+        self._replayed = None
 
     def arrived(self, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come."""
+        if self.paused:
+            self._backlog.add(Step(self._passed(), name, batch))
+            return
         self._work(partial(self._arrived, name, batch))
+
+    def fill(self, into: Into) -> None:
+        """From now on rows go there, what waits first."""
+        self.into = into
+        for batch in self._found:
+            into.take(batch)
+        self._found.clear()
+        self._handed = self.outputs
+        into.flow()
+
+    def flow(self) -> None:
+        """Hand on what waits for the stream that the rows go to."""
+        if self.into is not None:
+            self._work(self.into.flow)
+
+    def open_from(self, stream: LiveStream) -> int | None:
+        """The first instant of a stream that can still come, for this query; None: any can."""
+        del stream
+        return None
+
+    def takes_nothing_back(self) -> str | None:
+        """What in the query has no way to take tuples back, in words; None: nothing."""
+        return "an approximate query, whose outputs have no sign"
+
+    def taken_back(self, name: str, gone: TakenBack) -> None:
+        """Tuples of a stream are kept no more."""
+        self._catch_up()
+        self._work(partial(self._taken_back, name, gone))
 
     def progress(self) -> None:
         """Emit what follows of how far the streams have come."""
+        if self.paused:
+            self._backlog.add(Step(self._passed()))
+            return
         self._work(self._progress)
+
+    @property
+    def sharers(self) -> tuple[Subscription, ...]:
+        """The standing queries that run on one plan with this one, itself among them, in the order they came to it."""
+        return (self,)
+
+    def end_together(self) -> None:
+        """All standing queries end next."""
 
     def finish(self) -> None:
         """Emit what is left, and end: a part of a change."""
+        self._catch_up()
         self._work(self._finish)
+        self.flow()
         self._end()
 
     def close(self) -> None:
@@ -257,14 +202,6 @@ class Subscription(ABC):
             self._left_to_store = left_to_store
             self._end()
 
-    def tell(self) -> None:
-        """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
-        while self._found and self._callback is not None:
-            fault = INTERRUPTS.calling(self._callback, self._found.first)
-            if fault is not None:
-                self._commits.fault(fault)
-            self._handed += len(self._found.popleft())
-
     @abstractmethod
     def capture(self) -> State:
         """All that is held, for `nile.execution.held.flat` and `packed`."""
@@ -272,6 +209,10 @@ class Subscription(ABC):
     @abstractmethod
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come."""
+
+    def _taken_back(self, name: str, gone: TakenBack) -> None:
+        """Tuples of a stream are kept no more."""
+        raise NotImplementedError
 
     @abstractmethod
     def _progress(self) -> None:
@@ -294,14 +235,27 @@ class Subscription(ABC):
             self._commits.fault(error)
             self._end()
 
+    def fail(self, error: Exception) -> None:
+        """End: nothing more can come.  Who reads is told once, after what was found before."""
+        with self._lock, INTERRUPTS:
+            self._fault = error
+            self._end()
+
     def _end(self) -> None:
-        self._closed = True
-        self._changed.notify_all()
+        self._closed, self.paused = True, False
+        for end in self.ending:
+            end()
+        self.ending = []
+        self._say_more()
 
     def _passed(self) -> int | None:
-        """The last instant that all streams have passed; None before there is one, and once closed."""
-        passed = [stream.passed for stream in self._streams.values()]
-        if self._closed or any(at is None for at in passed):
+        """The last instant that all streams have passed that go on; None before there is one, and once closed."""
+        if self._replayed is not None:
+            return None if self._closed else self._replayed.passed
+        open_ones = [stream for stream in self._streams.values() if not stream.closed]
+        waited = [stream for stream in open_ones if not stream.at_will] or open_ones
+        passed = [stream.passed for stream in waited]
+        if self._closed or not passed or any(at is None for at in passed):
             return None
         return min(at for at in passed if at is not None) - 1
 
@@ -309,6 +263,9 @@ class Subscription(ABC):
         """Outputs so far, and those that nobody has read, for `capture`; of those in files only how many they are."""
         filed = sum(each.batch.num_rows for each in self._found.filed())
         said = {"outputs": self.outputs, "read": self._handed, "unread": joined(self._found.tail(), self.schema)}
+        if self.paused:
+            steps = self._backlog.capture()
+            said["paused"] = {"steps": len(steps), "backlog": steps}
         return {**said, "filed": filed} if filed else said
 
     def _refill(self, held: Held) -> None:
@@ -319,71 +276,8 @@ class Subscription(ABC):
         found = held.rows("unread", self.schema, self.outputs - self._handed - filed)
         if found.num_rows:
             self._found.append(found)
-
-    def seal(self, files: Files, least: int) -> None:
-        """Move outputs that wait to a file of the store, if they take more than `least` bytes of memory.
-
-        A callback's are in memory until it has been told.  Raises StoreWriteError: then nothing has moved.
-        """
-        if self._callback is None:
-            self._found.seal(files, self.schema, least)
-
-    def filed(self) -> list[Filed]:
-        """The outputs that wait in files, before all others."""
-        return self._found.filed()
-
-    def read_through(self) -> list[Any]:
-        """Files whose outputs wait no longer, told once."""
-        return self._found.read_through()
-
-    def refill(self, filed: Sequence[Filed]) -> None:
-        """Put back what waits in files, after what `capture` gave has been.  Raises EnvelopeError."""
-        tail = list(self._found)
-        waiting = sum(map(len, tail)) + sum(each.batch.num_rows for each in filed)
-        if waiting != self.unread:
-            raise EnvelopeError(
-                f"state of a standing query: needed {self.unread} outputs that wait; got {waiting}; the bytes are not "
-                "what Nile wrote"
-            )
-        self._found.adopt(filed, tail)
-
-    def _unread(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
-        """Hand out what waits, but to a callback, which will be told."""
-        if self._callback is not None:
-            return
-        with INTERRUPTS:
-            ends = list(accumulate(map(len, self._found), initial=self._handed))
-            found += zip(ends, self._found, strict=False)
-            self._handed = ends[-1]
-            self._found.clear()
-            self._changed.notify_all()
-
-    def _put_back(self, found: list[tuple[int, pa.RecordBatch]]) -> None:
-        if found and not (self._found and self._found.first is found[0][1]):
-            self._found.put_back(batch for _, batch in found)
-        self._handed = found[0][0] if found else self._handed
-
-    def _hand_out(self, batch: pa.RecordBatch) -> None:
-        """Number a batch of outputs and give it to whoever reads."""
-        if not batch.num_rows:
-            return
-        self.outputs += batch.num_rows
-        self._found.append(batch)
-        if self._callback is not None:
-            self._commits.wake(self)
-            return
-        if self._unread_limit is not None and self._when_full == "drop":
-            self._drop(self.unread - self._unread_limit)
-        self._changed.notify_all()
-
-    def _drop(self, rows: int) -> None:
-        """Let the oldest outputs go."""
-        while rows > 0:
-            gone = min(rows, len(self._found.first))
-            if gone < len(self._found.first):
-                self._found.shorten(gone)
-            else:
-                self._found.popleft()
-            self._handed += gone
-            self.dropped += gone
-            rows -= gone
+        if held.has("paused"):
+            paused, self.paused = held.part("paused"), True
+            parts = paused.parts("backlog", paused.integer("steps", 0, MOST))
+            self._backlog.restore(parts, {name: stream.schema for name, stream in self._streams.items()})
+            paused.end()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nile.base.machine import memory_bytes
 from nile.base.sizes import format_size
 from nile.execution.definitions import QueryDefinition
+from nile.execution.live.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
+from nile.streams.taken_back import TakenBack
 from nile.summaries.errors import ConfigError, Overloaded, UnknownStream
 
 __all__ = ["Subscriptions"]
@@ -28,12 +30,14 @@ class Subscriptions:
         self._running: list[Subscription] = []
         self._named: dict[str, tuple[QueryDefinition, Subscription]] = {}
         self._looked: dict[str, int] = {}
+        self.sharing = Sharing()
 
     def add(self, made: Subscription, name: str | None = None, definition: QueryDefinition | None = None) -> None:
         """One more; with a name, and what was asked, it can be found again."""
         self._running = [*(one for one in self._running if not one.closed), made]
         if name is not None and definition is not None:
             self._named[name] = (definition, made)
+        self.sharing.add(made)
 
     def named(self) -> dict[str, tuple[QueryDefinition, Subscription]]:
         """Those that have a name and are open: what was asked, and the query."""
@@ -64,21 +68,63 @@ class Subscriptions:
             )
         return held
 
-    def check_free(self, stream: LiveStream) -> None:
-        """That a live stream may go, or be replaced.  Raises ConfigError."""
+    def check_free(self, stream: LiveStream, *, fills: bool = True) -> None:
+        """That a live stream may go, or be replaced.  fills: whether queries that fill it count too.
+
+        Raises ConfigError.
+        """
         stream.check_whole("DROP")
-        readers = [name for name, (_, made) in self.named().items() if stream in made.streams.values()]
-        if readers:
+        named = self.named()
+        users = [name for name, (_, made) in named.items() if _reads(made, stream) or (fills and _fills(made, stream))]
+        if users:
             raise ConfigError(
-                f"stream '{stream.name}': needed a stream that no standing query with a name reads, before it can go; "
-                f"got {', '.join(map(repr, readers))}; close it first: db.subscription({readers[0]!r}).close()"
+                f"stream '{stream.name}': needed a stream that no standing query with a name reads or fills, before it "
+                f"can go; got {', '.join(map(repr, users))}; close it first: db.subscription({users[0]!r}).close()"
             )
+
+    def filled_from(self, stream: LiveStream) -> list[LiveStream]:
+        """A stream and those that queries fill from it, each after one that it is filled from."""
+        found = [stream]
+        for each in found:
+            targets = [one.into.target for one in self._running if one.into is not None and _reads(one, each)]
+            found += [target for target in dict.fromkeys(targets) if target not in found]
+        return found
+
+    def in_order(self, streams: Iterable[LiveStream]) -> list[LiveStream]:
+        """Streams, each after those that it is filled from."""
+        order: list[LiveStream] = []
+        for stream in streams:
+            reached = self.filled_from(stream)
+            order = [*(each for each in order if each not in reached), *reached]
+        return order
+
+    def filled(self, stream: LiveStream) -> list[Subscription]:
+        """The standing queries whose rows go to a stream."""
+        return [one for one in self._running if not one.closed and _fills(one, stream)]
 
     def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come, for all that read it."""
         for standing in self._running:
             if standing.streams.get(name) is stream:
                 standing.arrived(name, batch)
+        self._flow()
+
+    def check_taking_back(self, stream: LiveStream) -> None:
+        """That all which read a stream can take tuples of it back.  Raises ConfigError."""
+        readers = [one for one in self._running if not one.closed and _reads(one, stream)]
+        mined = "a table function" if any(stream not in one.streams.values() for one in readers) else None
+        if (what := next(filter(None, (mined, *(one.takes_nothing_back() for one in readers))), None)) is not None:
+            raise ConfigError(
+                f"stream '{stream.name}': needed standing queries that can correct what they told, to take rows back; "
+                f"got {what}; close that one first"
+            )
+
+    def taken_back(self, stream: LiveStream, gone: TakenBack) -> None:
+        """Tuples of a stream are kept no more, for all that read it."""
+        for standing in self._running:
+            if standing.streams.get(stream.name) is stream:
+                standing.taken_back(stream.name, gone)
+        self._flow()
 
     def all(self) -> list[Subscription]:
         """All, in the order in which they were asked."""
@@ -88,17 +134,32 @@ class Subscriptions:
         """The streams of each."""
         return [standing.streams for standing in self._running]
 
+    def reached(self, stream: LiveStream) -> None:
+        """Let those who read a stream emit what follows of how far it has come."""
+        for standing in self._running:
+            if standing.streams.get(stream.name) is stream:
+                standing.progress()
+        self._flow()
+
     def progress(self) -> None:
         """Let each emit what follows of how far its streams have come."""
         for standing in self._running:
             standing.progress()
+        self._flow()
+
+    def _flow(self) -> None:
+        """Hand on the rows of queries that fill a stream, now that all who read what they are made of have that."""
+        self.sharing.look()
+        for standing in self._running:
+            standing.flow()
 
     def wait_for_readers(self, stream: LiveStream) -> None:
         """Before a stream takes rows: that no query with a limit has too much unread.  Waiting lets go of the lock.
 
         Raises Overloaded for a query that refuses.
         """
-        while full := [one for one in self._running if one.full and stream in one.streams.values()]:
+        reached = self.filled_from(stream)
+        while full := [one for one in self._running if one.full and any(_reads(one, each) for each in reached)]:
             for standing in full:
                 standing.wait_for_reader()
 
@@ -111,10 +172,11 @@ class Subscriptions:
         if self._looked.get(stream.name) == seen:
             return
         most = memory_bytes() // _STATE_SHARE
+        reached = self.filled_from(stream)
         for standing in self._running:
-            if standing.closed or stream not in standing.streams.values():
+            if standing.closed or not any(_reads(standing, each) for each in reached):
                 continue
-            if (held := standing.memory) > most:
+            if (held := standing.memory + standing.waiting_bytes) > most:
                 raise Overloaded(
                     f"push: needed less than {format_size(most)} of state of a standing query over "
                     f"{', '.join(standing.streams)}, a quarter of this machine's memory; got {format_size(held)}; "
@@ -134,6 +196,8 @@ class Subscriptions:
     def finish(self) -> None:
         """End each: a part of a change."""
         for standing in self._running:
+            standing.end_together()
+        for standing in self._running:
             standing.finish()
         self._forget()
 
@@ -147,3 +211,13 @@ class Subscriptions:
     def _forget(self) -> None:
         self._running.clear()
         self._named.clear()
+
+
+def _fills(standing: Subscription, stream: LiveStream) -> bool:
+    """Whether a query's rows go to a stream."""
+    return standing.into is not None and standing.into.target is stream
+
+
+def _reads(standing: Subscription, stream: LiveStream) -> bool:
+    """Whether a query reads a stream, or what is made of it."""
+    return any(stream in (each, each.base) for each in standing.streams.values())

@@ -9,6 +9,8 @@ import numpy as np
 
 from nile.execution.registry import Registry
 from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.sizing import for_error, outgrown
+from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
 from nile.summaries.hashing import KeyTable
@@ -55,17 +57,38 @@ class LiveSummaries:
 
     def arrived(self, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come."""
-        for made, stream, manager in self._held.values():
+        for made, stream, manager in list(self._held.values()):
             if stream.name == name and batch.carried is not None:
                 _taken(manager, stream, made, batch.ts, batch.carried.column(made.column))
+                self._widen(made, stream, manager)
 
     def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
-        manager = SummaryManager(made.spec, KeyTable(self._names.hasher))
-        for ts, rows in stream.kept((made.column,)):
-            _taken(manager, stream, made, ts, rows.column(0))
+        manager = self._counted(
+            made, stream, made.spec if made.error is None else for_error(made.spec, made.error, 0.0)
+        )
         if stream.history is not None:
             stream.history.index(made.column)
         self.adopt(made, stream, manager)
+        self._widen(made, stream, manager)
+
+    def _counted(self, made: CreateSummary, stream: LiveStream, spec: SummarySpec) -> SummaryManager:
+        """A manager that has counted all that the stream keeps."""
+        manager = SummaryManager(spec, KeyTable(self._names.hasher))
+        for ts, rows in stream.kept((made.column,)):
+            _taken(manager, stream, made, ts, rows.column(0))
+        return manager
+
+    def recount(self, stream: LiveStream) -> None:
+        """Count anew what a stream keeps, of which rows have been taken back."""
+        for made, other, manager in list(self._held.values()):
+            if other is stream:
+                self.adopt(made, stream, self._counted(made, stream, manager.spec))
+
+    def _widen(self, made: CreateSummary, stream: LiveStream, manager: SummaryManager) -> None:
+        """Count anew what is kept where the error is above the one asked for: O(kept), log(columns) times at most."""
+        while made.error is not None and (wider := outgrown(manager, made.error)) is not None:
+            manager = self._counted(made, stream, wider)
+            self.adopt(made, stream, manager)
 
 
 def _taken(manager: SummaryManager, stream: LiveStream, made: CreateSummary, ts: Array, column: pa.Array) -> None:

@@ -62,6 +62,23 @@ class Unread:
         """The oldest."""
         return self._batches[0]
 
+    def numbered(self, first: int, ordinal: int, most: int) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows from `ordinal` on, each batch after the ordinal of its first row, until they take `most` bytes.
+
+        first: the ordinal of the oldest row that waits.
+        """
+        found: list[tuple[int, pa.RecordBatch]] = []
+        for batch in self._batches:
+            end = first + len(batch)
+            if end > ordinal:
+                skip = max(ordinal - first, 0)
+                found.append((first + skip, batch.slice(skip) if skip else batch))
+                most -= batch.nbytes
+                if most <= 0:
+                    break
+            first = end
+        return found
+
     def append(self, batch: pa.RecordBatch) -> None:
         """One more."""
         self._batches.append(batch)

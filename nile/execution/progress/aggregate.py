@@ -15,13 +15,14 @@ from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.quantiles import Points, quantiles
-from nile.execution.progress.rows import figures_text
+from nile.execution.progress.rows import figures_text, grids_text
 from nile.execution.values import all_of, column_of, filtered, maker, schema_of, value_of
-from nile.expressions.tree import Column
+from nile.expressions.tree import Column, conjuncts
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import row_codes
 from nile.operators.history.blocks import Blocks, UnitTotals, blocks_of
 from nile.operators.history.lookup import HistoryFigures
+from nile.operators.history.ruling import left_of
 from nile.operators.history.sums import DoubleSums, WholeSums
 from nile.sql.plan import AggregateItem, Filter, Query, Sort, Stream
 from nile.summaries.errors import NotYet, SumOverflow
@@ -90,14 +91,21 @@ class ProgressiveAggregate(Progressive):
         self._running = [_Running(each, blocks) for each in self._group.aggregates]
         self._groups = 0 if self._group.by else 1
         names = own_columns(self._stream)
+        runs = self._histories.without(self._stream, conjuncts(condition))
         for low, high in zip(blocks.begin.tolist(), blocks.end.tolist(), strict=True):
+            # What a summary rules out is known without being read: none of it meets the condition.
+            left = left_of(runs, low, high)
             parts = [
-                renamed(self._stream, batch.columns, names) for _, batch in history.batches(names, low, high)
-            ]  # fmt: skip
+                renamed(self._stream, batch.columns, names)
+                for first, end in left
+                for _, batch in history.batches(names, first, end)
+            ] or [renamed(self._stream, history.take(blocks.begin[:0], names).columns, names)]
             batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
             self._add(batch if condition is None else filtered(condition, batch))
             self._read += high - low
-            self.figures.tuples += high - low
+            read = sum(end - first for first, end in left)
+            self.figures.tuples += read
+            self.figures.passed += high - low - read
             self._news = True
             yield None
         self._finished = self._news = True
@@ -197,6 +205,7 @@ class ProgressiveAggregate(Progressive):
         return [
             f"progressive aggregates over the history of {self._stream.name}: blocks in a random order, the numbers "
             "settle",
+            *grids_text(self._histories, self.figures),
             *(figures_text(self.figures, self.coverage) if self._asked >= 0 else []),
         ]
 

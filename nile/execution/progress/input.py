@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from nile.base.durations import NS_PER_SECOND
 from nile.execution.values import all_of
-from nile.expressions.tree import Between, Column, Compare, Constant, Node, conjuncts
+from nile.expressions.tree import Between, Column, Compare, Constant, In, Node, conjuncts
+from nile.operators.history.keys import ProbeKeys
+from nile.operators.history.ruling import NOWHERE, runs_without
 from nile.pyramid.history.history import History
 from nile.sql.plan import Rows, Stream
 from nile.streams.accounting import Accounting
@@ -17,11 +21,15 @@ from nile.summaries.errors import NotYet
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
+    from nile.operators.inputs.shared import SharedSummary
+    from nile.pyramid.grid.manager import SummaryManager
     from nile.sql.catalog import Entry
     from nile.streams.manager import StreamManager
     from nile.summaries.hashing import KeyHasher
 
-__all__ = ["Histories", "Kept", "bounded", "check_stream", "own_columns", "renamed"]
+__all__ = ["Histories", "Kept", "bounded", "check_stream", "keys_of", "own_columns", "renamed", "values_of"]
+
+Array = np.ndarray[Any, Any]
 
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INT64 = 2**63 - 1
@@ -45,11 +53,15 @@ class Kept(Protocol):
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh manager over a stream."""
 
+    def shared(self, name: str, column: str) -> SharedSummary | None:
+        """The summary of a stream's column that CREATE SUMMARY made; None where there is none."""
+
 
 class Histories:
     """The histories of a query's streams: those the database keeps, and others made of their sources.
 
-    columns: of each stream's name what is read; indexed: of each the columns that need a key index.
+    columns: of each stream's name what is read; indexed: of each the columns that need a key index.  grids: the
+    summaries that were asked, by stream and column.
     """
 
     def __init__(self, engine: Kept, streams: Sequence[Stream], indexed: Mapping[str, Sequence[str]]) -> None:
@@ -63,6 +75,7 @@ class Histories:
         self._held: dict[str, History] = {}
         self.accounting: dict[str, Accounting] = {}
         self.made: set[str] = set()
+        self.grids: dict[tuple[str, str], str] = {}
 
     def open(self) -> Iterator[None]:
         """Make them ready; a step a batch of a source that has to be read.  Raises what sources and keys raise."""
@@ -76,6 +89,28 @@ class Histories:
 
     def __getitem__(self, name: str) -> History:
         return self._held[name]
+
+    def grid(self, name: str, column: str) -> SummaryManager | None:
+        """What CREATE SUMMARY keeps of a column, where it counts all of a history that was kept before the query."""
+        shared = None if name in self.made else self._engine.shared(name, column)
+        grid = None if shared is None else shared.live
+        if shared is None or grid is None or shared.spec.structure == "T1" or grid.forgotten:
+            return None
+        if grid.store.tuples != self._held[name].tuples:
+            return None
+        shared.served += 1
+        self.grids[name, column] = shared.name
+        return grid
+
+    def without(self, stream: Stream, conditions: Sequence[Node]) -> Array:
+        """Where no tuple of a stream can meet all conditions, as its summaries tell: int64 [runs, 2], ordinals."""
+        for part in conditions:
+            asked = values_of(part, stream.alias)
+            keys = None if asked is None else keys_of(self._held[stream.name], *asked)
+            grid = None if asked is None or keys is None else self.grid(stream.name, asked[0])
+            if grid is not None and keys is not None:
+                return runs_without(grid, keys)
+        return NOWHERE
 
     def _read(self, name: str) -> Any:
         columns = self._columns[name]
@@ -187,3 +222,30 @@ def _range(operator: str, constant: Constant, kind: pa.DataType) -> tuple[int, i
         case "<" | "<=":
             low = -_INT64
     return max(low, -_INT64), min(high, _INT64), sure
+
+
+def values_of(node: Node, alias: str) -> tuple[str, list[Any]] | None:
+    """(column, values) of a condition that a column has one of some values."""
+    item: Node
+    choices: tuple[Node, ...]
+    if isinstance(node, Compare) and node.operator == "=":
+        item, choices = (node.left, (node.right,)) if isinstance(node.left, Column) else (node.right, (node.left,))
+    elif isinstance(node, In):
+        item, choices = node.item, node.choices
+    else:
+        return None
+    if not isinstance(item, Column) or item.kind not in ("integer", "text"):
+        return None
+    values = [each.value for each in choices if isinstance(each, Constant) and each.kind == item.kind]
+    if len(values) < len(choices):
+        return None
+    return item.name.removeprefix(f"{alias}."), values
+
+
+def keys_of(history: History, column: str, values: list[Any]) -> ProbeKeys | None:
+    """Some values as keys of a column; None: there are some that it cannot have."""
+    try:
+        keys = pa.array(values, history.schema.field(column).type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+    return ProbeKeys(keys, np.arange(len(keys)), history.hasher)

@@ -14,6 +14,7 @@ from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.output import Found
+from nile.execution.progress.rows import grids_text
 from nile.execution.values import all_of, filtered
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.tree import Node, columns_of, conjuncts, rename
@@ -24,9 +25,9 @@ from nile.operators.history.weighted import WeightedJoin
 from nile.sql.plan import Filter, Join, Query, Stream
 from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.estimate import Estimate
-from nile.summaries.hashing import key_family
 from nile.summaries.heavy import pa
 from nile.summaries.intervals import StratifiedSample, nothing_seen
+from nile.summaries.key_types import key_family
 
 __all__ = ["ProgressiveJoin"]
 
@@ -124,7 +125,8 @@ class ProgressiveJoin(Progressive):
         for stream, key, (since, until, _), asked in zip(self._streams, self.on, bounds, probing, strict=True):
             history = self._histories[stream.name]
             begin, end = history.between(since, until)
-            sides.append(HistorySide(history, key, begin, end, *_selector(stream, asked)))
+            selector = _selector(stream, asked)
+            sides.append(HistorySide(history, key, begin, end, *selector, self._histories.grid(stream.name, key)))
         if self.kind == "asc":
             made: HistoryJoin = OutlierJoin(sides[0], sides[1], cap=self._cap)
         elif self.kind == "weighted":
@@ -242,6 +244,7 @@ class ProgressiveJoin(Progressive):
         if made:
             lines.append(f"  not kept by the database, read for this query: {', '.join(made)}")
         if self._operator is not None:
+            lines += grids_text(self._histories, self._operator.figures, "keys of the probing side")
             lines += _figures(self._operator, self._streams)
         return lines
 

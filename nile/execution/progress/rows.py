@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nile.answers.progress import Progressive
 from nile.execution.approximate.shape import Shape
 from nile.execution.options import Options
-from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
+from nile.execution.progress.input import (
+    Histories,
+    Kept,
+    bounded,
+    check_stream,
+    keys_of,
+    own_columns,
+    renamed,
+    values_of,
+)
 from nile.execution.progress.output import Found
 from nile.execution.values import filtered
-from nile.expressions.tree import Column, Compare, Constant, In, Node, conjuncts
+from nile.expressions.tree import conjuncts
 from nile.operators.history.lookup import HistoryFigures
 from nile.operators.history.scan import KeyScan, Scan, Stretch, blocks, rows_at_random
 from nile.sql.plan import Filter, Query, Stream
@@ -25,7 +34,7 @@ from nile.summaries.intervals import StratifiedSample, nothing_seen
 if TYPE_CHECKING:
     from nile.pyramid.history.history import History
 
-__all__ = ["ProgressiveRows", "figures_text", "values_of"]
+__all__ = ["ProgressiveRows", "figures_text"]
 
 
 class ProgressiveRows(Progressive):
@@ -70,6 +79,7 @@ class ProgressiveRows(Progressive):
         self._asked = end - begin
         for stretch in self._scan(history, begin, end):
             if stretch is not None:
+                self._tested += stretch.passed
                 for batch in self._read(history, stretch):
                     self._tested += batch.num_rows
                     made = self._found.made(batch if rest is None else filtered(rest, batch))
@@ -82,21 +92,20 @@ class ProgressiveRows(Progressive):
         self._covered = 1.0
 
     def _scan(self, history: History, begin: int, end: int) -> Scan:
+        runs = self._histories.without(self._stream, self._condition)
         if self.kind == "weighted":
             self._way = "tuple by tuple in a random order"
-            return rows_at_random(begin, end, self.figures, self._seed)
+            return rows_at_random(begin, end, self.figures, self._seed, runs)
         for part in self._condition:
             asked = values_of(part, self._stream.alias)
             if asked is not None and asked[0] in history.indexed:
                 column, values = asked
-                kind = history.schema.field(column).type
-                try:
-                    keys = pa.array(values, kind)
-                except (pa.ArrowInvalid, pa.ArrowTypeError):
+                keys = keys_of(history, column, values)
+                if keys is None:
                     continue  # values that the column cannot have; the blocks will show it
                 self._way = f"by the cells of {column}, {'fewest' if self.kind == 'asc' else 'most'} matches first"
                 return KeyScan(
-                    history, column, keys, begin, end, self.figures, descending=self.kind != "asc"
+                    history, column, keys, begin, end, self.figures, descending=self.kind != "asc", runs=runs
                 ).steps()  # fmt: skip
         self._way = "block by block, the latest first"
         return blocks(begin, end, self.figures)
@@ -145,8 +154,15 @@ class ProgressiveRows(Progressive):
     def explain(self) -> list[str]:
         return [
             f"progressive selection over the history of {self._stream.name}: {self._way or 'by cells or blocks'}",
+            *grids_text(self._histories, self.figures),
             *(figures_text(self.figures, self.coverage) if self._asked >= 0 else []),
         ]
+
+
+def grids_text(histories: Histories, figures: HistoryFigures, what: str = "tuples") -> list[str]:
+    """Which summaries were asked, and what they spared, as a line of EXPLAIN."""
+    names = sorted(set(histories.grids.values()))
+    return [f"  summary {', '.join(names)} rules out {figures.passed:,} {what}"] if names else []
 
 
 def figures_text(figures: HistoryFigures, coverage: float) -> list[str]:
@@ -158,21 +174,3 @@ def figures_text(figures: HistoryFigures, coverage: float) -> list[str]:
         f"  bytes of cells read by tier: {told}",
         f"  coverage {coverage:.6g}",
     ]
-
-
-def values_of(node: Node, alias: str) -> tuple[str, list[Any]] | None:
-    """(column, values) of a condition that a column has one of some values."""
-    item: Node
-    choices: tuple[Node, ...]
-    if isinstance(node, Compare) and node.operator == "=":
-        item, choices = (node.left, (node.right,)) if isinstance(node.left, Column) else (node.right, (node.left,))
-    elif isinstance(node, In):
-        item, choices = node.item, node.choices
-    else:
-        return None
-    if not isinstance(item, Column) or item.kind not in ("integer", "text"):
-        return None
-    values = [each.value for each in choices if isinstance(each, Constant) and each.kind == item.kind]
-    if len(values) < len(choices):
-        return None
-    return item.name.removeprefix(f"{alias}."), values

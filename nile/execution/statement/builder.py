@@ -11,7 +11,8 @@ from nile.answers.result import Result
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
 from nile.execution.options import Options
-from nile.execution.statement.statements import Engine, run_query
+from nile.execution.statement.engine import Engine
+from nile.execution.statement.statements import run_query
 from nile.preferences.budget import Budget
 from nile.preferences.preference import preference_number
 from nile.sql.catalog import Catalog
@@ -19,6 +20,7 @@ from nile.sql.expression_text import identifier, text_literal
 from nile.sql.plan import Query
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Select
+from nile.sql.text import budget_text
 from nile.summaries.errors import ConfigError
 
 __all__ = ["QueryBuilder", "read_query"]
@@ -26,6 +28,8 @@ __all__ = ["QueryBuilder", "read_query"]
 Duration = str | float | timedelta
 Params = Sequence[Any] | Mapping[str, Any] | None
 Kind = Literal["asc", "desc", "weighted"]
+
+_EMITS = ("snapshot", "changes", "append", "on window close")
 
 
 def read_query(text: str, catalog: Catalog, params: Params = None) -> Query:
@@ -186,6 +190,18 @@ class QueryBuilder:
         """FADE FACTOR."""
         return self._clause("FADE FACTOR", repr(float(factor)))
 
+    def emit(self, how: str) -> QueryBuilder:
+        """EMIT how: "snapshot", "changes", "append", "on window close" or "every 5 s": of exact queries.
+
+        Raises ConfigError.
+        """
+        word, _, length = how.strip().lower().partition(" ")
+        if word == "every":
+            return self._clause("EMIT", f"EVERY {_duration(length, 'emit every')}")
+        if how.lower() not in _EMITS:
+            raise ConfigError(f"emit: needed {', '.join(_EMITS)} or every and a duration; got {how!r}; choose one")
+        return self._clause("EMIT", how.upper())
+
     def budget(self, budget: GivenBudget) -> QueryBuilder:
         """A Budget, a fraction of the exact work, a percentage ("10 %") or CPU time ("2 s")."""
         return replace(self, given=read_budget(budget))
@@ -205,7 +221,7 @@ class QueryBuilder:
             parts.append(self.limited)
         parts += [f"{word} {text}" for word, text in self.clauses]
         if self.given is not None:
-            parts.append(_budget(self.given))
+            parts.append(budget_text(self.given.unit, self.given.amount))
         return " ".join(part for part in parts if part)
 
     def _block(self) -> str:
@@ -249,12 +265,3 @@ def _all(conditions: Sequence[str]) -> str:
 
 def _duration(given: Duration, where: str) -> str:
     return text_literal(format_duration(parse_duration(given, where=where)))
-
-
-def _budget(budget: Budget) -> str:
-    amount = str(int(budget.amount)) if budget.unit == "outputs" else repr(budget.amount)
-    words = {
-        "fraction": "", "outputs": " OUTPUTS", "seconds": " SECONDS", "seconds_per_tuple": " SECONDS PER TUPLE",
-        "share": " SHARE",
-    }  # fmt: skip
-    return f"BUDGET {amount}{words[budget.unit]}"

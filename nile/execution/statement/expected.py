@@ -167,6 +167,8 @@ def _join(plan: ops.Join, below: list[Expected]) -> Expected:
 
 def _outer(plan: ops.Outer, left: Expected, right: Expected) -> Expected:
     """Of a semi or anti join half the rows; of another the pairs, and no fewer than the rows that it keeps."""
+    if plan.kind == "mark":
+        return left
     if plan.kind in ("semi", "anti"):
         return left.times(0.5)
     pairs = _join(ops.Join((plan.left, plan.right), plan.equal, plan.condition), [left, right]).rows

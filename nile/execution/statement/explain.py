@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nile.base.durations import format_duration
+from nile.base.explained import Explained
 from nile.execution.choice import Choice, body_of
+from nile.execution.exact.actual import Actual
 from nile.execution.exact.joining import joins_by
 from nile.execution.exact.relational import Path
-from nile.execution.statement.expected import expected
+from nile.execution.reading import own_condition
+from nile.execution.statement.expected import Expected, expected
 from nile.expressions.tree import Node
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
@@ -19,7 +25,7 @@ from nile.sql.reading.over_reading import item_text
 
 if TYPE_CHECKING:
     from nile.execution.approximate.run import Prepared
-    from nile.execution.statement.statements import Engine
+    from nile.execution.statement.engine import Engine
 
 __all__ = ["explain_approximate", "explain_exact", "node_text"]
 
@@ -27,39 +33,81 @@ _WIDTH = 100
 _DEEPEST = 40  # columns of indentation
 
 
-def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> str:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A node of the plan, what was expected of it and what it did."""
+
+    text: str
+    expected: Expected | None
+    sensors: tuple[int, int] | None
+    actual: Actual | int | None
+    inputs: tuple[_Told, ...]
+
+    def lines(self, depth: int = 0) -> list[str]:
+        """An indented tree, a node a line."""
+        told = [] if self.expected is None else [str(self.expected)]
+        told += [] if self.sensors is None else [f"{self.sensors[0]:,} of {self.sensors[1]:,} sensors"]
+        if self.actual is not None:
+            told.append(f"actual {self.actual:,}" if isinstance(self.actual, int) else str(self.actual))
+        lines = _fitted(self.text, min(2 * depth, _DEEPEST), f"[{'; '.join(told)}]" if told else "")
+        return lines + [line for each in self.inputs for line in each.lines(depth + 1)]
+
+    def values(self) -> dict[str, Any]:
+        """The same for JSON."""
+        made: dict[str, Any] = {"node": self.text}
+        if self.expected is not None:
+            made["expected"] = asdict(self.expected)
+        if self.sensors is not None:
+            made["sensors"] = dict(zip(("read", "there"), self.sensors, strict=True))
+        if self.actual is not None:
+            made["actual"] = {"rows": self.actual} if isinstance(self.actual, int) else asdict(self.actual)
+        return {**made, "inputs": [each.values() for each in self.inputs]}
+
+
+def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> Explained:
     """The tree of an exact query, and why it runs as it does.  run: what happened, or None."""
-    lines = _tree(engine, query.plan, (), run)
+    tree = _tree(engine, query.plan, (), run)
+    lines = tree.lines()
     if run is not None and None in run.actual:
         lines.append(f"window of the output  [{run.actual[None]}]")
     scheduled = f", scheduling {choice.scheduling}" if choice.way == "pipeline" else ""
     lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
-    lines += [f"  {reason}" for reason in choice.reasons]
     body = body_of(query.plan)
     while isinstance(body, ops.Filter | ops.Project):
         body = body.input
-    if choice.way == "whole" and isinstance(body, ops.Join):
-        lines.append(f"  {joins_by(body)}")
+    joins = [joins_by(body)] if choice.way == "whole" and isinstance(body, ops.Join) else []
+    reasons = [*choice.reasons, *joins]
+    lines += [f"  {reason}" for reason in reasons]
+    values = {"plan": tree.values(), "way": choice.way, "emit": choice.emit, "reasons": reasons}
+    if choice.way == "pipeline":
+        values["scheduling"] = choice.scheduling
     if run is not None:
+        values |= {"memory": {"state": run.memory, "input": run.held}, "cost": dict(run.costs)}
+        values["accounting"] = _accounting(run)
         lines.append(f"memory: {run.memory:,} bytes of state, {run.held:,} of input held")
         if run.costs:
             lines.append("cost: " + ", ".join(f"{name} {count:,}" for name, count in run.costs.items()))
         lines += _accounts(run.accounting)
-    return _text(lines)
+    return Explained(_fitting(lines), values)
 
 
-def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
+def explain_approximate(query: Query, prepared: Prepared, run: Any) -> Explained:
     """The tree of an approximate query, and its operator."""
-    lines = _tree(None, query.plan, (), None)
+    tree = _tree(None, query.plan, (), None)
+    lines = tree.lines()
+    values: dict[str, Any] = {"plan": tree.values(), "way": "approximate"}
     if query.preference is not None:
+        values["preference"] = preference_text(query.preference)
         lines.append(preference_text(query.preference))
     if query.budget is not None:
         lines.append(f"budget: {query.budget[1]:g} {query.budget[0]}")
     if query.error is not None:
         lines.append(f"error {query.error[0]:g} at confidence {query.error[1]:g}, otherwise {query.error[2]}")
-    lines += prepared.operator.explain().split("\n")
+    operator = prepared.operator.explain().split("\n")
+    lines += operator
+    values |= {"operator": operator, "budget": query.budget, "error": query.error}
     if run is None or run.answer is None:
-        return _text(lines)
+        return Explained(_fitting(lines), values)
     budget = run.budget
     lines.append(f"asked {budget.asked:g} {budget.unit}, spent {budget.spent:.6g} ({budget.fraction:.6g} of the exact)")
     figures = asdict(run.answer.figures)
@@ -69,11 +117,23 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> str:
         lines.append("actual: " + ", ".join(told))
     lines.append(f"cost: spent {figures['spent']:,.0f}, exact cost {figures['exact_cost']:,.0f}")
     lines.append(f"coverage {run.coverage:.6g}; memory {run.memory:,} bytes")
-    return _text(lines + _accounts(run.accounting))
+    values |= {"spent": asdict(budget), "figures": _plain(figures), "coverage": run.coverage, "memory": run.memory}
+    values["accounting"] = _accounting(run)
+    return Explained(_fitting(lines + _accounts(run.accounting)), values)
 
 
-def _text(lines: list[str]) -> str:
-    return "\n".join(part for line in lines for part in _fitted(line.lstrip(), len(line) - len(line.lstrip())))
+def _fitting(lines: list[str]) -> list[str]:
+    return [part for line in lines for part in _fitted(line.lstrip(), len(line) - len(line.lstrip()))]
+
+
+def _accounting(run: Any) -> dict[str, dict[str, Any]]:
+    return {alias: _plain(asdict(one)) for alias, one in run.accounting.items()}
+
+
+def _plain(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """What JSON can hold of figures."""
+    plain = ((name, each.item() if isinstance(each, np.generic) else each) for name, each in figures.items())
+    return {name: each for name, each in plain if isinstance(each, bool | int | float | str | dict) or each is None}
 
 
 def _accounts(accounting: Any) -> list[str]:
@@ -84,20 +144,14 @@ def _accounts(accounting: Any) -> list[str]:
     ]
 
 
-def _tree(engine: Engine | None, plan: Plan, path: Path, run: Any) -> list[str]:
-    told = []
-    hoped = None if engine is None else expected(engine, plan)
-    if hoped is not None:
-        told.append(str(hoped))
-    actual = None if run is None else run.actual.get(path)
-    if actual is not None:
-        told.append(str(actual))
-    elif run is not None and path in run.counts:
-        told.append(f"actual {run.counts[path]:,}")
-    lines = _fitted(node_text(plan), min(2 * len(path), _DEEPEST), f"[{'; '.join(told)}]" if told else "")
-    for at, each in enumerate(inputs_of(plan)):
-        lines += _tree(engine, each, (*path, at), run)
-    return lines
+def _tree(engine: Engine | None, plan: Plan, path: Path, run: Any) -> _Told:
+    sensors = None
+    if isinstance(plan, Stream | ops.Relation) and engine is not None and (source := engine.sensors(plan.name)):
+        read, there = source.narrowed([own_condition(plan)]).counts()
+        sensors = (read if isinstance(plan, Stream) else 0, there)
+    actual = None if run is None else run.actual.get(path, run.counts.get(path))
+    inputs = tuple(_tree(engine, each, (*path, at), run) for at, each in enumerate(inputs_of(plan)))
+    return _Told(node_text(plan), None if engine is None else expected(engine, plan), sensors, actual, inputs)
 
 
 def _fitted(text: str, indent: int = 0, told: str = "") -> list[str]:

@@ -2,88 +2,53 @@
 
 from __future__ import annotations
 
-import difflib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from nile.answers.result import Result, Run
 from nile.base.durations import format_duration
 from nile.base.raw import check_columns
-from nile.execution.approximate.join import ApproximateHome
+from nile.base.writing import form_of, write, write_parts
 from nile.execution.approximate.run import approximate, is_approximate
 from nile.execution.choice import choose
 from nile.execution.exact.run import ExactRun, output_schema
 from nile.execution.options import Options
-from nile.execution.progress.input import Kept
 from nile.execution.progress.plan import progressive
-from nile.execution.reading import Readable
-from nile.execution.statement.expected import Counts
+from nile.execution.statement.engine import Engine, known_name, near_names
 from nile.execution.statement.explain import explain_approximate, explain_exact
-from nile.sql.catalog import Entry
-from nile.sql.plan import Query
+from nile.execution.statement.showing import described, shown
+from nile.sensors.connectors import CONNECTORS
+from nile.sensors.queue import BUFFER
+from nile.sensors.sensor import sensor_class
+from nile.sensors.source import SensorsSource
+from nile.sensors.table import TIME, SensorsSpec
+from nile.sensors.types import column_type
+from nile.sql.plan import Query, leaves_of
 from nile.sql.statements import (
+    Copy,
+    CreateMaterialized,
     CreateRelation,
+    CreateSensors,
     CreateStream,
     CreateSummary,
+    CreateView,
+    Delete,
     Describe,
     Drop,
     Explain,
+    Insert,
     Select,
     Show,
     Statement,
+    Update,
 )
 from nile.streams.source import open_source
 from nile.summaries.errors import ConfigError, SqlError, UnknownStream
-from nile.summaries.hashing import key_family
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import key_family
 
-if TYPE_CHECKING:
-    from nile.execution.registry import Registered
-    from nile.operators.inputs.shared import SharedSummary
-    from nile.pyramid.grid.manager import SummaryManager
-
-__all__ = ["Engine", "run_query", "run_statement"]
-
-
-class Engine(Readable, ApproximateHome, Counts, Kept, Protocol):
-    """What statements ask of a database."""
-
-    @property
-    def entries(self) -> Mapping[str, Entry]:
-        """All streams and stored relations."""
-
-    @property
-    def summaries(self) -> Mapping[str, CreateSummary]:
-        """All summaries."""
-
-    def snapshot(self) -> Engine:
-        """The names as they are now."""
-
-    def scanned(self, query: Query, options: Options) -> Result:
-        """A query as a scan of the lake by Spark.  Raises NotYet, ConfigError, BudgetError."""
-
-    def register(self, name: str, source: Any, *, time: Any, where: Any, lateness: Any) -> Any:
-        """Make a stream or a stored relation known."""
-
-    def stream(self, name: str) -> Registered:
-        """One that is a stream."""
-
-    def unregister(self, name: str) -> None:
-        """Forget one."""
-
-    def adopt(self, name: str) -> tuple[Any, str | None]:
-        """The source of a registered name and the condition that selects its rows, as text."""
-
-    def grid(self, name: str) -> SharedSummary:
-        """What a summary of that name is."""
-
-    def keep_summary(self, summary: CreateSummary) -> None:
-        """Make a summary known."""
-
-    def forget_summary(self, name: str) -> None:
-        """Forget one."""
+__all__ = ["check_free", "rows_of", "run_query", "run_statement", "said"]
 
 
 def run_statement(engine: Engine, statement: Statement, options: Options) -> Result:
@@ -91,20 +56,35 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
     match statement:
         case Select():
             return run_query(engine, statement.query, options)
+        case Copy():
+            answer = run_query(engine, statement.query, options)
+            batches, schema, path, by = answer.batches(), answer.schema, statement.path, statement.by
+            if by:
+                rows = write_parts(batches, schema, path, statement.form or "parquet", by)
+            else:
+                rows = write(batches, schema, path, statement.form or form_of(path))
+            return said(f"{rows:,} rows written to '{statement.path}'")
         case Explain():
-            return _explained(run_query(engine, statement.query, options), statement.analyze)
+            text = run_query(engine, statement.query, options).explain(statement.analyze, statement.form)
+            return rows_of(pa.table({"plan": [text]}), text)
         case CreateStream():
             return _create_stream(engine, statement)
         case CreateRelation():
             return _create_relation(engine, statement)
+        case CreateSensors():
+            return _create_sensors(engine, statement)
         case CreateSummary():
             return _create_summary(engine, statement)
+        case CreateView():
+            return _create_view(engine, statement)
         case Drop():
             return _drop(engine, statement)
+        case CreateMaterialized() | Delete() | Insert() | Update():
+            raise ConfigError(f"{statement.name}: needed a database that nile.connect() opened; got names alone")
         case Show():
-            return _rows(_shown(engine, statement))
+            return rows_of(shown(engine, statement))
         case Describe():
-            return _rows(_described(engine, statement))
+            return rows_of(described(engine, statement))
 
 
 def run_query(engine: Engine, query: Query, options: Options) -> Result:
@@ -112,7 +92,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
 
     Raises ConfigError, NotYet, BudgetError.
     """
-    engine = engine.snapshot()
+    engine = engine.snapshot(leaves_of(query.plan))
     if options.engine == "spark":
         return engine.scanned(query, options)
     if is_approximate(query, options):
@@ -150,51 +130,78 @@ class _Fixed(Run):
         yield from self._table.to_batches()
 
 
-def _rows(table: pa.Table, message: str | None = None) -> Result:
+def rows_of(table: pa.Table, message: str | None = None) -> Result:
+    """The result of a statement whose rows are known."""
     return Result(lambda: _Fixed(table), table.schema, message=message)
 
 
-def _said(message: str) -> Result:
-    return _rows(pa.table({"done": [message]}), message)
+def said(message: str) -> Result:
+    """The result of a statement that has been carried out."""
+    return rows_of(pa.table({"done": [message]}), message)
 
 
-def _explained(result: Result, analyze: bool) -> Result:
-    text = result.explain(analyze)
-    return _rows(pa.table({"plan": [text]}), text)
-
-
-def _free(engine: Engine, name: str, replace: bool) -> None:
+def check_free(engine: Engine, name: str, replace: bool) -> None:
+    """That a name may be given to something new.  Raises SqlError."""
     if name in engine.entries and not replace:
         raise SqlError(f"CREATE: the name '{name}' is taken already; say CREATE OR REPLACE, or choose another")
 
 
 def _create_stream(engine: Engine, made: CreateStream) -> Result:
-    _free(engine, made.name, made.replace)
+    check_free(engine, made.name, made.replace)
     source, where = made.source, made.where
     if made.registered:
-        source, own = engine.adopt(_known(engine, made.source))
+        source, own = engine.adopt(known_name(engine, made.source))
         where = _both(own, where)
     time = made.time
     if time is None:
         time = _only_time(engine, made, source)
     lateness = None if made.lateness is None else f"{made.lateness} ns"
     engine.register(made.name, source, time=time, where=where, lateness=lateness)
-    return _said(f"stream '{made.name}' created, in the order of {time}")
+    return said(f"stream '{made.name}' created, in the order of {time}")
 
 
 def _create_relation(engine: Engine, made: CreateRelation) -> Result:
-    _free(engine, made.name, made.replace)
+    check_free(engine, made.name, made.replace)
     source, where = made.source, made.where
-    if made.source in engine.entries:
-        source, own = engine.adopt(made.source)
+    if source is None:
+        raise ConfigError(f"{made.name}: needed a database that nile.connect() opened; got names alone")
+    if source in engine.entries:
+        source, own = engine.adopt(source)
         where = _both(own, where)
     engine.register(made.name, source, time=None, where=where, lateness=None)
-    return _said(f"stored relation '{made.name}' created")
+    return said(f"stored relation '{made.name}' created")
+
+
+def _create_sensors(engine: Engine, made: CreateSensors) -> Result:
+    check_free(engine, made.name, made.replace)
+    where = f"CREATE SENSORS {made.name}"
+    static, fields = (
+        pa.schema([(name, column_type(kind, where=where)) for name, kind in columns])
+        for columns in (made.columns, made.fields)
+    )
+    kind = sensor_class(CONNECTORS.get(made.using, made.using), where=where)
+    spec = SensorsSpec(made.name, static, made.stream, fields, kind, made.lateness or 0, made.buffer or BUFFER)
+    source = SensorsSource.of(spec)
+    if made.source is not None:
+        rows, condition = (
+            engine.relation(known_name(engine, made.source))
+            if made.registered
+            else (open_source(made.source, name=where), None)
+        )
+        names = [name for name in rows.schema.names if name in static.names]
+        for raw in rows.batches(rows.schema.names, 65_536):
+            batch = raw.batch if condition is None else raw.batch.filter(condition.mask(raw.batch))
+            source.table.add(batch.select(names))
+    lateness = f"{made.lateness} ns" if made.lateness else None
+    engine.register(made.name, source, time=TIME, where=None, lateness=lateness)
+    return said(f"sensors '{made.name}' created, {len(source.table):,} rows")
 
 
 def _only_time(engine: Engine, made: CreateStream, source: Any) -> str:
     """The only column of a time type."""
-    schema = engine.entries[_known(engine, made.source)].schema if made.registered else _schema_of(source, made.name)
+    schema = (
+        engine.entries[known_name(engine, made.source)].schema if made.registered else _schema_of(source, made.name)
+    )
     times = [field.name for field in schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
     if len(times) == 1:
         return str(times[0])
@@ -218,7 +225,7 @@ def _create_summary(engine: Engine, made: CreateSummary) -> Result:
         raise SqlError(
             f"CREATE SUMMARY: there is a summary '{made.name}' already; say CREATE OR REPLACE, or choose another name"
         )
-    name = _known(engine, made.stream)
+    name = known_name(engine, made.stream)
     entry = engine.entries[name]
     if not entry.is_stream:
         raise SqlError(f"CREATE SUMMARY {made.name}: needed a stream; '{name}' is a stored relation; name a stream")
@@ -227,110 +234,49 @@ def _create_summary(engine: Engine, made: CreateSummary) -> Result:
     key_family(entry.schema.field(made.column).type, where=place)
     spec = made.spec
     engine.keep_summary(replace(made, stream=name))
-    return _said(
+    return said(
         f"summary '{made.name}' on {name} ({made.column}): {spec.depth} granularities from "
         f"{format_duration(spec.granularity)}"
     )
 
 
+def _create_view(engine: Engine, made: CreateView) -> Result:
+    if made.name in engine.views:
+        if not made.replace:
+            raise SqlError(
+                f"CREATE VIEW: there is a view '{made.name}' already; say CREATE OR REPLACE, or choose another name"
+            )
+    elif made.name in engine.entries:
+        raise SqlError(f"CREATE VIEW: '{made.name}' is a stream or relation; choose another name")
+    engine.keep_view(made)
+    return said(f"view '{made.name}' created")
+
+
 def _drop(engine: Engine, dropped: Drop) -> Result:
     name = dropped.name
+    if dropped.kind == "view":
+        if name in engine.views:
+            engine.forget_view(name)
+            return said(f"view '{name}' dropped")
+        return _nothing(dropped, list(engine.views))
     if dropped.kind == "summary":
         if name in engine.summaries:
             engine.forget_summary(name)
-            return _said(f"summary '{name}' dropped")
+            return said(f"summary '{name}' dropped")
         return _nothing(dropped, list(engine.summaries))
     entry = engine.entries.get(name)
     if entry is None:
         return _nothing(dropped, list(engine.entries))
-    kind = "stream" if entry.is_stream else "relation"
+    kind = "sensors" if dropped.kind == "sensors" and entry.static else "stream" if entry.is_stream else "relation"
     if kind != dropped.kind:
         raise SqlError(f"DROP {dropped.kind.upper()}: '{name}' is a {kind}; write DROP {kind.upper()} {name}")
     engine.unregister(name)
-    return _said(f"{kind} '{name}' dropped")
+    return said(f"{kind} '{name}' dropped")
 
 
 def _nothing(dropped: Drop, known: list[str]) -> Result:
     if dropped.if_exists:
-        return _said(f"there is no {dropped.kind} '{dropped.name}'")
+        return said(f"there is no {dropped.kind} '{dropped.name}'")
     raise UnknownStream(
-        f"DROP {dropped.kind.upper()}: there is no {dropped.kind} '{dropped.name}'{_near(dropped.name, known)}"
-    )
-
-
-def _near(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(known) or 'none'}"
-
-
-def _known(engine: Engine, name: str) -> str:
-    """A registered name, as it is written or the only one that differs in capitals."""
-    if name in engine.entries:
-        return name
-    alike = [each for each in engine.entries if each.lower() == name.lower()]
-    if len(alike) == 1:
-        return alike[0]
-    raise UnknownStream(f"'{name}' is not registered{_near(name, list(engine.entries))}")
-
-
-def _shown(engine: Engine, asked: Show) -> pa.Table:
-    if asked.what == "summaries":
-        held = list(engine.summaries.values())
-        return pa.table(
-            {
-                "name": pa.array([one.name for one in held], pa.string()),
-                "stream": pa.array([one.stream for one in held], pa.string()),
-                "column": pa.array([one.column for one in held], pa.string()),
-                "granularity": pa.array([format_duration(one.granularity) for one in held], pa.string()),
-                "rate": pa.array([one.rate for one in held], pa.int64()),
-                "depth": pa.array([one.depth for one in held], pa.int64()),
-                **_kept([engine.grid(one.name) for one in held]),
-            }
-        )
-    wanted = {"streams": (True,), "relations": (False,), "tables": (True, False)}[asked.what]
-    entries = [entry for entry in engine.entries.values() if entry.is_stream in wanted]
-    return pa.table(
-        {
-            "name": pa.array([entry.name for entry in entries], pa.string()),
-            "kind": pa.array(["stream" if entry.is_stream else "relation" for entry in entries], pa.string()),
-            "time": pa.array([entry.time for entry in entries], pa.string()),
-            "columns": pa.array([", ".join(entry.schema.names) for entry in entries], pa.string()),
-        }
-    )
-
-
-def _kept(grids: Sequence[SharedSummary]) -> dict[str, Any]:
-    """What SHOW SUMMARIES tells of the grids; nulls of one that has not been built yet."""
-    managers = [grid.manager for grid in grids]
-    return {
-        "tuples": pa.array([m and m.store.tuples for m in managers], pa.int64()),
-        "zones": pa.array([m and _zones(m) for m in managers], pa.string()),
-        "bytes": pa.array([m and m.memory.total for m in managers], pa.int64()),
-        "error": pa.array([m and m.error for m in managers], pa.float64()),
-        "upkeep": pa.array([grid.upkeep for grid in grids], pa.int64()),
-        "served": pa.array([grid.served for grid in grids], pa.int64()),
-    }
-
-
-def _zones(manager: SummaryManager) -> str:
-    """How many zones each granularity has, the finest first."""
-    counts = Counter(zone.granularity for zone in manager.zones())
-    return ", ".join(f"G{g} {counts[g]}" for g in range(1, manager.spec.depth + 1))
-
-
-def _described(engine: Engine, asked: Describe) -> pa.Table:
-    if asked.name in engine.summaries and asked.name not in engine.entries:
-        made = engine.summaries[asked.name]
-        options = {
-            "stream": made.stream, "column": made.column, "granularity": format_duration(made.granularity),
-            "rate": made.rate, "depth": made.depth, **dict(made.options),
-        }  # fmt: skip
-        return pa.table({"option": list(options), "value": [str(value) for value in options.values()]})
-    entry = engine.entries[_known(engine, asked.name)]
-    return pa.table(
-        {
-            "column": pa.array(entry.schema.names, pa.string()),
-            "type": pa.array([str(field.type) for field in entry.schema], pa.string()),
-            "time": pa.array([field.name == entry.time for field in entry.schema], pa.bool_()),
-        }
+        f"DROP {dropped.kind.upper()}: there is no {dropped.kind} '{dropped.name}'{near_names(dropped.name, known)}"
     )

@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.join.chain import encode_all
+from nile.operators.common.rows import join_codes
 from nile.summaries.errors import MemoryRefused
+from nile.summaries.heavy import pa
 
-__all__ = ["partners"]
+__all__ = ["partners", "surely_fewer"]
 
 Array = np.ndarray[Any, Any]
 _MOST = 1 << 62
+_SAMPLED = 4_096
+_SURELY = 4.0
+"""How many times as many outputs as a sample says there are hardly more."""
 
 
 def partners(
@@ -47,6 +53,30 @@ def partners(
         for each in counts:
             found *= each[known]
     return found
+
+
+def surely_fewer(keys: Sequence[Sequence[Any]], rows: Sequence[int], than: float) -> bool:
+    """Whether a join has fewer outputs than so many, whatever its windows, as 4,096 rows of each input tell.
+
+    keys: of each input its key columns, of Arrow, equal to those of the others one by one (of more than two inputs one
+    each); rows: of each input.  False is no answer.  Raises KeyTypeError.
+    """
+    if math.prod(rows) < than:
+        return True
+    sampled = [
+        np.sort(np.random.Generator(np.random.PCG64(n)).integers(0, n, _SAMPLED)) if n > _SAMPLED else np.arange(n)
+        for n in rows
+    ]
+    some = [[column.take(pa.array(at)) for column in columns] for columns, at in zip(keys, sampled, strict=True)]
+    codes: Sequence[Array] = (
+        join_codes(list(zip(*some, strict=True)), *(at.shape[0] for at in sampled))
+        if len(some) == 2
+        else encode_all([columns[0] for columns in some])[0]
+    )
+    most = 1 + max(0, *(int(each.max(initial=-1)) for each in codes))
+    counts = [np.bincount(each[each >= 0], minlength=most).astype(float) for each in codes]
+    scale = math.prod(n / max(1, at.shape[0]) for n, at in zip(rows, sampled, strict=True))
+    return bool(_SURELY * np.prod(counts, axis=0).sum() * scale < than)
 
 
 def _all(own: Array, counts: Sequence[Array], most: int) -> int:

@@ -23,7 +23,7 @@ SCANNING = ("paper", "scan")
 """Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
-STRATEGIES = ("auto", "exact", "counts", "keys", "summary", "promise")
+STRATEGIES = ("auto", "exact", "counts", "keys", "prefix", "summary", "promise")
 """How a join of two streams may be answered: the whole of it; all tuples counted, then the best, or drawn, pairs alone;
 keys chosen by their hash before anything is encoded; no pair at all; promising regions, tuple by tuple.  auto: the
 best of these for the budget, by forecast (`nile.operators.strategies`)."""
@@ -106,10 +106,15 @@ class JoinPlan:
                 "budget: needed an input that is played back in time for a share of a core; got replay 'none'; "
                 "set replay to 'data' or 'exponential', or ask for seconds_per_tuple"
             )
-        if self.strategy not in ("", "promise") and (hinders := self._unplanned()):
+        if self.strategy not in ("", "promise") and (hinders := self.unplanned()):
             raise ConfigError(
                 f"strategy: needed pairs by method 'nile' over input that is there whole; got {hinders}; leave the "
                 "strategy out, or say strategy='promise'"
+            )
+        if self.strategy == "prefix" and self.preference != "desc":
+            raise ConfigError(
+                "strategy: needed preference desc with 'prefix', which finds what comes first; got "
+                f"{self.preference!r}; say strategy='auto'"
             )
         if self.window is not None and self.window < 0:
             raise ConfigError(f"window: needed a duration of 0 or more; got {self.window} ns; try '1 hour'")
@@ -127,6 +132,8 @@ class JoinPlan:
         """The same under another budget (None: its own) and with changed fields; a seed is that of the summary too."""
         if budget is not None:
             changes["budget"] = read_budget(budget)
+        if changes.get("method", self.method) != self.method:
+            changes.setdefault("strategy", "")  # opponents have none
         if "seed" in changes:
             changes["spec"] = replace(changes.get("spec", self.spec), seed=changes["seed"])
         return replace(self, **changes)
@@ -167,7 +174,7 @@ class JoinPlan:
             and not self.blind
         )
 
-    def _unplanned(self) -> str:
+    def unplanned(self) -> str:
         """What keeps a plan from being run by a strategy, in words; "": nothing."""
         hindrances = {
             f"method {self.method!r}": self.method != "nile",

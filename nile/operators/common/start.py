@@ -10,10 +10,12 @@ import numpy as np
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
 from nile.preferences import state as st
+from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 
-__all__ = ["UNIT", "beginning", "initial_state", "samples", "shared_state"]
+__all__ = ["UNIT", "beginning", "initial_state", "lent_reads", "samples", "shared_state"]
 
 Array = np.ndarray[Any, Any]
 UNIT = 100.0
@@ -50,7 +52,7 @@ def beginning(
     real = np.zeros(st.REAL_FIELDS, np.float64)
     real[st.ADMISSION] = 1.0
     real[st.ADMISSION_BEFORE] = 1.0
-    real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 0.9}[plan.preference]
+    real[st.SHARE] = {"desc": 0.5, "weighted": 0.8, "asc": 1.0}[plan.preference]
     real[st.FRACTION] = plan.fraction
     real[st.RATE] = min(1.0, plan.fraction)
     phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
@@ -68,8 +70,13 @@ def samples(plan: JoinPlan) -> bool:
     return plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
 
 
-def initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool) -> st.State:
-    """The state before the first arrival.  store: of the left stream; sketched: whether sketches are the guide."""
+def initial_state(
+    plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: bool, lent: tuple[Side, ...] | None = None
+) -> st.State:
+    """The state before the first arrival.  store: of the left stream; sketched: whether its own sketches are the guide.
+
+    lent: the grids of both streams that are asked instead.
+    """
     begin = beginning(plan, sketched)
     real, prices = begin.real, begin.prices
     begin.setting[st.WAITING] = plan.patience
@@ -78,6 +85,9 @@ def initial_state(plan: JoinPlan, data: JoinInput, store: TupleStore, sketched: 
     real[st.CHOICE] = st.SLOTS * (prices[st.P_SCAN] + math.log2(st.SLOTS) * prices[st.P_ADD])
     real[st.BOUNDS] = min(prices[st.P_SCAN], prices[st.P_LOOKUP])
     real[st.ENTRANCE] = _entrance(plan, store.side, prices, real[st.BOUNDS], sketched)
+    if lent is not None:
+        begin.setting[st.GUIDE] = st.SHARED_GRID
+        real[st.ENTRANCE] += prices[st.P_ESTIMATE] * lent_reads(plan, lent, rows=plan.preference == "asc")
     sampled = samples(plan)
     return st.State(
         **begin._asdict(),
@@ -126,6 +136,19 @@ def _entrance(plan: JoinPlan, side: Any, prices: Array, bounds: float, sketched:
     else:
         cost += prices[st.P_PUSH]
     return float(cost)
+
+
+def lent_reads(plan: JoinPlan, lent: tuple[Side, ...], *, rows: bool) -> int:
+    """The most counters that a tuple reads of lent grids, of each sketch of its window's cover one row, or all (rows).
+
+    asc asks the tuple's own stream too.
+    """
+    covers = [sum(4 * (int(leaves).bit_length() - 1) + 2 for leaves in side.gran[:, ga.LEAVES]) + 3 for side in lent]
+    reads = [cover * (side.counters.shape[1] if rows else 1) for cover, side in zip(covers, lent, strict=True)]
+    if plan.preference == "asc":
+        return sum(reads)
+    cuts = plan.spec.depth if plan.preference == "desc" and plan.fade.factor < 1.0 else 1
+    return (sum(reads) - min(reads)) * cuts
 
 
 def turn_adds(spec: SummarySpec) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nile.preferences import state as st
 from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 from nile.summaries.hashing import Encoded
@@ -30,22 +31,22 @@ class KeptStream:
 
     ts: int64 [n] ns; keys: encoded [n]; known: distinct codes; sketched: whether a query reads its summary;
     prices: float64 [10], hundredths of the cost table's unit; salt: of the keys' levels; shed_at: int64 [known],
-    shared by all streams, ts at which a tuple of that key was last shed.
+    shared by all streams, ts at which a tuple of that key was last shed; lent: a grid that queries read instead.
     """
 
     def __init__(
         self, ts: Array, keys: Encoded, known: int, spec: SummarySpec, *, sketched: bool, prices: Array, salt: int,
-        shed_at: Array,
+        shed_at: Array, lent: Side | None = None,
     ) -> None:  # fmt: skip
         self.ts = ts
         self.keys = keys
-        self.store = TupleStore(spec)
+        self.store = TupleStore(spec) if lent is None else TupleStore.borrowing(spec, lent)
         self.admissions = np.ones(ts.shape[0])
         self.shed_at = shed_at
         self._known = known
         self._prices = prices
         self._salt = salt
-        self._sketched = sketched and spec.structure != "T1"
+        self._sketched = sketched and spec.structure != "T1" and lent is None
         self._whole = np.zeros(keeper_kernels.WHOLE_FIELDS, np.int64)
         self._real = np.zeros(keeper_kernels.REAL_FIELDS)
         self._real[keeper_kernels.SLICE_COST] = prices[st.P_ADD] * 2 * DETECTOR_ROWS * DETECTOR_COLUMNS

@@ -23,8 +23,8 @@ def _clipped(level: Array, weight: Array) -> Array:
 
 def _pair_level(join: PromisingJoin, part: Outputs) -> Array:
     left_admission, right_admission = join.state.left_admission, join.state.right_admission
-    if join.state.setting[st.SHARED]:
-        # A query's own level is not kept a tuple: as if nothing were drawn but keys, which is wider.
+    if join.state.setting[st.SHARED] or (join.sampler is not None and part.side is not None):
+        # Neither a query's own level nor a record's coins are kept: as if keys alone were drawn, which is wider.
         return 1.0 / part.weight if sum(join.figures.shed) else np.ones(part.weight.shape[0])
     if part.side is None:
         return _clipped(np.minimum(left_admission[part.left], right_admission[part.right]), part.weight)
@@ -48,7 +48,7 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
         keys.append(key.astype(np.int64))
         levels.append(_pair_level(join, part))
     level = np.concatenate(levels)
-    if join.sampler is not None:
+    if join.sampler is not None and join.plan.output == "pairs":
         return _planned_sample(join, parts, level, np.concatenate(keys))
     admissions = (state.left_admission, state.right_admission)
     unseen = 0.0
@@ -90,17 +90,23 @@ def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySamp
         assert members is not None
         keys.append(data.key[members[:, 0]].astype(np.int64))
         levels.append(_clipped(admissions[members].min(axis=1), part.weight))
+    coins = join.state.coins if join.followed else np.ones(admissions.shape[0])
+    drawn: tuple[tuple[Array, Array], ...] = ()
+    if join.followed:
+        none = np.zeros((0, data.streams), np.int64)
+        at = np.concatenate([none, *(part.members for part in parts if part.members is not None)])
+        drawn = tuple((at[:, k], coins[at[:, k]]) for k in range(data.streams))
     unseen = 0.0
-    came_in = admissions > 0.0
+    came_in = admissions * coins > 0.0
     if (admissions[came_in] < 1.0).any():
         known = data.key >= 0
         streams = [
-            (int((known & (data.stream == k)).sum()), admissions[came_in & (data.stream == k)])
+            (int((known & (data.stream == k)).sum()), (admissions * coins)[came_in & (data.stream == k)])
             for k in range(data.streams)
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
-    return KeySample(weight, np.concatenate(levels), np.concatenate(keys), unseen)
+    return KeySample(weight, np.concatenate(levels), np.concatenate(keys), unseen, drawn)
 
 
 def _span(*times: Array) -> int:

@@ -28,6 +28,7 @@ from nile.operators.common.start import UNIT
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_parts import checked, no_input
 from nile.operators.drive.live_state import captured, restored
+from nile.operators.join.follower import Follower, is_followed
 from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.clock import exact_costs
@@ -61,6 +62,8 @@ class LiveJoin:
     def __init__(self, plan: JoinPlan, hasher: KeyHasher = PUBLIC) -> None:
         self.plan = checked(plan)
         self.join = PromisingJoin(plan, no_input())
+        if is_followed(plan):
+            self.join.follow(Follower(plan))
         self._windows = 1 if plan.is_exact else 2
         self._table = KeyTable(hasher)
         self.sampled = plan.preference == "weighted" and not plan.is_exact
@@ -172,9 +175,8 @@ class LiveJoin:
         if known > self._counts.shape[0]:
             self._counts = grown(self._counts, max(known, 2 * self._counts.shape[0]), 0)
         if self.sampled:
-            self.join.state = self.state._replace(
-                left_admission=self._roomy_admissions(0), right_admission=self._roomy_admissions(1)
-            )
+            for side in (0, 1):
+                self._roomy_admissions(side)
 
     def admissions(self, side: int) -> Array:
         """The admissions that a stream's tuples came through, from ordinal `ADMISSIONS_GONE` on, with room for more."""
@@ -189,7 +191,8 @@ class LiveJoin:
         if self.sampled:
             for side in (0, 1):
                 end = int(self.state.whole[st.SEQUENCE + side])
-                self.sample.let_in(side, self._admissions_of(side, np.arange(self._told[side], end)))
+                told = slice(*(np.array([self._told[side], end]) - int(self.state.whole[st.ADMISSIONS_GONE + side])))
+                self.sample.let_in(side, np.multiply.reduce([each[told] for each in self.came_by(side)]))
                 self._told[side] = end
 
     def _sample_of(self, found: Outputs) -> None:
@@ -204,22 +207,36 @@ class LiveJoin:
                 mine = np.flatnonzero(found.side == side)
                 level[mine] = self._admissions_of(side, found.left[mine])
                 key[mine] = self._hashes_of(side, found.left[mine])
+        if self.follower is not None:  # whose coins are not kept: as if keys alone were drawn, which is wider
+            level = 1.0 / found.weight
         self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
 
-    def _roomy_admissions(self, side: int) -> Array:
-        """The admissions of a stream's tuples, with room for all that are held."""
+    def _roomy_admissions(self, side: int) -> None:
+        """Room for the admissions, and coins, of all tuples of a stream that are held."""
         whole = self.state.whole
-        old = self.admissions(side)
         store = self.stores[side]
         gone = int(whole[st.ADMISSIONS_GONE + side])
-        if store.tuples - gone <= old.shape[0]:
-            return old
+        if store.tuples - gone <= self.admissions(side).shape[0]:
+            return
         keep = self.needed_from()[side]
-        fresh = np.zeros(max(1024, 2 * (store.tuples - keep)))
-        held = old[keep - gone :]
-        fresh[: held.shape[0]] = held
+        room = max(1024, 2 * (store.tuples - keep))
         whole[st.ADMISSIONS_GONE + side] = keep
-        return fresh
+        self._put_admissions(side, *(_moved(each[keep - gone :], room) for each in self.came_by(side)))
+
+    def came_by(self, side: int) -> list[Array]:
+        """How a stream's tuples came in, from ordinal `ADMISSIONS_GONE` on: admissions, and coins if they have any."""
+        follower = self.follower
+        return [self.admissions(side)] if follower is None else [self.admissions(side), follower.thinned[side]]
+
+    def _put_admissions(self, side: int, admissions: Array, thinned: Array | None = None) -> None:
+        self.join.state = self.state._replace(**{"left_admission" if side == 0 else "right_admission": admissions})
+        if self.follower is not None and thinned is not None:
+            self.follower.put_thinned(side, thinned)
+
+    @property
+    def follower(self) -> Follower | None:
+        """What draws the sample, where rates follow grants."""
+        return self.join.sampler if isinstance(self.join.sampler, Follower) else None
 
     def times_of(self, side: int, ordinals: Array) -> Array:
         """When tuples of a stream that are held came: int64 [n] ns."""
@@ -272,10 +289,9 @@ class LiveJoin:
         assert self.plan.window is not None
         return max(-st.FOREVER, int(self.state.whole[st.NOW_TS]) - self.plan.window)
 
-    def put_admissions(self, side: int, admissions: Array) -> None:
-        """The admissions of the tuples held, which are put back."""
-        room = np.append(admissions, np.zeros(max(1024, admissions.shape[0])))
-        self.join.state = self.state._replace(**{"left_admission" if side == 0 else "right_admission": room})
+    def put_admissions(self, side: int, *came_by: Array) -> None:
+        """The admissions, and coins if they have any, of the tuples held, which are put back."""
+        self._put_admissions(side, *(_moved(each, each.shape[0] + max(1024, each.shape[0])) for each in came_by))
 
     def go_on_from(self, fed: int, last: int | None, cost: float, matches: int, found: int, waiting: Array) -> None:
         """The tuples that are held have been put back: count those of the window, and go on."""
@@ -336,9 +352,16 @@ class LiveJoin:
         """Bytes held by both streams' stores, the keys, the counts and the queue."""
         held, queued = self.join.memory, self.join.queue
         queue = 0 if queued is None else sum(array.nbytes for array in queued)
-        admissions = self.state.left_admission.nbytes + self.state.right_admission.nbytes + self.state.shed_at.nbytes
+        admissions = sum(each.nbytes for side in (0, 1) for each in self.came_by(side)) + self.state.shed_at.nbytes
         return Memory(
             sketches=held.sketches,
             directory=held.directory + self._table.nbytes + self._counts.nbytes,
             tuples=held.tuples + self.sample.nbytes + queue + admissions,
         )
+
+
+def _moved(held: Array, room: int) -> Array:
+    """The same in new room."""
+    fresh = np.zeros(room)
+    fresh[: held.shape[0]] = held
+    return fresh

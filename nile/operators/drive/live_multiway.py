@@ -165,7 +165,10 @@ class LiveMultiway:
         held, room = slice(keep - self._gone, self.arrivals - self._gone), 2 * (self.arrivals + more - keep)
         self._owner, self._ordinal = grown(self._owner[held], room, 0), grown(self._ordinal[held], room, 0)
         if self.sampled:
-            self.join.state = self.join.state._replace(admissions=grown(self.join.state.admissions[held], room, 0))
+            state, coined = self.join.state, room if self.join.followed else 0
+            self.join.state = state._replace(
+                admissions=grown(state.admissions[held], room, 0), coins=grown(state.coins[held], coined, 0)
+            )
         self.join.state.whole[st.ADMISSIONS_GONE] = keep
 
     def _granted(self, arrivals: int) -> Array:
@@ -208,8 +211,10 @@ class LiveMultiway:
         if self.sampled:
             dealt_with = int(self.join.state.whole[st.APPLIED])
             new = slice(self._told - self._gone, dealt_with - self._gone)
+            state = self.join.state
+            came_by = state.admissions[new] * (state.coins[new] if self.join.followed else 1.0)
             for k in range(self.streams):
-                self.sample.let_in(k, self.join.state.admissions[new][self._owner[new] == k])
+                self.sample.let_in(k, came_by[self._owner[new] == k])
             self._told = dealt_with
         self.join.let_go(self._windows)
         known = self.table.known
@@ -226,6 +231,8 @@ class LiveMultiway:
         else:
             members, pairs = found.probing[:, None], found.sizes(self._owner[found.probing - self._gone])
         level = self.join.state.admissions[members - self._gone].min(axis=1)
+        if self.join.followed:  # coins are not kept: as if keys alone were drawn, which is wider
+            level = 1.0 / found.weight
         key = self.table.hashes()[self.join.owner(members[:, 0])[1]]
         self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
 
@@ -301,6 +308,7 @@ class LiveMultiway:
         held, join = self.join.memory, self.join
         queue = 0 if join.queue is None else sum(array.nbytes for array in join.queue) + join.bounds.nbytes
         beside = self._owner.nbytes + self._ordinal.nbytes + join.state.admissions.nbytes + join.state.shed_at.nbytes
+        beside += join.state.coins.nbytes
         return Memory(
             sketches=held.sketches,
             directory=held.directory + self.table.nbytes + self._counts.nbytes,
@@ -319,8 +327,14 @@ class LiveMultiway:
         """Be where the join was that gave the state; keys: of the tuples it needed.  Raises EnvelopeError."""
         restored(self, held, keys)
 
-    def go_on_from(self, tuples: Array, ts: Array, owner: Array, key: Array, admissions: Array) -> None:
-        """Put back the tuples that were needed.  tuples: int64 [n], how many came of each stream."""
+    def go_on_from(
+        self, tuples: Array, ts: Array, owner: Array, key: Array, admissions: Array, coins: Array | None
+    ) -> None:
+        """Put back the tuples that were needed.  tuples: int64 [n], how many came of each stream.
+
+        coins: None: an older one promised, and what it promised waits in its queue.
+        """
+        self.join.followed = coins is not None
         first = int(tuples.sum()) - ts.shape[0]
         store = self.join.store
         store.tuples = first
@@ -333,6 +347,8 @@ class LiveMultiway:
         self._put(ts, owner, ordinal, key)
         if self.sampled:
             self.join.state.admissions[: ts.shape[0]] = admissions
+        if coins is not None:
+            self.join.state.coins[: ts.shape[0]] = coins
         self.tuples = tuples.copy()
         self.join.go_on_from(self.arrivals)
 

@@ -77,6 +77,8 @@ def captured(live: LiveMultiway) -> State:
         "stream": live.held()[0].astype(np.int8),
         "listed": listed,
         "admissions": state.admissions[first - gone : store.tuples - gone].copy(),
+        **({"coins": state.coins[first - gone : store.tuples - gone].copy()} if join.followed else {}),
+        **({"draws": state.draws.copy()} if join.followed else {}),
         "zone": zone_of(store),
         **(sketches_of(store) if state.setting[st.GUIDE] == st.COUNTSKETCH else {}),
         "sample": live.sample.capture(),
@@ -140,7 +142,13 @@ def restored(live: LiveMultiway, held: Held, keys: tuple[pa.Array, ...]) -> None
     admissions = finite(held, "admissions", ts.shape if live.sampled else (0,))
     if ((admissions != 0.0) & ((admissions < _LEAST_ADMISSION) | (admissions > 1.0))).any():
         held.refuse("admissions from 0 to 1", "others")
-    live.go_on_from(tuples, ts, owner, key, admissions)
+    coins = None
+    if live.join.followed and held.has("coins"):
+        coins = finite(held, "coins", ts.shape)
+        state.draws[:] = finite(held, "draws", state.draws.shape)
+        if ((coins < 0.0) | (coins > 1.0)).any() or (state.draws[ms.WITHIN :] < 0.0).any():
+            held.refuse("coins from 0 to 1, and a place in a sample", "others")
+    live.go_on_from(tuples, ts, owner, key, admissions, coins)
     _put_whole(live, held, whole, real)
     live.join.state.shed[:] = held.counts("shed", n)
     live.join.state.shed_at[: live.table.known] = held.array("shed_at", "int64", (live.table.known,))

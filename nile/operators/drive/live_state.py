@@ -53,6 +53,7 @@ _WORK_SPACE = (
 _ENTRY = (st.ENTRY_SIDE, st.ENTRY_ORDINAL, st.ENTRY_LOW, st.ENTRY_HIGH, st.ENTRY_TIME)
 _ENTRY_REAL = (st.ENTRY_GAP, st.ENTRY_STEP, st.ENTRY_WEIGHT)
 _LEAST_ADMISSION = 1e-12
+_CAME_BY = ("doors", "coins")  # of weighted: levels of key hashes, and coins of tuples where rates follow
 _SKETCHED = ("counters", "node", "detector", "recent", "moments")
 
 
@@ -97,7 +98,7 @@ def captured(join: LiveJoin) -> State:
             for number, (keep, listed) in enumerate(zip(first, shown, strict=True))
         ],
         "sample": join.sample.capture(),
-    }  # fmt: skip
+    } | ({} if join.follower is None else {"follower": join.follower.capture()})  # fmt: skip
 
 
 def _still(shed_at: Array, oldest: int) -> Array:
@@ -143,10 +144,9 @@ def _stream(join: LiveJoin, number: int, keep: int, listed: Array) -> State:
     if join.state.setting[st.GUIDE] == st.COUNTSKETCH:
         out |= sketches_of(store)
     if join.sampled:
-        out["doors"] = join.admissions(number)[keep - int(join.state.whole[st.ADMISSIONS_GONE + number]) :][
-            : listed.shape[0]
-        ]
-        out["doors"] = out["doors"].copy()
+        begin = keep - int(join.state.whole[st.ADMISSIONS_GONE + number])
+        for name, each in zip(_CAME_BY, join.came_by(number), strict=False):
+            out[name] = each[begin : begin + listed.shape[0]].copy()
     return out
 
 
@@ -170,6 +170,8 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, ...]) -> None:
     for name, known in (("setting", state.setting), ("window", state.window)):
         if not np.array_equal(held.array(name, "int64", known.shape), known):
             held.refuse(f"the {name} of this query", "another")
+    if not held.has("follower"):  # an older one promised, and what it promised waits in its queue
+        join.join.follow(None)
     fed, last = held.integer("fed", 0, MOST), held.integer_or_none("last")
     whole = held.array("whole", "int64", state.whole.shape).copy()
     real = finite(held, "real", state.real.shape)
@@ -200,6 +202,8 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, ...]) -> None:
     _put_queue(join, held)
     _check_active(join, held)
     join.sample.restore(held.part("sample"))
+    if join.follower is not None:
+        join.follower.restore(held.part("follower"))
 
 
 def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | None) -> None:
@@ -218,10 +222,11 @@ def _put_stream(join: LiveJoin, number: int, part: Held, key: Any, last: int | N
     put_lists(store, listed)
     put_sketches(store, part, join.state.setting[st.GUIDE] == st.COUNTSKETCH)
     if join.sampled:
-        admissions = finite(part, "doors", (n,))
-        if ((admissions != 0.0) & ((admissions < _LEAST_ADMISSION) | (admissions > 1.0))).any():
-            part.refuse("doors from 0 to 1", "others")
-        join.put_admissions(number, admissions)
+        came_by = [finite(part, name, (n,)) for name in _CAME_BY[: len(join.came_by(number))]]
+        for each in came_by:
+            if ((each != 0.0) & ((each < _LEAST_ADMISSION) | (each > 1.0))).any():
+                part.refuse("doors from 0 to 1", "others")
+        join.put_admissions(number, *came_by)
     part.end()
 
 
@@ -317,7 +322,9 @@ def _check_active(join: LiveJoin, held: Held) -> None:
     fits = side in (0, 1) and 0 <= low <= high and _are_reached(join, side, ordinal, time)
     if fits and whole[st.ACTIVE] == st.RESOLVED:
         fits = _are_listed(join, side, ordinal, whole[[st.ENTRY_HIGH]])
-    fits = fits and real[st.ENTRY_GAP] >= 0.0 and real[st.ENTRY_STEP] >= 1.0 and real[st.ENTRY_WEIGHT] >= 1.0
+    step = real[st.ENTRY_STEP]  # of one that a follower draws from: the share of its pairs that is drawn
+    fits = fits and real[st.ENTRY_GAP] >= 0.0 and real[st.ENTRY_WEIGHT] >= 1.0
+    fits = fits and (step >= 1.0 if join.follower is None else 0.0 < step <= 1.0)
     if not fits:
         held.refuse("an entry in progress over tuples held", "another")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol
 
 from nile.operators.common.contract import Operator, Out
+from nile.operators.drive.clock import Clock
 from nile.operators.drive.wall_clock import run_live
 from nile.preferences.budget import Budget, BudgetReport
 from nile.preferences.wall import WallBudget, WallClock
@@ -35,11 +36,12 @@ class _Metering(Protocol):
 
 
 class MeteredRun(Generic[Out]):
-    """One run of a join whose plan has a budget of share, seconds_per_tuple, seconds or outputs.
+    """One run of a join whose plan has a budget of share, seconds_per_tuple, seconds, deadline or outputs.
 
     speed: how many times faster than its own pace the input is played back (share only).  draws: whether the join
     itself draws as many outputs as were asked for, from all of the input (outputs only).  cpu: CPU time of this
-    thread, ns.  Work done for whoever consumes the outputs is not counted.
+    thread, ns.  clock: of the whole question, which has read its input before (seconds, deadline); without one only the
+    operator's own time counts.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class MeteredRun(Generic[Out]):
         speed: float = 1.0,
         draws: bool = False,
         cpu: Callable[[], int] = time.thread_time_ns,
+        clock: Clock | None = None,
     ) -> None:
         assert join.plan.budget is not None
         self._budget = join.plan.budget
@@ -59,6 +62,7 @@ class MeteredRun(Generic[Out]):
         self._used = 0.0
         self._given = 0
         self._clock: WallClock | None = None
+        self._question = clock if clock is not None and clock.limits else None
 
     @property
     def spent(self) -> float:
@@ -70,6 +74,11 @@ class MeteredRun(Generic[Out]):
             return float(self._given)
         seconds = self._used / _SECOND
         return seconds / max(1, self._join.fed) if unit == "seconds_per_tuple" else seconds
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the outputs are the first that were found, by a budget in outputs, so that they are no sample."""
+        return self._budget.unit == "outputs" and not self._draws
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -85,7 +94,10 @@ class MeteredRun(Generic[Out]):
         if budget.unit == "outputs":
             yield from self._run_outputs(arrivals, int(budget.amount))
             return
-        load_kernels(self._join.example())
+        if self._question is None:
+            load_kernels(self._join.example())
+        else:
+            self._question.without(lambda: load_kernels(self._join.example()))
         if budget.unit == "share":
             self._clock = WallClock(WallBudget(budget.amount), cpu=self._cpu)
             yield from run_live(self._join, self._clock, speed=self._speed)
@@ -111,12 +123,14 @@ class MeteredRun(Generic[Out]):
     def _run_seconds(self, arrivals: int, most: float) -> Iterator[Out]:
         for end in _ends(arrivals):
             began = self._cpu()
+            if self._question is not None:
+                self._used = float(self._question.elapsed)
             found = list(
                 self._join.advance(
                     end, credit=self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_A_NS)
                 )
             )
-            self._used += self._cpu() - began
+            self._used = self._used + self._cpu() - began if self._question is None else float(self._question.elapsed)
             yield from found
             if self._used >= most:
                 self._join.finish()

@@ -11,6 +11,9 @@ into batches.
 Who comes in.  Each query has its own admission: the level of key hashes below which it probes.  Streams let in what
 some query probes with, as long as that takes at most half of the grant, or more while all queries are idle.
 At a fraction of 1 every query runs the plain probe and its answer is exact.
+Weighted queries.  What others leave depends on what was drawn, and a sample whose rates follow that is biased.  So a
+query that draws a sample has its weight's share of every dispatch to itself, no more and no less (a full share is what
+its exact answer takes), and keeps its streams for itself, of which it takes in few tuples.
 Several streams.  A join of more than two, or under a condition, keeps its streams for itself, in one store by (key,
 stream), and pays for that out of its share: its tuples are tested before they are inserted, and its grid counts them
 by stream.  It is dealt credit as the others are.
@@ -23,79 +26,43 @@ Source: DESIGN section 2 (budgets); the paper knows round robin only (`nile.oper
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
+from nile.operators.common.start import UNIT
 from nile.operators.drive.dealt import Dealt
 from nile.operators.drive.keeper import KeptStream
-from nile.operators.join.join import JoinInput, PromisingJoin
+from nile.operators.drive.standing_input import (
+    OwnJoin,
+    StandingJoin,
+    StreamInput,
+    check,
+    draws,
+    lent_to,
+    merged,
+    reached,
+)
+from nile.operators.join.join import PromisingJoin
 from nile.operators.multiway.multiway import MultiwayJoin
-from nile.summaries.errors import ConfigError
-from nile.summaries.hashing import Encoded
+from nile.preferences.budget import Budget
+from nile.pyramid.grid.arrays import Side
 
-__all__ = ["DISPATCH", "OwnJoin", "StandingJoin", "StandingRun", "StreamInput"]
+__all__ = ["DISPATCH", "StandingRun"]
 
 Array = np.ndarray[Any, Any]
 DISPATCH = 256
 """Arrivals, of all streams together, between two dispatches."""
-_HUNDREDTHS = 100.0
 _UPKEEP = 0.5  # of the grant, before queries have shown that they leave more
 _TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once
 _SAVING = 4096.0  # tuples of a stream over which a dearer turn is saved up for
 _PROSPECT = 0.125  # of its share, for a query that has found nothing with so many tuples:
 _IN_VAIN = {"desc": 256, "weighted": 2_048, "asc": 2_048}  # weighted and asc leave most matches out by intent
 _MEMORY = 4  # dispatches that the mean grant reaches back
+_ALMOST_ALL = 0.999  # of its exact cost, the most for a query that draws: rates are 1 there
 _CRUMB = 1.0  # hundredths: not worth another round
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInput:
-    """A whole ordered stream.  ts: int64 [n] ns; keys: encoded [n], one table for streams that are joined, of `known`.
-
-    keys: None: no queries share it, so nobody keeps it for them.
-    """
-
-    name: str
-    ts: Array
-    keys: Encoded | None
-    known: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StandingJoin:
-    """One standing query.  data.costs: what its exact probes spend at each arrival, insertion left out.
-
-    left, right: places of its streams, left before right; weight: above 0.
-    """
-
-    plan: JoinPlan
-    data: JoinInput
-    left: int
-    right: int
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class OwnJoin:
-    """One standing query that keeps its streams for itself: of several, of one with itself, or under a condition.
-
-    operator: the join over its whole input; stream, ordinal: int64 [n], of each of its arrivals, the place of its
-    stream and its own there; costs: float64 [n], what the exact answer spends at each, insertion included.
-    """
-
-    operator: MultiwayJoin
-    stream: Array
-    ordinal: Array
-    costs: Array
-    weight: float
-
-    @property
-    def plan(self) -> JoinPlan:
-        """What was asked."""
-        return self.operator.plan
 
 
 class StandingRun:
@@ -106,35 +73,47 @@ class StandingRun:
     """
 
     def __init__(self, streams: Sequence[StreamInput], queries: Sequence[StandingJoin | OwnJoin]) -> None:
-        _check(queries)
+        check(queries)
         plan = queries[0].plan
         self.queries = tuple(queries)
         self._fraction = plan.fraction
-        shared = [query for query in queries if isinstance(query, StandingJoin)]
-        prices = np.rint(_HUNDREDTHS * plan.costs.prices())
+        shared = [query for query in queries if isinstance(query, StandingJoin) and not draws(query)]
+        prices = np.rint(UNIT * plan.costs.prices())
         shed_at = np.full(max(1, max(stream.known for stream in streams)), np.iinfo(np.int64).min + 1, np.int64)
         salt = _salt(plan)
         self.streams = {
             place: KeptStream(
                 stream.ts, stream.keys, stream.known, shared[0].plan.spec, sketched=_is_sketched(shared, place),
-                prices=prices, salt=salt, shed_at=shed_at,
+                prices=prices, salt=salt, shed_at=shed_at, lent=stream.lent,
             )
             for place, stream in enumerate(streams)
-            if stream.keys is not None
+            if stream.keys is not None and any(place in (query.left, query.right) for query in shared)
         }  # fmt: skip
         """The streams that queries share, by their places."""
+        self._order, self._granted_by, place_of = merged(streams, queries, plan)
+        self._reaches = [reached(query, place_of) for query in queries]
+        self._to_itself = np.zeros(-(-self._order.shape[0] // DISPATCH))
+        """What each dispatch grants to queries that draw."""
+        total = sum(query.weight for query in queries)
         self.joins = tuple(
-            query.operator
+            self._drawing(query, reaches, query.weight / total, lent_to(query, streams))
+            if draws(query)
+            else MultiwayJoin(query.plan, query.data, lent=query.lent)
             if isinstance(query, OwnJoin)
-            else PromisingJoin(query.plan, query.data, kept=(self.streams[query.left], self.streams[query.right]))
-            for query in queries
+            else PromisingJoin(
+                query.plan,
+                query.data,
+                kept=(self.streams[query.left], self.streams[query.right]),
+                lent=lent_to(query, streams),
+            )
+            for query, reaches in zip(queries, self._reaches, strict=True)
         )
         self._dealt: tuple[Dealt[Any], ...] = tuple(Dealt(join) for join in self.joins)
-        self._order, self._granted_by, place_of = _merged(streams, queries, plan)
-        self._reaches = [_reaches(query, place_of) for query in queries]
+        self._sharing = [k for k, query in enumerate(queries) if not draws(query)]
         self._places = np.zeros(len(streams), np.int64)
         self._weights = [query.weight for query in queries]
-        self._turn_cost = max((join.turn_cost for join in self.joins if isinstance(join, PromisingJoin)), default=0.0)
+        kept = [join for query, join in zip(queries, self.joins, strict=True) if not draws(query)]
+        self._turn_cost = max((join.turn_cost for join in kept if isinstance(join, PromisingJoin)), default=0.0)
         self._purse = 0.0
         self._done = self._fed = 0
         self._admission = 1.0
@@ -144,6 +123,34 @@ class StandingRun:
         self._per_arrival = 0.0
         self._dispatches = 0
 
+    def _drawing(
+        self, query: StandingJoin | OwnJoin, reaches: Array, share: float, lent: tuple[Side, ...] | None
+    ) -> PromisingJoin | MultiwayJoin:
+        """A join that draws a sample, granted its share of every dispatch, evenly by its arrivals there."""
+        plan, costs = query.plan, query.data.costs
+        assert costs is not None
+        if isinstance(query, StandingJoin):
+            costs = costs + plan.costs.insert
+        at = reaches // DISPATCH
+        dispatches = self._to_itself.shape[0]
+        granted = (
+            np.add.reduceat(np.diff(self._granted_by), np.arange(0, self.arrivals, DISPATCH)) if dispatches else at
+        )
+        amounts = share * self._fraction * granted[at] / np.bincount(at, minlength=dispatches)[at]
+        own, most = float(np.rint(UNIT * costs).sum()), float(amounts.sum())
+        if own:
+            fraction = min(_ALMOST_ALL, most / own)
+            plan = replace(plan, budget=Budget(fraction))
+            amounts *= fraction * own / most
+        self._to_itself += np.bincount(at, amounts, minlength=dispatches)
+        join = (
+            MultiwayJoin(plan, query.data, lent=lent)
+            if isinstance(query, OwnJoin)
+            else PromisingJoin(plan, replace(query.data, costs=costs), lent=lent)
+        )
+        join.grant(0, amounts)
+        return join
+
     @property
     def arrivals(self) -> int:
         """Of all streams together."""
@@ -152,7 +159,7 @@ class StandingRun:
     @property
     def granted(self) -> float:
         """Granted so far to all queries together, in units of the cost table."""
-        return self._fraction * float(self._granted_by[self._done]) / _HUNDREDTHS
+        return self._fraction * float(self._granted_by[self._done]) / UNIT
 
     @property
     def spent(self) -> float:
@@ -162,7 +169,7 @@ class StandingRun:
     @property
     def upkeep(self) -> float:
         """Spent so far on insertion and summaries of shared streams: once a stream, whoever uses it."""
-        return sum(stream.spent for stream in self.streams.values()) / _HUNDREDTHS
+        return sum(stream.spent for stream in self.streams.values()) / UNIT
 
     @property
     def shed(self) -> list[int]:
@@ -172,7 +179,7 @@ class StandingRun:
     @property
     def exact_cost(self) -> float:
         """What the exact answers of all queries cost together."""
-        return float(self._granted_by[-1]) / _HUNDREDTHS
+        return float(self._granted_by[-1]) / UNIT
 
     def advance(self, end: int) -> Iterator[list[list[Any]]]:
         """Feed arrivals up to `end`; yields what each query found, dispatch by dispatch."""
@@ -185,6 +192,7 @@ class StandingRun:
 
     def _dispatch(self, end: int) -> list[list[Any]]:
         grant = self._fraction * float(self._granted_by[end] - self._granted_by[self._done])
+        grant = max(0.0, grant - float(self._to_itself[self._done // DISPATCH]))
         self._fresh = grant / (self._purse + grant) if grant > 0.0 else 0.0
         self._purse += grant
         self._places += np.bincount(self._order[self._done : end], minlength=self._places.shape[0])
@@ -202,7 +210,7 @@ class StandingRun:
         if self.streams and not self.queries[0].plan.is_exact:
             entrance = max((stream.entrance for stream in self.streams.values()), default=1.0)
             self._admission = min(
-                max(dealt.admission for dealt in self._dealt if isinstance(dealt.operator, PromisingJoin)),
+                max(self._dealt[k].admission for k in self._sharing if isinstance(self.joins[k], PromisingJoin)),
                 self._upkeep * self._per_arrival / entrance,
             )
         at_once = self._turn_cost <= _TURN_WORTH * self._per_arrival
@@ -220,10 +228,13 @@ class StandingRun:
 
     def _deal(self) -> list[list[Any]]:
         """Deal the purse out by weight, take back what finds no work, and deal that out again."""
-        found: list[list[Any]] = [[] for _ in self.joins]
+        found: list[list[Any]] = [
+            list(join.advance(int(np.searchsorted(reaches, self._done)))) if draws(query) else []
+            for query, join, reaches in zip(self.queries, self.joins, self._reaches, strict=True)
+        ]
         exact = self.queries[0].plan.is_exact
         purse = 0.0 if exact else self._purse
-        busy = list(range(len(self.joins)))
+        busy = self._sharing
         first = True
         while busy and (first or purse > _CRUMB):
             shares = [self._weights[k] * (_PROSPECT if self._is_in_vain(k) else 1.0) for k in busy]
@@ -241,11 +252,11 @@ class StandingRun:
             purse, busy, first = left, still, False
         if exact:
             return found
-        for k, parts in enumerate(found):
-            if parts:
+        for k in self._sharing:
+            if found[k]:
                 self._probed_when_found[k] = self._dealt[k].probed
         self._purse = purse
-        if len(busy) == len(self.joins):
+        if len(busy) == len(self._sharing):
             self._upkeep = max(_UPKEEP, 0.95 * self._upkeep)
         elif not busy and purse > _CRUMB:
             self._upkeep = min(1.0, 1.1 * self._upkeep)
@@ -259,53 +270,12 @@ class StandingRun:
         """Free tuples of shared streams that no query can reach."""
         needed = self._places.copy()
         for query, join in zip(self.queries, self.joins, strict=True):
-            if isinstance(query, StandingJoin) and isinstance(join, PromisingJoin):
+            if isinstance(query, StandingJoin) and isinstance(join, PromisingJoin) and not draws(query):
                 left, right = (0, 0) if query.plan.output == "ranges" else join.needed_from()
                 needed[query.left] = min(needed[query.left], left)
                 needed[query.right] = min(needed[query.right], right)
         for place, stream in self.streams.items():
             stream.store.release(int(needed[place]))
-
-
-def _merged(
-    streams: Sequence[StreamInput], queries: Sequence[StandingJoin | OwnJoin], plan: JoinPlan
-) -> tuple[Array, Array, list[Array]]:
-    """The arrivals of all streams.
-
-    (the stream of each, int64 [n]; what the exact answers cost up to each, float64 [n + 1]; of each stream, which
-    arrivals its tuples are.)
-    """
-    costs = [np.full(each.ts.shape[0], 0.0 if each.keys is None else float(plan.costs.insert)) for each in streams]
-    for query in queries:
-        if isinstance(query, OwnJoin):
-            for place in np.unique(query.stream):
-                mine = query.stream == place
-                np.add.at(costs[place], query.ordinal[mine], query.costs[mine])
-        else:
-            costs[query.left] += query.data.costs[query.data.order == 0]
-            costs[query.right] += query.data.costs[query.data.order == 1]
-    sizes = [stream.ts.shape[0] for stream in streams]
-    order = np.argsort(np.concatenate([stream.ts for stream in streams]), kind="stable")
-    place = np.empty(order.shape[0], np.int64)
-    place[order] = np.arange(order.shape[0])
-    granted = np.concatenate([[0.0], np.cumsum(np.rint(_HUNDREDTHS * np.concatenate(costs)[order]))])
-    return np.repeat(np.arange(len(streams)), sizes)[order], granted, np.split(place, np.cumsum(sizes)[:-1])
-
-
-def _reaches(query: StandingJoin | OwnJoin, place_of: Sequence[Array]) -> Array:
-    """Of each arrival of a query's own, which of all arrivals must have come for it to have: int64 [n], not falling."""
-    if isinstance(query, OwnJoin):
-        reaches = np.empty(query.stream.shape[0], np.int64)
-        for place in np.unique(query.stream):
-            mine = query.stream == place
-            reaches[mine] = place_of[place][query.ordinal[mine]]
-    else:
-        reaches = np.empty(query.data.order.shape[0], np.int64)
-        reaches[query.data.order == 0] = place_of[query.left]
-        reaches[query.data.order == 1] = place_of[query.right]
-    # Two places of one stream, and another between them, stand in another order among all arrivals.
-    highest: Array = np.maximum.accumulate(reaches)
-    return highest
 
 
 def _salt(plan: JoinPlan) -> int:
@@ -317,29 +287,3 @@ def _is_sketched(queries: Sequence[StandingJoin], place: int) -> bool:
         place in (query.left, query.right) and query.plan.guide == "countsketch" and not query.plan.is_exact
         for query in queries
     )
-
-
-def _check(queries: Sequence[StandingJoin | OwnJoin]) -> None:
-    if not queries:
-        raise ConfigError("standing queries: needed at least one; got none; give a query for each answer")
-    shared = next((query.plan for query in queries if isinstance(query, StandingJoin)), queries[0].plan)
-    for number, query in enumerate(queries):
-        plan = query.plan
-        if plan.method != "nile" or plan.budget.fraction is None or plan.pace.is_replay:
-            raise ConfigError(
-                f"standing query {number}: needed method 'nile', a budget that is a fraction, and no replay; got "
-                f"{plan.method!r}, {plan.budget}, replay {plan.pace.replay!r}; run such a query by itself"
-            )
-        own = isinstance(query, OwnJoin)
-        if plan.output == "ranges" and plan.preference == "weighted" and not plan.is_exact and not own:
-            raise ConfigError(
-                f"standing query {number}: needed output 'pairs' with preference 'weighted': over streams that others "
-                "keep, the pairs of one range weigh differently; got 'ranges'; ask for pairs"
-            )
-        first = queries[0].plan if own else shared
-        for name in ("costs", "seed", "budget") if own else ("costs", "seed", "spec", "budget"):
-            if getattr(plan, name) != getattr(first, name):
-                raise ConfigError(
-                    f"standing query {number}: needed the {name} of query 0, {getattr(first, name)!r}; got "
-                    f"{getattr(plan, name)!r}; streams, their summaries and the budget are shared"
-                )

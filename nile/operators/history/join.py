@@ -16,12 +16,14 @@ import numpy as np
 
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, segments_of
+from nile.operators.history.ruling import found_somewhere
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
     from nile.operators.history import kernels
+    from nile.pyramid.grid.manager import SummaryManager
     from nile.pyramid.history.history import History
 else:
     kernels = lazy("nile.operators.history.kernels")
@@ -40,7 +42,8 @@ OUTPUTS = 32_768
 class HistorySide:
     """One side: tuples [begin, end) of a history, joined by `column`.
 
-    select: which of them take part, asked of the columns `columns` as a boolean Arrow array; None: all.
+    select: which of them take part, asked of the columns `columns` as a boolean Arrow array; None: all.  grid: a
+    summary of the column that counts the whole history, if there is one.
     """
 
     history: History
@@ -49,6 +52,7 @@ class HistorySide:
     end: int
     columns: tuple[str, ...] = ()
     select: Callable[[pa.RecordBatch], pa.BooleanArray] | None = None
+    grid: SummaryManager | None = None
 
     @property
     def tuples(self) -> int:
@@ -123,7 +127,7 @@ class HistoryJoin(ABC):
             end = begin
 
     def _keys(self, begin: int, end: int) -> Generator[None, None, ProbeKeys]:
-        """The keys of probing tuples [begin, end) that take part; a step a block that is read."""
+        """The keys of probing tuples [begin, end) that take part and may have a match; a step a block that is read."""
         probe = self.probe
         names = list(dict.fromkeys((probe.column, *probe.columns)))
         ordinals, columns = [np.zeros(0, np.int64)], []
@@ -141,7 +145,12 @@ class HistoryJoin(ABC):
                 yield None
         kind = probe.history.schema.field(probe.column).type
         column = pa.concat_arrays(columns) if columns else pa.array([], kind)
-        return ProbeKeys(column, np.concatenate(ordinals), probe.history.hasher)
+        keys = ProbeKeys(column, np.concatenate(ordinals), probe.history.hasher)
+        if self.other.grid is None:
+            return keys
+        possible = found_somewhere(self.other.grid, keys)
+        self.figures.passed += len(keys) - len(possible)
+        return possible
 
     def _emit(self, keys: ProbeKeys, segment: Array, found: Matches) -> Iterator[Output]:
         """Outputs of runs, in this order.  segment: int64 [m], whose each run is."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.summaries.hashing import KeyHasher, KeyTable, hash_order, key_family
+from nile.summaries.hashing import KeyHasher, KeyTable, hash_order
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import key_family
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -49,6 +51,16 @@ class ProbeKeys:
         # Hashes of fixed width without a secret are a bijection of the key's bits: equal hashes are equal keys.
         family = self._table.family or key_family(column.type, where="key")
         self._told_by_hash = not hasher.secret and family not in _BYTES and not family.startswith("decimal")
+
+    def chosen(self, at: Array) -> ProbeKeys:
+        """Those of them at int64 [m], ascending, and their tuples."""
+        made, which = copy(self), np.zeros(len(self), bool)
+        which[at] = True
+        made._order, made.hashes, made.rows = self._order[at], self.hashes[at], self.rows[at]
+        made.starts = np.concatenate([[0], np.cumsum(made.rows)])
+        made.ordinals = self.ordinals[np.repeat(which, self.rows)]
+        made.values = self.values.take(pa.array(at))
+        return made
 
     def __len__(self) -> int:
         return int(self.hashes.shape[0])

@@ -33,8 +33,9 @@ class HistoryFigures:
 
     cells: read, each once; ruled_out: cells in which keys asked for would lie, none of which their sketch leaves
     possible; tuples: looked at (rows read, and tuples of the directory entries found); looked_up: keys asked of a
-    directory, listed: of them those that lists of heavy keys told without reading a cell; outputs: pairs or records;
-    bytes: checked or decompressed, by tier.
+    directory, listed: of them those that lists of heavy keys told without reading a cell; passed: keys of a join, and
+    tuples of other queries, that the summary of the stream told to be of no use; outputs: pairs or records; bytes:
+    checked or decompressed, by tier.
     """
 
     cells: int = 0
@@ -42,6 +43,7 @@ class HistoryFigures:
     tuples: int = 0
     looked_up: int = 0
     listed: int = 0
+    passed: int = 0
     outputs: int = 0
     bytes: dict[str, int] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ import numpy as np
 from nile.operators.history.blocks import blocks_of
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, bounds_of, segments_of
-from nile.summaries.heavy import pa
+from nile.operators.history.ruling import NOWHERE, left_of, outside
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -28,12 +28,16 @@ _LOOKED_UP = 2_048
 
 
 class Stretch(NamedTuple):
-    """Candidates: tuples begin..end-1, or the ordinals (int64 [n]) where these are given; coverage after them."""
+    """Candidates: tuples begin..end-1, or the ordinals (int64 [n]) where these are given; coverage after them.
+
+    passed: how many more were dealt with, which a summary of the stream ruled out.
+    """
 
     begin: int
     end: int
     ordinals: Array | None
     coverage: float
+    passed: int = 0
 
 
 Scan = Iterator[Stretch | None]
@@ -49,31 +53,43 @@ def blocks(begin: int, end: int, figures: HistoryFigures, seed: int | None = Non
         yield Stretch(low, high, None, done / (end - begin))
 
 
-def rows_at_random(begin: int, end: int, figures: HistoryFigures, seed: int) -> Scan:
-    """All of [begin, end), tuple by tuple in a uniformly random order: what came so far is a random sample."""
+def rows_at_random(begin: int, end: int, figures: HistoryFigures, seed: int, runs: Array = NOWHERE) -> Scan:
+    """All of [begin, end), tuple by tuple in a uniformly random order: what came so far is a random sample.
+
+    runs: int64 [r, 2], where none can be that is asked for: of the sample, but not read.
+    """
     total = end - begin
     half = max(1, ((total - 1).bit_length() + 1) // 2) if total else 1
     word = np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     for at in range(0, total, _DRAWN):
         place = np.empty(min(_DRAWN, total - at), np.int64)
         kernels.permuted(at, total, half, word, place)
-        figures.tuples += place.shape[0]
-        yield Stretch(0, 0, np.sort(place) + begin, (at + place.shape[0]) / total)
+        ordinals = outside(runs, np.sort(place) + begin)
+        passed = place.shape[0] - ordinals.shape[0]
+        figures.tuples += ordinals.shape[0]
+        figures.passed += passed
+        yield Stretch(0, 0, ordinals, (at + place.shape[0]) / total, passed)
 
 
 class KeyScan:
     """The tuples of [begin, end) with one of some keys: cells that a sketch rules out are not read.
 
-    keys: Arrow [k]; descending: segments with the most expected matches over the cost of reading first, else those
-    with the fewest.
+    runs: int64 [r, 2], where none of the keys can be: an index of such tuples alone is not asked.  descending:
+    segments with the most expected matches over the cost of reading first, else those with the fewest.
     """
 
     def __init__(
-        self, history: History, column: str, keys: pa.Array, begin: int, end: int, figures: HistoryFigures,
-        *, descending: bool = True,
+        self, history: History, column: str, keys: ProbeKeys, begin: int, end: int, figures: HistoryFigures,
+        *, descending: bool = True, runs: Array = NOWHERE,
     ) -> None:  # fmt: skip
-        self._keys = ProbeKeys(keys, np.arange(len(keys)), history.hasher)
-        self._segments = segments_of(history, column, begin, end, figures)
+        self._keys = keys
+        self._segments = []
+        for segment in segments_of(history, column, begin, end, figures):
+            low, high = max(begin, segment.index.first), min(end, segment.index.end)
+            if left_of(runs, low, high):
+                self._segments.append(segment)
+            else:
+                figures.passed += high - low
         self._descending = descending
 
     def steps(self) -> Scan:

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.join.chain import ExactJoin, encode, encode_all
+from nile.base.contiguous import in_one
+from nile.exact.join.chain import ExactJoin, encode, encode_all, window_codes
+from nile.exact.join.count import count_whole
+from nile.exact.state.lent import lent_together
 from nile.expressions.conditions import Condition
 from nile.operators.common.partners import partners
 from nile.operators.join.join import JoinInput
@@ -31,7 +34,8 @@ class Loaded:
 
     carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.  Where a
     condition selects its tuples: rows, int64 [n], the place of each among all that were read (None: all are here), and
-    excluded, how many it turned down, which are no part of the accounting.
+    excluded, how many it turned down, which are no part of the accounting.  source: what it was read
+    from (`StreamManager.reads`).
     """
 
     name: str
@@ -42,6 +46,7 @@ class Loaded:
     hasher: KeyHasher = PUBLIC
     rows: Array | None = None
     excluded: int = 0
+    source: str = ""
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
@@ -81,7 +86,7 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
     name, hasher = manager.spec.name, manager.spec.hasher
     parts = []
     read = 0
-    for batch in manager.batches(batch_rows):
+    for batch in manager.whole(batch_rows):
         part = Loaded(name, batch.ts, pa.chunked_array([batch.key]), Accounting(), batch.carried, hasher)
         if where is not None:
             part = replace(part, rows=np.arange(read, read + len(part))).selected(where)
@@ -92,15 +97,16 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
     gone = sum(part.excluded for part in parts)
     return Loaded(
         name,
-        np.concatenate([np.zeros(0, np.int64), *(part.ts for part in parts)]),
+        lent_together([part.ts for part in parts]),
         pa.chunked_array(
-            [chunk for part in parts for chunk in part.key.chunks], parts[0].key.type if parts else pa.null()
+            in_one([chunk for part in parts for chunk in part.key.chunks]), parts[0].key.type if parts else pa.null()
         ),
         manager.accounting + Accounting(tuples_in=-gone, applied=-gone),
         pa.concat_batches(carried) if carried else None,
         hasher,
         None if where is None else np.concatenate([np.zeros(0, np.int64), *rows]),
         gone,
+        manager.reads,
     )
 
 
@@ -181,7 +187,7 @@ class KeyedStreams:
     def left_keys(self) -> pa.Array:
         """The keys of the first stream, of the type that all have in common: [n]."""
         key = self.streams[0].key
-        whole = pa.concat_arrays(key.chunks) if key.num_chunks else pa.nulls(0, key.type)
+        whole = key.chunk(0) if key.num_chunks == 1 else pa.concat_arrays(key.chunks or [pa.nulls(0, key.type)])
         return whole if whole.type == self.key_type else whole.cast(self.key_type)
 
 
@@ -211,6 +217,14 @@ class Joinable(KeyedStreams):
         return ExactJoin(self.left.ts, self.right.ts, codes_left, codes_right, distinct, self.window)
 
     @cached_property
+    def window_codes(self) -> tuple[Array, Array]:
+        """Keys as window joins take them, which is cheaper than `exact` where they are numbers: int64 [n], [m]."""
+        if "exact" in self.__dict__:
+            return self.exact.left_code, self.exact.right_code
+        left, right = window_codes((self.left.key, self.right.key), shared=True)
+        return left, right
+
+    @cached_property
     def order(self) -> Array:
         """The stream of each arrival in total order: int8 [n]."""
         return self.exact.order()
@@ -237,9 +251,10 @@ class Joinable(KeyedStreams):
     @cached_property
     def candidates(self) -> int:
         """As `pairs`, counted without what each arrival completes."""
-        exact = self.exact
-        codes, ts = (exact.left_code, exact.right_code), (exact.left_ts, exact.right_ts)
-        return int(partners(0, codes, ts, self.window, self.window).sum())
+        ts = self.left.ts, self.right.ts
+        if self.window is not None:
+            return count_whole(ts, self.window_codes, self.window)
+        return int(partners(0, (self.exact.left_code, self.exact.right_code), ts).sum())
 
     @property
     def has_ranges(self) -> bool:

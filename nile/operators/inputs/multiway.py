@@ -12,6 +12,7 @@ from nile.exact.join.chain import encode_all
 from nile.exact.join.clique import ExactClique
 from nile.operators.inputs.joining import KeyedStreams, Loaded
 from nile.operators.inputs.pair_conditions import PairCondition
+from nile.operators.inputs.pair_windows import PairWindows
 from nile.operators.multiway.multiway import MultiwayInput
 from nile.summaries.costs import CostTable
 from nile.summaries.heavy import pa
@@ -24,13 +25,20 @@ Array = np.ndarray[Any, Any]
 class MultiwayJoinable(KeyedStreams):
     """n loaded streams with everything a join of them needs.
 
-    condition: over the columns of several, or None.  The exact pass is `nile.exact.join.clique`, which encodes keys
-    for itself.
+    condition: over the columns of several, or None; windows: between pairs, inside `window`, or None.  The exact pass
+    is `nile.exact.join.clique`, which encodes keys for itself.
     """
 
-    def __init__(self, streams: tuple[Loaded, ...], window: int | None, condition: PairCondition | None) -> None:
+    def __init__(
+        self,
+        streams: tuple[Loaded, ...],
+        window: int | None,
+        condition: PairCondition | None,
+        windows: PairWindows | None = None,
+    ) -> None:
         super().__init__(streams, window)
         self.condition = condition
+        self.windows = windows
 
     @cached_property
     def exact(self) -> ExactClique:
@@ -50,8 +58,8 @@ class MultiwayJoinable(KeyedStreams):
 
     @property
     def has_ranges(self) -> bool:
-        """Whether outputs make whole ranges: there is no condition."""
-        return self.condition is None
+        """Whether outputs make whole ranges: there is no condition, and one window."""
+        return self.condition is None and self.windows is None
 
     @cached_property
     def key(self) -> Array:
@@ -61,18 +69,22 @@ class MultiwayJoinable(KeyedStreams):
 
     @property
     def passes(self) -> Callable[[Array], Array] | None:
-        """`test`, where there is a condition."""
-        return None if self.condition is None else self.test
+        """`test`, where there is a condition, or windows between pairs."""
+        return None if self.has_ranges else self.test
 
     @cached_property
     def passing(self) -> Array:
         """Outputs each arrival completes: int64 [N].  Under a condition every candidate is looked at once."""
-        return self.exact.completed if self.condition is None else self.exact.passing(self.test)
+        return self.exact.completed if self.has_ranges else self.exact.passing(self.test)
 
     def test(self, members: Array) -> Array:
-        """Which combinations (arrivals [c, n]) satisfy the condition over several streams: bool [c]."""
+        """Which combinations (arrivals [c, n]) satisfy windows and the condition over several streams: bool [c]."""
         condition = self.condition
-        assert condition is not None
+        kept = np.ones(members.shape[0], bool)
+        if self.windows is not None:
+            kept = self.windows.passing(self.exact.times[members])
+        if condition is None:
+            return kept
         columns, names = [], []
         for k, one in enumerate(self.streams):
             if one.carried is None:
@@ -81,7 +93,7 @@ class MultiwayJoinable(KeyedStreams):
             for name in condition.columns(k):
                 columns.append(one.carried.column(name).take(rows))
                 names.append(condition.name_of(k, name))
-        passing: Array = condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
+        passing: Array = kept & condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
         return passing
 
     def costs(self, table: CostTable, *, ranges: bool) -> Array:
@@ -92,7 +104,7 @@ class MultiwayJoinable(KeyedStreams):
         """
         outputs = np.minimum(self.passing, 1) if ranges else self.passing
         costs = table.insert + table.lookup * (len(self.streams) - 1) + table.emit * outputs.astype(np.float64)
-        if self.condition is not None:
+        if not self.has_ranges:
             costs = costs + table.scan * self.exact.completed.astype(np.float64)
         return costs
 
@@ -107,6 +119,6 @@ class MultiwayJoinable(KeyedStreams):
             ts=exact.times,
             key=self.key,
             hashes=self.keys.hashes().copy(),
-            costs=None if whole and self.condition is not None else self.costs(table, ranges=ranges),
+            costs=None if whole and not self.has_ranges else self.costs(table, ranges=ranges),
             test=self.passes,
         )

@@ -10,18 +10,19 @@ import numpy as np
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.ruling import ASKED_SHARE
-from nile.operators.inputs.joining import Joinable
+from nile.operators.inputs.joining import Joinable, KeyedStreams
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.hashing import Encoded
 
-__all__ = ["Partners", "without_partners"]
+__all__ = ["Partners", "can_be_lent", "lent_grids", "without_partners"]
 
 Array = np.ndarray[Any, Any]
 _PILOT = 64
 _ZONES = 0.1
 _WORTH = 1.5
-Partners = tuple[SummaryManager | None, SummaryManager | None]
-"""The shared summary of either stream's key, which has counted all its tuples; None where there is none."""
+Partners = tuple[SummaryManager | None, ...]
+"""The shared summary of each stream's key, which has counted all its tuples; None where there is none."""
 
 
 def without_partners(joined: Joinable, plan: JoinPlan, summaries: Partners) -> JoinInput:
@@ -33,7 +34,7 @@ def without_partners(joined: Joinable, plan: JoinPlan, summaries: Partners) -> J
     first; the others only if what tuples without a partner would cost pays for it.
     """
     data = joined.input(plan.costs, ranges=plan.output == "ranges")
-    if plan.method != "nile" or plan.is_exact:
+    if plan.method != "nile" or plan.is_exact or not any(summaries) or summaries[0] is summaries[1]:
         return data
     granted = float(data.costs.sum()) * min(1.0, plan.fraction)
     window = None if plan.pace.replay == "exponential" else plan.window
@@ -47,6 +48,11 @@ def without_partners(joined: Joinable, plan: JoinPlan, summaries: Partners) -> J
         codes, first, times = np.unique(keys.codes, return_index=True, return_counts=True)
         codes, first, times = (each[codes >= 0] for each in (codes, first, times))
         zones = window is not None and plan.costs.estimate * codes.shape[0] * len(other.zones()) < _ZONES * granted
+        read_of = (
+            len(other.zones()) if zones else sum(other.index(g).count(1) > 0 for g in range(1, other.spec.depth + 1))
+        )
+        if plan.costs.estimate * codes.shape[0] * read_of > ASKED_SHARE * granted:
+            continue  # one row of each is too much: not even some keys are asked for
         saved = plan.costs.insert + plan.costs.lookup
         step = max(1, codes.shape[0] // _PILOT)
         parts, read = other.empty_of(keys.hashes[first[::step]], zones=zones)
@@ -64,6 +70,26 @@ def without_partners(joined: Joinable, plan: JoinPlan, summaries: Partners) -> J
         out[data.order == side] = alone
         sides[side] = Encoded(np.where(alone, -1, keys.codes).astype(np.int32), keys.hashes)
     return replace(data, left=sides[0], right=sides[1], ruled_out=out, asked=asked)
+
+
+def can_be_lent(plan: JoinPlan) -> bool:
+    """Whether shared grids of all streams would guide the join in place of grids of its own.
+
+    Not where times are played back anew, or where the join itself forgets.
+    """
+    guided = plan.guide == "countsketch" and plan.method == "nile" and not plan.is_exact
+    return guided and not plan.spec.forgetting and plan.pace.replay != "exponential"
+
+
+def lent_grids(joined: KeyedStreams, plan: JoinPlan, summaries: Partners) -> tuple[Side, ...] | None:
+    """The grids that guide a join by sketches where all streams have a shared one; None: it keeps grids of its own.
+
+    Grids that have forgotten, or whose keys are of another type, do not guide.
+    """
+    held = [one for one in summaries if one is not None and not one.forgotten and one.keys.kind == joined.keys.kind]
+    if not held or len(held) < len(joined.streams) or not can_be_lent(plan):
+        return None
+    return tuple(one.lent() for one in held)
 
 
 def _alone(

@@ -9,6 +9,7 @@ import numpy as np
 
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.manager import SummaryManager
+from nile.pyramid.grid.sizing import concentration_of, for_error
 from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.hashing import KeyHasher, KeyTable
 from nile.summaries.heavy import pa
@@ -21,15 +22,19 @@ Array = np.ndarray[Any, Any]
 class SharedSummary:
     """What CREATE SUMMARY makes: name, stream, column, spec, and the grid.
 
+    error: that a count may have, as a share of the tuples: the columns follow the data; None: they are the spec's.
     Of a live stream the grid counts what is pushed (`kept`), of another it is built by the first query that reads it.
     served: how many queries it has told where not to look.  Its upkeep is its own: queries pay for what they read.
     """
 
-    def __init__(self, name: str, stream: str, column: str, spec: SummarySpec, hasher: KeyHasher) -> None:
+    def __init__(
+        self, name: str, stream: str, column: str, spec: SummarySpec, hasher: KeyHasher, error: float | None = None
+    ) -> None:
         self.name = name
         self.stream = stream
         self.column = column
         self.spec = spec
+        self.error = error
         self.served = 0
         self.manager: SummaryManager | None = None
         self._hasher = hasher
@@ -50,22 +55,32 @@ class SharedSummary:
         self.manager, self._live = manager, False
         return manager
 
-    def over(self, ts: Array, column: pa.Array) -> SummaryManager | None:
+    def over(self, ts: Array, column: pa.Array, excluded: int = 0) -> SummaryManager | None:
         """The grid, if it has counted these tuples and no others; counted now where nobody keeps it.
 
-        ts: int64 [n] ns; column: the values [n].  None: the stream has gone on since they were read, or keeps less than
-        the grid has counted; or the structure is T1, which counts nothing.
+        ts: int64 [n] ns; column: the values [n]; excluded: tuples of the stream that were read and are not among them:
+        it has counted these too, and is not counted now.  None: the stream has gone on since they were read, or keeps
+        less than the grid has counted; or the structure is T1, which counts nothing.
         """
         if self.spec.structure == "T1":
             return None
         with self._building:
             manager = self.manager
-            if manager is None or not (self._live or _counted(manager, ts)):
-                manager = SummaryManager(self.spec, KeyTable(self._hasher))
-                manager.ingest(ts, column, where=f"summary '{self.name}'")
-                manager.store.release(manager.store.tuples)
-                self.built(manager)
-        return manager if _counted(manager, ts) else None
+            if not excluded and (manager is None or not (self._live or _counted(manager, ts))):
+                manager = self.counted(ts, column)
+        return manager if manager is not None and _counted(manager, ts, excluded) else None
+
+    def counted(self, ts: Array, column: pa.Array) -> SummaryManager:
+        """The grid of these tuples, all that there are, as wide as its error asks for."""
+        keys = KeyTable(self._hasher)
+        encoded = keys.encode(column, where=f"summary '{self.name}'")
+        spec = self.spec
+        if self.error is not None:
+            spec = for_error(spec, self.error, concentration_of(encoded.codes))
+        manager = SummaryManager(spec, keys)
+        manager.ingest_encoded(ts, encoded)
+        manager.store.release(manager.store.tuples)
+        return self.built(manager)
 
     @property
     def upkeep(self) -> int:
@@ -76,7 +91,10 @@ class SharedSummary:
         return int(self.manager.store.tuples * (side.counters.shape[1] + side.detector.shape[0]))
 
 
-def _counted(manager: SummaryManager, ts: Array) -> bool:
-    """Whether a grid has counted n tuples, the last of which is that of `ts`."""
+def _counted(manager: SummaryManager, ts: Array, excluded: int = 0) -> bool:
+    """Whether a grid has counted n tuples, the last of which is that of `ts`, and those excluded from these."""
     n = ts.shape[0]
-    return manager.store.tuples == n and (n == 0 or int(manager.store.side.zone[ga.NOW]) == int(ts[-1]))
+    if manager.store.tuples != n + excluded:
+        return False
+    now = int(manager.store.side.zone[ga.NOW])
+    return n == 0 or now == int(ts[-1]) or (excluded > 0 and now > int(ts[-1]))

@@ -18,7 +18,7 @@ from nile.operators.common.start import UNIT
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.costs import CostTable
 
-__all__ = ["CERTAIN", "ChainJoin", "is_chain_join"]
+__all__ = ["CERTAIN", "ChainJoin", "Joined", "Unsampled", "is_chain_join", "pairs_of"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -27,16 +27,47 @@ CERTAIN.flags.writeable = False
 """Weights of a batch whose outputs were not drawn."""
 
 
-class Joined(Protocol):
-    """Two streams, as `nile.operators.inputs.joining` has read them; each part is worked out when it is asked for."""
+class Timed(Protocol):
+    """A stream that was read."""
+
+    @property
+    def ts(self) -> Array:
+        """int64 ns, not decreasing."""
+
+
+class Windowed(Protocol):
+    """Two streams and the window they are joined in; each part is worked out when it is asked for."""
 
     @property
     def exact(self) -> ExactJoin:
         """Their exact join."""
 
     @property
+    def left(self) -> Timed:
+        """The first stream."""
+
+    @property
+    def right(self) -> Timed:
+        """The second one."""
+
+    @property
+    def window(self) -> int | None:
+        """ns, or None for the whole streams."""
+
+    @property
+    def window_codes(self) -> tuple[Array, Array]:
+        """Keys as window joins take them: int64 [n], [m]."""
+
+
+class Joined(Windowed, Protocol):
+    """Two streams, as `nile.operators.inputs.joining` has read them."""
+
+    @property
     def matches(self) -> Array:
         """Pairs that each arrival completes: int64 [n]."""
+
+    def costs(self, table: CostTable, *, ranges: bool) -> Array:
+        """What the exact answer spends at each arrival: float64 [n]."""
 
     def input(self, costs: CostTable, *, ranges: bool) -> JoinInput:
         """Both streams as an operator takes them."""
@@ -47,34 +78,21 @@ def is_chain_join(plan: JoinPlan) -> bool:
     return plan.is_exact and plan.output == "pairs" and not plan.preferred
 
 
-class ChainJoin:
-    """One run of an exact JoinPlan (`is_chain_join`), by `nile.exact.join`.
+def pairs_of(joined: Windowed) -> tuple[WindowJoin | None, Iterator[tuple[Array, Array]]]:
+    """(the running join, where there is a window; ordinals of all pairs, in the order in which they complete)."""
+    if joined.window is None:
+        return None, joined.exact.pairs()
+    running = WindowJoinPlan(WindowGraph.uniform(2, joined.window)).start()
+    blocks = running.run((joined.left.ts, joined.right.ts), joined.window_codes)
+    return running, ((block[:, 0], block[:, 1]) for block in blocks)
 
-    Pairs come in the order in which they complete; those of one arrival from its newest partner back.  Neither a
-    summary, nor a directory of keys, nor a price is made before a pair is found.  Memory: the content of the window
-    at its fullest, about 90 bytes per tuple; without a window 8 bytes per tuple and 16 a key.
-    """
+
+class Unsampled:
+    """A run that looks at every tuple and draws none of its pairs.  _joined: the two streams, read."""
 
     def __init__(self, plan: JoinPlan, joined: Joined) -> None:
         self.plan = plan
         self._joined = joined
-        self._running: WindowJoin | None = None
-
-    def run(self) -> Iterator[Outputs]:
-        """All pairs, in batches of up to 65,536; columns are parts of longer ones, weights one array that all share."""
-        for left, right in self._blocks():
-            for begin in range(0, left.shape[0], _CHUNK):
-                part = left[begin : begin + _CHUNK]
-                yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=CERTAIN[: part.shape[0]])
-
-    def _blocks(self) -> Iterator[tuple[Array, Array]]:
-        exact = self._joined.exact
-        if exact.window is None:
-            yield from exact.pairs()
-            return
-        self._running = WindowJoinPlan(WindowGraph.uniform(2, exact.window)).start()
-        for block in self._running.run((exact.left_ts, exact.right_ts), (exact.left_code, exact.right_code)):
-            yield block[:, 0], block[:, 1]
 
     def expand(self, outputs: Outputs) -> Outputs:
         """The pairs as they are."""
@@ -95,38 +113,21 @@ class ChainJoin:
         """Nothing is forgotten."""
         return 1.0
 
-    @property
-    def memory(self) -> Memory:
-        """Bytes of the operator's state at its fullest."""
-        exact = self._joined.exact
-        if exact.window is None:
-            held = 8 * (exact.left_ts.shape[0] + exact.right_ts.shape[0] + 2 * exact.keys)
-        else:
-            held = 0 if self._running is None else self._running.most_memory
-        return Memory(sketches=0, directory=0, tuples=held)
-
-    @property
-    def figures(self) -> JoinFigures:
-        """What the whole run does, at the plan's prices.  O(tuples): what each arrival completes is counted for it."""
-        exact, matches = self._joined.exact, self._joined.matches
-        insert, lookup, emit = (
-            float(np.rint(UNIT * price))
-            for price in (self.plan.costs.insert, self.plan.costs.lookup, self.plan.costs.emit)
-        )
-        arrivals = matches.shape[0]
-        outputs = int(matches.sum())
+    def _figures_of(self, arrivals: int, outputs: int, regions: int, pruned: int, cost: float) -> JoinFigures:
+        """Of so many outputs, where the exact answer costs `cost` counters: every tuple is inserted and looked up."""
+        exact, prices = self._joined.exact, self.plan.costs
+        insert, lookup, emit = (float(np.rint(UNIT * price)) for price in (prices.insert, prices.lookup, prices.emit))
         nulls = int(np.count_nonzero(exact.left_code < 0) + np.count_nonzero(exact.right_code < 0))
         inserting = insert * (arrivals - nulls)
         hitting = lookup * (arrivals - nulls) + emit * outputs
-        cost = float(np.rint(UNIT * self.data.costs).sum())
         return JoinFigures(
             arrivals=arrivals,
             nulls=nulls,
             admitted=arrivals - nulls,
             shed=self.shed,
             outputs=outputs,
-            regions=int(np.count_nonzero(matches)),
-            pruned=0,
+            regions=regions,
+            pruned=pruned,
             zones=0,
             changes=0,
             expired=0,
@@ -141,3 +142,42 @@ class ChainJoin:
             admission=1.0,
             sampling_rate=1.0,
         )
+
+
+class ChainJoin(Unsampled):
+    """One run of an exact JoinPlan (`is_chain_join`), by `nile.exact.join`.
+
+    Pairs come in the order in which they complete; those of one arrival from its newest partner back.  Neither a
+    summary, nor a directory of keys, nor a price is made before a pair is found.  Memory: the content of the window
+    at its fullest, about 90 bytes per tuple; without a window 8 bytes per tuple and 16 a key.
+    """
+
+    _running: WindowJoin | None = None
+
+    def run(self) -> Iterator[Outputs]:
+        """All pairs, in batches of up to 65,536; columns are parts of longer ones, weights one array that all share."""
+        for left, right in self._blocks():
+            for begin in range(0, left.shape[0], _CHUNK):
+                part = left[begin : begin + _CHUNK]
+                yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=CERTAIN[: part.shape[0]])
+
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        self._running, found = pairs_of(self._joined)
+        return found
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the operator's state at its fullest."""
+        if self._joined.window is None:
+            exact = self._joined.exact
+            held = 8 * (exact.left_ts.shape[0] + exact.right_ts.shape[0] + 2 * exact.keys)
+        else:
+            held = 0 if self._running is None else self._running.most_memory
+        return Memory(sketches=0, directory=0, tuples=held)
+
+    @property
+    def figures(self) -> JoinFigures:
+        """What the whole run does, at the plan's prices.  O(tuples): what each arrival completes is counted for it."""
+        matches = self._joined.matches
+        cost = float(np.rint(UNIT * self.data.costs).sum())
+        return self._figures_of(matches.shape[0], int(matches.sum()), int(np.count_nonzero(matches)), 0, cost)

@@ -13,11 +13,11 @@ from nile.preferences.admission_kernels import cushion
 from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, since_of, window_ranks
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
-from nile.preferences.region_kernels import queue_up, read_root
+from nile.preferences.region_kernels import queue_up, read_root, read_window
 from nile.preferences.state import State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.list_kernels import ordinal_at, rank_since
+from nile.pyramid.grid.list_kernels import first_since, ordinal_at, rank_since
 from nile.pyramid.grid.region_kernels import density, density_class
 from nile.summaries.kernels import inlined, part
 
@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 _AMPLE = 1.25
+LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; the other stream surely has not its key; too frequent
 
 
 @inlined
@@ -117,6 +118,46 @@ def _estimated_regions(
 
 
 @part
+def _promised_regions(
+    own: Side, other: Side, side: int, ordinal: int, ts: int, since: int, st: State, q: Queue
+) -> None:
+    """Queue the regions that a lent grid promises matches in; granularities are cut by age, as the directory's are.
+
+    Without fade the window is one region.
+    """
+    h = own.hash[held_at(own, ordinal)]
+    fades = st.fades
+    cuts = min(fades.shape[0], other.gran.shape[0]) if fades[fades.shape[0] - 1] < 1.0 else 1
+    end = st.whole[js.SEQUENCE + 1 - side]
+    oldest = first_since(other, since, end)
+    if oldest == end:
+        st.whole[js.PRUNED] += 1
+        return
+    begun = other.ts[held_at(other, oldest)]
+    until = ts
+    border = 0
+    for g in range(cuts):
+        border += other.gran[g, ga.SPAN]
+        first = since if g + 1 == cuts else max(since, since_of(ts, border))
+        value, bound, _ = read_window(other, h, first, until, 1, st)
+        begin = oldest
+        if g + 1 < cuts:
+            pay_hit(st, st.real[js.BOUNDS])
+            begin = first_since(other, first, end)
+        if bound == 0.0:
+            st.whole[js.PRUNED] += 1
+        else:
+            if st.setting[js.BLIND]:
+                value = 0.0
+            klass = density_class(fades[g] * density(value, until - max(first, begun), other))
+            _queue_region(st, q, klass, side, ordinal, ts, begin, end, js.UNRESOLVED, 1.0, _outputs(value, st))
+        end = begin
+        until = first - 1
+        if until < begun:
+            break
+
+
+@part
 def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, ts: int, st: State, q: Queue) -> None:
     """desc: queue the regions of `other` that promise matches of this tuple, one a granularity.
 
@@ -126,6 +167,9 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     fades = st.fades
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
         _estimated_regions(own, other, side, ordinal, ts, since, st, q)
+        return
+    if st.setting[js.GUIDE] == js.SHARED_GRID:
+        _promised_regions(own, other, side, ordinal, ts, since, st, q)
         return
     pay_hit(st, st.real[js.BOUNDS])
     low, high = window_ranks(other, code, ts, st.window[0], other.zone[ga.KEPT_FROM])
@@ -176,12 +220,15 @@ def sampled_region(
     rate = sampling_rate(st, st.prices[js.P_EMIT], cushion(st))
     real[js.GAP] *= real[js.RATE] / rate
     real[js.RATE] = rate
-    if st.setting[js.GUIDE] == js.COUNTSKETCH:
+    if st.setting[js.GUIDE] != js.DIRECTORY:
         h = own.hash[held_at(own, ordinal)]
         most = 0.0
-        for g in range(other.gran.shape[0]):
-            _, bound = read_root(other, g, h, since, 1, st)
-            most += bound
+        if st.setting[js.GUIDE] == js.SHARED_GRID:
+            _, most, _ = read_window(other, h, since, ts, 1, st)
+        else:
+            for g in range(other.gran.shape[0]):
+                _, bound = read_root(other, g, h, since, 1, st)
+                most += bound
         if most == 0.0 or st.setting[js.BLIND]:
             st.whole[js.PRUNED] += 1
             real[js.MATCHES] -= _SMOOTH * real[js.MATCHES]
@@ -215,10 +262,11 @@ def rare_region(
 ) -> None:
     """asc: queue the matches of a key that is rare in both streams, the rarest first; no other key's."""
     window = st.window[0]
-    pay_hit(st, 2.0 * st.real[js.BOUNDS])
+    pay_hit(st, st.real[js.BOUNDS])
     low, high = window_ranks(other, code, ts, window, other.zone[ga.KEPT_FROM])
     if low == high:
         return
+    pay_hit(st, st.real[js.BOUNDS])
     own_low, own_high = window_ranks(own, code, ts, window, 0)
     # What is forgotten joins no more, and is counted all the same: the key was as frequent.
     count = (high - rank_since(other, code, since_of(ts, window))) + (own_high - own_low)
@@ -247,17 +295,27 @@ def can_keep_all(st: State) -> bool:
 
 
 @part
-def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -> bool:
-    """asc: whether a key is surely above the outlier cap, by a margin, and so turned away before insertion."""
+def weigh(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -> int:
+    """asc: HEAVY where a key is surely above the outlier cap, by a margin, and so turned away before insertion.
+
+    ALONE where a lent grid knows that the other stream has none of it, so that nothing need be looked up; else LIGHT.
+    """
     cap = st.setting[js.CAP]
     if st.setting[js.GUIDE] == js.DIRECTORY:
         low, high = window_ranks(other, code, ts, st.window[0], 0)
         own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
-        return (high - low) + (own_high - own_low) > 2 * cap  # type: ignore[no-any-return]
+        return HEAVY if (high - low) + (own_high - own_low) > 2 * cap else LIGHT
     since = since_of(ts, st.window[0])
     h = own.hash[held_at(own, ordinal)]
     if st.setting[js.BLIND]:
-        return False
+        return LIGHT
+    if st.setting[js.GUIDE] == js.SHARED_GRID:
+        mine, _, of_own = read_window(own, h, since, ts, own.counters.shape[1], st)
+        theirs, bound, of_other = read_window(other, h, since, ts, other.counters.shape[1], st)
+        noise = math.sqrt(of_own / (own.counters.shape[2] // 2)) + math.sqrt(of_other / (other.counters.shape[2] // 2))
+        if mine + theirs > 2.0 * cap + 2.0 * noise:
+            return HEAVY
+        return ALONE if bound == 0.0 else LIGHT
     count = 0.0
     tuples = 0
     for g in range(own.gran.shape[0]):
@@ -266,4 +324,4 @@ def is_heavy(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State
         count += mine + theirs
         tuples += own.node[own.gran[g, ga.OFFSET], ga.COUNT] + other.node[other.gran[g, ga.OFFSET], ga.COUNT]
     noise = math.sqrt(np.float64(tuples) / (own.counters.shape[2] // 2))
-    return count > 2.0 * cap + 2.0 * noise  # type: ignore[no-any-return]
+    return HEAVY if count > 2.0 * cap + 2.0 * noise else LIGHT

@@ -15,6 +15,7 @@ from nile.operators.common.growing import grown, renumber_store, rows_at
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.ruling import after_asking
 from nile.operators.common.start import UNIT, initial_state, shared_state
+from nile.operators.join.follower import Follower, expect
 from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.reading import expanded, figures_of
 from nile.operators.join.runners import runner_of
@@ -23,6 +24,7 @@ from nile.preferences import state as st
 from nile.preferences.clock import grants
 from nile.preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.manager import Memory
 from nile.pyramid.grid.store import PIECE, TupleStore
 from nile.summaries.hashing import Encoded
@@ -50,23 +52,27 @@ class PromisingJoin:
     `run` yields Outputs as they are found; `figures` says what it cost.  Same plan and input, same bytes,
     however the input is cut into batches.  An input that comes as it goes is empty at first, and pushed (`push`).
     kept: the streams, where others keep them: it probes them, inserts nothing and is charged for nothing but probes; a
-    stream may be ahead of it, and what comes after the tuple that probes does not show.
+    stream may be ahead of it, and what comes after the tuple that probes does not show.  lent: grids that have counted
+    both streams whole, asked in place of grids of its own (`SummaryManager.lent`).
     """
 
     _ranges: RangeProbe | None = None
-    sampler: Sampler | None = None
-    """What draws a sample that was planned (`nile.operators.join.sampler`)."""
+    sampler: Sampler | Follower | None = None  # of a sample that was planned, or whose rates follow
 
     def __init__(
-        self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536, kept: tuple[Kept, Kept] | None = None
-    ) -> None:
+        self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536, kept: tuple[Kept, Kept] | None = None,
+        lent: tuple[Side, ...] | None = None,
+    ) -> None:  # fmt: skip
         self.plan = plan
         self.data = data
         self.batch_rows = max(1, batch_rows)
-        sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact
+        sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact and lent is None
         self._is_shared = kept is not None
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec)) if kept is None else (kept[0].store, kept[1].store)
-        self.state = initial_state(plan, data, self.stores[0], sketched)
+        if lent is not None and kept is None:
+            self.stores = TupleStore.borrowing(plan.spec, lent[0]), TupleStore.borrowing(plan.spec, lent[1])
+        self.borrows = lent is not None
+        self.state = initial_state(plan, data, self.stores[0], sketched, lent)
         self.turn_cost = float(self.state.real[st.TURN_COST])
         """The most that one turn of a summary it reads costs, in hundredths; 0 when it reads none."""
         if kept is not None:
@@ -78,7 +84,7 @@ class PromisingJoin:
         if kept is None and data.order.shape[0] and is_counted(plan):  # which reads the input where it lies
             self._ranges = RangeProbe(data)
         if kept is None and data.order.shape[0] and is_sampled(plan):
-            self.sampler = Sampler(plan, data, self.state, self._grant)
+            self.sampler = Sampler(plan, data, self.state, self._grant, lent)
         self._runner = self.sampler or runner_of(plan, self.stores, self.state, data.costs)
         self._queue: Any = None
         self._fronts = np.zeros((data.keys if plan.is_exact and self._ranges is None else 0, 2), np.int64)
@@ -90,6 +96,12 @@ class PromisingJoin:
         )
         self._order = data.order
         self._fed = 0
+
+    def follow(self, follower: Follower | None) -> None:
+        """Draw at rates that follow what is granted; None: what is promised waits in the queue.  Before any input."""
+        self.sampler = self._runner = follower
+        if follower is not None:
+            expect(self.state, 1, None)
 
     def run(self) -> Iterator[Outputs]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
@@ -264,8 +276,7 @@ class PromisingJoin:
 
     def _step(self, end: int) -> int:
         left, right = self._sides()
-        order, grant = self._order, self._grant
-        state, out = self.state, self._out
+        order, grant, state, out = self._order, self._grant, self.state, self._out
         if self._ranges is not None:
             return self._ranges.step(order, end, state, out)
         if self._runner is not None:
@@ -292,11 +303,9 @@ class PromisingJoin:
             self._queue = grown_queue(self._queue)
 
     def _collect(self) -> Outputs:
-        whole = self.state.whole
-        n = int(whole[st.WRITTEN])
-        whole[st.WRITTEN] = 0
-        out = self._out
-        second, weight = out.second[:n].copy(), out.weight[:n].copy()
+        n = int(self.state.whole[st.WRITTEN])
+        self.state.whole[st.WRITTEN] = 0
+        out, second, weight = self._out, self._out.second[:n].copy(), self._out.weight[:n].copy()
         if self.plan.output == "pairs":
             return Outputs(left=out.first[:n].copy(), right=second, weight=weight)
         ordinal = out.first[:n] >> 1
@@ -371,10 +380,7 @@ class PromisingJoin:
         gone = int(whole[st.ARRIVALS_GONE])
         waiting = self._order[int(whole[st.APPLIED]) - gone : int(whole[st.ARRIVED]) - gone]
         right = int(np.count_nonzero(waiting))
-        return (
-            int(whole[st.SHED_BY_SIDE]) + waiting.shape[0] - right,
-            int(whole[st.SHED_BY_SIDE + 1]) + right,
-        )
+        return int(whole[st.SHED_BY_SIDE]) + waiting.shape[0] - right, int(whole[st.SHED_BY_SIDE + 1]) + right
 
     @property
     def coverage(self) -> float:

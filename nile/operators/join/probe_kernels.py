@@ -233,8 +233,8 @@ def probe(left: Side, right: Side, order: Array, grant: Array, end: int, fronts:
             return js.DONE
         if w[js.APPLIED] == w[js.ARRIVED]:
             take_arrival(st, grant, False)
-        side = order[w[js.APPLIED] - w[js.ARRIVALS_GONE]]
-        taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
+        side: Any = np.int64(order[w[js.APPLIED] - w[js.ARRIVALS_GONE]])
+        taken = _take(left, right, side, st) if side == 0 else _take(right, left, side, st)
         if not taken:
             return js.ARENA_FULL
 
@@ -259,11 +259,11 @@ def hash_drop(left: Side, right: Side, order: Array, grant: Array, end: int, st:
             if not room:
                 return js.OUTPUT_FULL
         if w[js.APPLIED] < w[js.ARRIVED] and not w[js.ACTIVE]:
-            side = order[w[js.APPLIED]]
+            side: Any = np.int64(order[w[js.APPLIED]])
             ordinal = w[js.SEQUENCE + side]
             null = left.code[held_at(left, ordinal)] < 0 if side == 0 else right.code[held_at(right, ordinal)] < 0
             if null or st.real[js.CREDIT] >= entrance:
-                taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
+                taken = _take(left, right, side, st) if side == 0 else _take(right, left, side, st)
                 if not taken:
                     return js.ARENA_FULL
                 continue

@@ -17,11 +17,14 @@ import numpy as np
 
 from nile.operators.join.drain_kernels import can_drain, drain
 from nile.operators.join.guide_kernels import (
+    ALONE,
+    HEAVY,
+    LIGHT,
     can_keep_all,
     densest_regions,
-    is_heavy,
     rare_region,
     sampled_region,
+    weigh,
 )
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
@@ -114,8 +117,11 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
         summarize(own, ordinal, ts, own.hash[at])
         pay_insert(st, st.prices[js.P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
         save_for_turn(side, st)
-    if preference == js.ASC and not can_keep_all(st) and is_heavy(own, other, ordinal, code, ts, st):
-        if st.setting[js.GUIDE] != js.COUNTSKETCH:
+    said = LIGHT
+    if preference == js.ASC and not can_keep_all(st):
+        said = weigh(own, other, ordinal, code, ts, st)
+    if said == HEAVY:
+        if st.setting[js.GUIDE] == js.DIRECTORY:
             pay_insert(st, st.prices[js.P_LOOKUP])
         if not shared:
             st.shed_at[code] = ts
@@ -124,7 +130,9 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
         if not shared:
             append(own, code, ordinal)
             pay_insert(st, st.prices[js.P_INSERT])
-        if preference == js.ASC:
+        if said == ALONE:
+            w[js.PRUNED] += 1
+        elif preference == js.ASC:
             rare_region(own, other, side, ordinal, code, ts, level, st, q)
         elif preference == js.DESC:
             densest_regions(own, other, side, ordinal, code, ts, st, q)
@@ -156,20 +164,20 @@ def promise(
     gone = w[js.ARRIVALS_GONE]
     regions = max(left.gran.shape[0], 1)
     shared = st.setting[js.SHARED] != 0
-    pay_adds(left, 0, st)
-    pay_adds(right, 1, st)
+    for stream in range(2):
+        pay_adds(left if stream == 0 else right, stream, st)
     while True:
         if can_drain(st, q.control[queue.SIZE]) and not drain(left, right, st, q, out):
             return js.OUTPUT_FULL
-        for side in range(2):
-            if w[js.TURN_WANTED + side] and st.real[js.CREDIT] + st.real[js.SAVED] >= st.real[js.TURN_COST]:
-                w[js.TURN_WANTED + side] = 0
-                w[js.STOPPED_SIDE] = side
+        for stream in range(2):
+            if w[js.TURN_WANTED + stream] and st.real[js.CREDIT] + st.real[js.SAVED] >= st.real[js.TURN_COST]:
+                w[js.TURN_WANTED + stream] = 0
+                w[js.STOPPED_SIDE] = stream
                 return js.TURN
         if w[js.APPLIED] < w[js.ARRIVED]:
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
                 return js.QUEUE_FULL
-            side = order[w[js.APPLIED] - gone]
+            side: Any = np.int64(order[w[js.APPLIED] - gone])
             ordinal = w[js.SEQUENCE + side]
             if side == 0:
                 at = held_at(left, ordinal)
@@ -181,8 +189,11 @@ def promise(
                 (left.meta if side == 0 else right.meta)[ga.VISIBLE] = ordinal + 1
             what = _meet(side, ordinal, code, ts, h, q.control[queue.SIZE], st)
             if what == _COMES_IN:
+                # `side`, not 0 and 1: numba would compile each number's own copy of all that is below.
                 taken = (
-                    _take_in(left, right, 0, ordinal, st, q) if side == 0 else _take_in(right, left, 1, ordinal, st, q)
+                    _take_in(left, right, side, ordinal, st, q)
+                    if side == 0
+                    else _take_in(right, left, side, ordinal, st, q)
                 )
                 if not taken:
                     return js.ARENA_FULL
@@ -191,9 +202,9 @@ def promise(
                 w[js.NOW_TS] = ts
                 if not shared:
                     if side == 0 and reach(left, ordinal, ts) and left.spec[ga.DETECTOR_BITS] != 0:
-                        close_slice(left, 0, ts, st)
+                        close_slice(left, side, ts, st)
                     elif side == 1 and reach(right, ordinal, ts) and right.spec[ga.DETECTOR_BITS] != 0:
-                        close_slice(right, 1, ts, st)
+                        close_slice(right, side, ts, st)
                 continue
         if w[js.ARRIVED] == end:
             return js.DONE
@@ -202,7 +213,7 @@ def promise(
             save_up(st)
         take_arrival(st, grant, idle)
         allow(st.real[js.SHARE] * grant[w[js.ARRIVED] - gone - 1], st)
-        newest = order[w[js.ARRIVED] - gone - 1]
+        newest: Any = np.int64(order[w[js.ARRIVED] - gone - 1])
         w[js.ARRIVED_BY_SIDE + newest] += 1
         if w[js.ARRIVED] % js.CONTROL_EVERY == 0:
             adjust_admission(st, q.control[queue.SIZE], _newest(left, right, newest, st))

@@ -3,9 +3,13 @@
 Design.  Rates are planned (`nile.preferences.strata`), so a tuple's fate needs one look at a small table.  What comes
 in is paid at once and joined at once, in order; when credit is out, tuples wait for what later arrivals grant.  A
 factor, 1 when all goes as planned, moves the rates of tuples and pairs towards what is left to spend.
-Why the mean is right.  The factor depends on the past alone, and each tuple and pair has a coin of its own, so each
-is in with exactly the probability that its weight undoes.  The level of key hashes, whose coin is shared, follows
-nothing that the coin has decided.
+Why the mean is right.  The factor depends on earlier coins of tuples alone, so each tuple is in with exactly the
+probability that its weight undoes.  How many of a tuple's pairs are drawn is the number of ticks that fall on them, of
+which each unit of what is passed, `rate` a pair, has one, anywhere in it; which pairs, a place of its own tells.  What
+draws cost is counted as expected, not as it fell, or later rates would lean on ticks that are known already.  The level
+of key hashes, whose coin is shared, follows nothing that the coin has decided.
+Ranges.  A record has one weight for many pairs, so there the coins of tuples move in steps, by halves, and a range is
+cut where they moved: at the ordinals that `changes` lists.
 Cost.  A refused tuple costs nothing, as everywhere: the source has looked at it and its hash.
 """
 
@@ -30,21 +34,31 @@ from nile.preferences.arrival_kernels import (
 from nile.preferences.state import Output, State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
+from nile.pyramid.grid.list_kernels import ordinal_at, rank_from
+from nile.pyramid.grid.region_kernels import root_estimate
 from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 _SLOT_BITS = 12
 _MOST = 2.0  # of the factor
+_LEAST = 1.0 / 64.0
 _ONE_ENTRY = 0.5  # of all that is left to spend, the most that the pairs of one tuple may take
+_LOWER, _HIGHER = 0.7, 1.6  # of the factor over its step: beyond these it moves by one
+_HIGHEST = 4.0  # steps: records of tuples that find nothing are planned, and cost nothing
 
 # `at`: the sampler's own place.
-TICKS, LAST = 0, 1
-AT_FIELDS = 2
-"""TICKS: drawn so far; LAST: the pair of the entry in progress that was emitted last, -1: none."""
-# `real`: where the next tick lies, ahead of what has been passed, and within its unit; what is planned to be spent.
-AHEAD, WITHIN, TOTAL = 0, 1, 2
-REAL_FIELDS = 3
+TICKS, LAST, CHANGED, DRAWN = 0, 1, 2, 3
+AT_FIELDS = 4
+"""TICKS: passed so far; LAST: the pair of the entry in progress that was emitted last, -1: none; CHANGED: how often the
+coins of tuples have moved (ranges); DRAWN: pairs, or under ranges tuples, drawn so far."""
+# `real`: where the next tick lies, ahead of what has been passed, and within its unit; what is planned to be spent; the
+# factor of tuples' coins under ranges; draws expected of what has been passed; how far apart draws of an entry lie;
+# what asking a lent grid costs whether the other stream has a tuple's key at all, 0: it is not asked.
+AHEAD, WITHIN, TOTAL, STEP, EXPECTED, APART, ASKING = 0, 1, 2, 3, 4, 5, 6
+REAL_FIELDS = 7
+CHANGES = 256
+"""The most often that the coins of tuples may move under ranges."""
 
 
 class Sampling(NamedTuple):
@@ -61,8 +75,9 @@ class Sampling(NamedTuple):
     every: Array  # int64 [s]: of so many arrivals one is sampled
     left_thinned: Array  # float64 [left tuples]: the probability of each that came in by its own coin
     right_thinned: Array  # float64 [right tuples]
-    at: Array  # int64 [2]
-    real: Array  # float64 [3]
+    changes: Array  # int64 [CHANGES, 2], ranges: of each time that coins moved, the next ordinals of left and right
+    at: Array  # int64 [4]
+    real: Array  # float64 [7]
 
 
 @inlined
@@ -96,6 +111,38 @@ def slots_of(hashes: Array, salt: int, out: Array) -> None:
         out[i] = slot_of(hashes[i], salt)
 
 
+@kernel
+def told_of(s: Side, hashes: Array, out: Array) -> None:
+    """out[i]: how many tuples of a key a lent grid holds in all.  hashes: uint64 [n]; out: float64 [n].  O(rows)."""
+    for i in range(hashes.shape[0]):
+        out[i] = 0.0
+        for g in range(s.gran.shape[0]):
+            out[i] += root_estimate(s, g, hashes[i], s.counters.shape[1])[0]
+
+
+@part
+def _may_hold(s: Side, h: Any) -> bool:
+    """Whether a lent grid may have a key: by one row."""
+    for g in range(s.gran.shape[0]):  # noqa: SIM110, kernels know no generators
+        if root_estimate(s, g, h, 1)[1] > 0.0:
+            return True
+    return False
+
+
+@kernel
+def bounds_of(s: Side, hashes: Array, out: Array) -> None:
+    """out[i]: 1 where a lent grid may have a key, 0 where it surely has not.  hashes: uint64 [n]; out: float64 [n]."""
+    for i in range(hashes.shape[0]):
+        out[i] = 1.0 if _may_hold(s, hashes[i]) else 0.0
+
+
+@part
+def _left(st: State, p: Sampling) -> float:
+    """What is left to spend, had as many pairs been drawn as were to be expected."""
+    unspent = st.real[js.CREDIT] + p.real[TOTAL] - st.real[js.GRANTED]
+    return unspent - st.prices[js.P_EMIT] * (p.real[EXPECTED] - p.at[DRAWN])  # type: ignore[no-any-return]
+
+
 @part
 def _factor(arrival: int, arrivals: int, st: State, p: Sampling) -> float:
     """By how much rates move: what is left to spend over what was planned to be spent from here on."""
@@ -105,29 +152,65 @@ def _factor(arrival: int, arrivals: int, st: State, p: Sampling) -> float:
     planned = p.to_come[part_of] + (at - part_of) * (p.to_come[part_of + 1] - p.to_come[part_of])
     if planned <= 0.0:
         return 1.0
-    left = st.real[js.CREDIT] + p.real[TOTAL] - st.real[js.GRANTED]
-    return max(0.0, min(_MOST, left / planned))  # type: ignore[no-any-return]
-
-
-@inlined
-def _tick(rate: float, st: State, p: Sampling) -> None:
-    """Draw where the next tick lies: within its unit, near where the last one lay in its own.
-
-    Uniform, like the last; so near that no pair, which is `rate` of a unit, is hit twice.
-    """
-    p.at[TICKS] += 1
-    off = (2.0 * unit(U8(p.at[TICKS]), st.setting[js.SALT] + 3) - 1.0) * (1.0 - rate)
-    within = p.real[WITHIN] + off
-    if within < 0.0:
-        within = -within
-    elif within > 1.0:
-        within = 2.0 - within
-    p.real[AHEAD] += 1.0 + within - p.real[WITHIN]
-    p.real[WITHIN] = within
+    left = _left(st, p) - st.prices[js.P_INSERT] - st.real[js.BOUNDS]
+    return max(_LEAST, min(_HIGHEST if st.setting[js.RANGES] else _MOST, left / planned))  # type: ignore[no-any-return]
 
 
 @part
-def _emit(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
+def _stepped(factor: float, moved: bool, st: State, p: Sampling) -> float:
+    """ranges: the factor of tuples' coins, which stays what it is unless it must move.  moved: rates did, anyway."""
+    step = p.real[STEP]
+    if p.at[CHANGED] < CHANGES - p.ends.shape[0]:
+        while factor < _LOWER * step and step > _LEAST:
+            step *= 0.5
+        while factor > _HIGHER * step and step < _HIGHEST:
+            step *= 2.0
+    if moved or step != p.real[STEP]:
+        p.changes[p.at[CHANGED], 0] = st.whole[js.SEQUENCE]
+        p.changes[p.at[CHANGED], 1] = st.whole[js.SEQUENCE + 1]
+        p.at[CHANGED] += 1
+        p.real[STEP] = step
+    return step  # type: ignore[no-any-return]
+
+
+@inlined
+def _drawn(rate: float, n: int, st: State, p: Sampling) -> float:
+    """How many of n pairs are drawn: as many as ticks fall on them; all of them where the rate is 1."""
+    p.real[EXPECTED] += rate * n
+    if rate >= 1.0:
+        return np.float64(n)
+    ticks = 0
+    ahead = p.real[AHEAD]
+    while ahead < rate * n:
+        ticks += 1
+        p.at[TICKS] += 1
+        within = unit(U8(p.at[TICKS]), st.setting[js.SALT] + 3)
+        ahead += 1.0 + within - p.real[WITHIN]
+        p.real[WITHIN] = within
+    p.real[AHEAD] = ahead - rate * n
+    return np.float64(ticks)
+
+
+@part
+def draw(rate: float, n: int, luck: float, st: State, p: Sampling) -> None:
+    """Draw among the n pairs of the entry in progress, at even distances from a place of luck; it may have none.
+
+    Of more ticks than pairs, all pairs stand for more.
+    """
+    ticks = _drawn(rate, n, st, p)
+    draws = min(ticks, np.float64(n))
+    if draws == 0.0:
+        st.whole[js.ACTIVE] = 0
+        return
+    p.at[DRAWN] += np.int64(draws)
+    p.at[LAST] = -1
+    p.real[APART] = n / draws
+    st.real[js.ENTRY_GAP] = luck * p.real[APART] if draws < n else 0.0
+    st.real[js.ENTRY_STEP] = rate * draws / ticks
+
+
+@part
+def emit(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
     """Emit drawn pairs of the entry in progress while credit lasts; False when the output is full."""
     w = st.whole
     real = st.real
@@ -136,16 +219,13 @@ def _emit(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
     ordinal = w[js.ENTRY_ORDINAL]
     code = own.code[held_at(own, ordinal)]
     low, n = w[js.ENTRY_LOW], w[js.ENTRY_HIGH] - w[js.ENTRY_LOW]
-    rate = real[js.ENTRY_STEP]
     begin = other.lists[code, ga.PLACE] - other.lists[code, ga.GONE] + low
-    level = st.left_admission[ordinal] if side == 0 else st.right_admission[ordinal]
-    came = p.left_thinned[ordinal] if side == 0 else p.right_thinned[ordinal]
+    gone, met_gone = w[js.ADMISSIONS_GONE + side], w[js.ADMISSIONS_GONE + 1 - side]
+    level = (st.left_admission if side == 0 else st.right_admission)[ordinal - gone]
+    came = (p.left_thinned if side == 0 else p.right_thinned)[ordinal - gone]
     while True:
-        ahead = p.real[AHEAD]
-        place = real[js.ENTRY_GAP] + ahead / rate  # ENTRY_GAP: where among its pairs the last tick lay
-        which = max(np.int64(place), p.at[LAST] + 1)
+        which = max(np.int64(real[js.ENTRY_GAP]), p.at[LAST] + 1)
         if which >= n:
-            p.real[AHEAD] = max(0.0, ahead - rate * (np.float64(n) - real[js.ENTRY_GAP]))
             w[js.ACTIVE] = 0
             return True
         if real[js.CREDIT] < price:
@@ -154,22 +234,58 @@ def _emit(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
         if at == out.first.shape[0]:
             return False
         match = other.arena[begin + which]
-        met_level = st.right_admission[match] if side == 0 else st.left_admission[match]
-        met_came = p.right_thinned[match] if side == 0 else p.left_thinned[match]
+        met_level = (st.right_admission if side == 0 else st.left_admission)[match - met_gone]
+        met_came = (p.right_thinned if side == 0 else p.left_thinned)[match - met_gone]
         out.first[at] = ordinal if side == 0 else match
         out.second[at] = match if side == 0 else ordinal
-        out.weight[at] = 1.0 / (min(level, met_level) * came * met_came * rate)
+        out.weight[at] = 1.0 / (min(level, met_level) * came * met_came * real[js.ENTRY_STEP])
         w[js.WRITTEN] = at + 1
         w[js.OUTPUTS] += 1
         pay_hit(st, price)
         p.at[LAST] = which
-        p.real[AHEAD] = 0.0
-        real[js.ENTRY_GAP] = place
-        _tick(rate, st, p)
+        real[js.ENTRY_GAP] += p.real[APART]
 
 
 @part
-def _join(own: Side, other: Side, side: int, ordinal: int, st: State) -> int:
+def _emit_ranges(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
+    """Emit the records of the entry in progress, one for each part of it that came in by the same coins."""
+    w = st.whole
+    price = st.prices[js.P_EMIT]
+    side = w[js.ENTRY_SIDE]
+    ordinal = w[js.ENTRY_ORDINAL]
+    code = own.code[held_at(own, ordinal)]
+    level = st.left_admission[ordinal] if side == 0 else st.right_admission[ordinal]
+    came = p.left_thinned[ordinal] if side == 0 else p.right_thinned[ordinal]
+    while w[js.ACTIVE]:
+        if st.real[js.CREDIT] < price:
+            return True
+        at = w[js.WRITTEN]
+        if at == out.first.shape[0]:
+            return False
+        low = w[js.ENTRY_LOW]
+        match = ordinal_at(other, code, low)
+        high = w[js.ENTRY_HIGH]
+        for change in range(p.at[CHANGED]):
+            if p.changes[change, 1 - side] > match:
+                high = min(high, rank_from(other, code, p.changes[change, 1 - side]))
+                break
+        met_level = st.right_admission[match] if side == 0 else st.left_admission[match]
+        met_came = p.right_thinned[match] if side == 0 else p.left_thinned[match]
+        out.first[at] = 2 * ordinal + side
+        out.second[at] = low
+        out.third[at] = high
+        out.weight[at] = 1.0 / (min(level, met_level) * came * met_came * st.real[js.ENTRY_STEP])
+        w[js.WRITTEN] = at + 1
+        w[js.OUTPUTS] += 1
+        pay_hit(st, price)
+        w[js.ENTRY_LOW] = high
+        if high == w[js.ENTRY_HIGH]:
+            w[js.ACTIVE] = 0
+    return True
+
+
+@part
+def join(own: Side, other: Side, side: int, ordinal: int, st: State) -> int:
     """Take a tuple in, which is paid for, and find its pairs; returns how many, -1 when the arena must grow first."""
     at = held_at(own, ordinal)
     code = own.code[at]
@@ -194,26 +310,42 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
     real = st.real
     salt = st.setting[js.SALT]
     entrance = st.prices[js.P_INSERT] + real[js.BOUNDS]
+    ranges = st.setting[js.RANGES] != 0
     segment = 0
+    while w[js.APPLIED] > 0 and w[js.APPLIED] - 1 >= p.ends[segment]:
+        segment += 1
     while True:
         if w[js.ACTIVE]:
-            room = _emit(left, right, st, p, out) if w[js.ENTRY_SIDE] == 0 else _emit(right, left, st, p, out)
+            if ranges:
+                room = (
+                    _emit_ranges(left, right, st, p, out)
+                    if w[js.ENTRY_SIDE] == 0
+                    else _emit_ranges(right, left, st, p, out)
+                )
+            else:
+                room = emit(left, right, st, p, out) if w[js.ENTRY_SIDE] == 0 else emit(right, left, st, p, out)
             if not room:
                 return js.OUTPUT_FULL
         if w[js.ACTIVE] == 0 and w[js.APPLIED] < w[js.ARRIVED]:
             arrival = w[js.APPLIED]
+            moved = False
             while arrival >= p.ends[segment]:
                 segment += 1
-            side = order[arrival]
+                moved = True
+            side: Any = np.int64(order[arrival])
             ordinal = w[js.SEQUENCE + side]
             at = held_at(left, ordinal) if side == 0 else held_at(right, ordinal)
             code = left.code[at] if side == 0 else right.code[at]
             h = left.hash[at] if side == 0 else right.hash[at]
             due = 0.0
             came = 0.0
+            alone = False
             level = 0.0
             stratum = 0
             factor = 1.0
+            step = 1.0
+            if ranges:
+                step = _stepped(_factor(arrival, order.shape[0], st, p), moved, st, p)
             if code >= 0:
                 if is_looked_at(arrival, p.every[segment], salt):
                     due = p.price[segment]
@@ -221,27 +353,32 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                 level = p.level[segment, stratum]
                 if unit(h, salt) < level:
                     factor = _factor(arrival, order.shape[0], st, p)
-                    kept = min(1.0, factor * (p.left if side == 0 else p.right)[segment, stratum])
+                    step = step if ranges else factor
+                    kept = min(1.0, step * (p.left if side == 0 else p.right)[segment, stratum])
                     if unit(U8(2 * ordinal + side), salt + 4) < kept:
-                        came = kept
+                        due += p.real[ASKING]
+                        alone = p.real[ASKING] > 0.0 and not (_may_hold(right, h) if side == 0 else _may_hold(left, h))
+                        came = 0.0 if alone else kept
             if real[js.CREDIT] >= due + (entrance if came > 0.0 else 0.0):
                 if code < 0:
                     w[js.NULLS] += 1
+                elif alone:
+                    w[js.PRUNED] += 1
                 elif came == 0.0:
                     w[js.SHED] += 1
                     w[js.SHED_BY_SIDE + side] += 1
                 else:
                     (st.left_admission if side == 0 else st.right_admission)[ordinal] = level
                     (p.left_thinned if side == 0 else p.right_thinned)[ordinal] = came
-                    n = _join(left, right, 0, ordinal, st) if side == 0 else _join(right, left, 1, ordinal, st)
+                    n = join(left, right, side, ordinal, st) if side == 0 else join(right, left, side, ordinal, st)
                     if n < 0:
                         return js.ARENA_FULL
                     if n > 0:
+                        n = 1 if ranges else n
                         real[js.MATCHES] += np.float64(n)
-                        left_to_spend = real[js.CREDIT] + p.real[TOTAL] - real[js.GRANTED]
-                        most = max(1e-9, _ONE_ENTRY * left_to_spend / (st.prices[js.P_EMIT] * n))
-                        real[js.ENTRY_STEP] = min(1.0, min(most, factor * p.rate[segment, stratum]))
-                        p.at[LAST] = -1
+                        most = max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
+                        rate = min(1.0, min(most, factor * p.rate[segment, stratum]))
+                        draw(rate, n, unit(U8(2 * ordinal + side), salt + 5), st, p)
                 pay_insert(st, due)
                 w[js.NOW_TS] = left.ts[at] if side == 0 else right.ts[at]
                 passed(st, side)

@@ -2,8 +2,11 @@
 
 Sizes are learnt from a sample of the input before the first tuple is joined, and each sampled tuple is paid for when
 it is joined or refused.  How many pairs a segment of the input has is known from what it grants, as to the opponent
-`shed-uniform`.  Over a live input, or one that others keep, nothing can be learnt ahead: there `nile.operators.join.
-promise_kernels` follows the stream with one level for all keys.
+`shed-uniform`; of range records, the sample tells.  Guide `directory` counts the sample's keys, `countsketch` asks a
+sketch of it; where grids are lent that have counted both streams, they tell how many tuples the listed keys have, and
+tuples whose key the other stream has nowhere are not taken in, if the sample has enough of them.
+Over a live input nothing can be learnt ahead: there `nile.operators.join.follower` follows what is granted.  Where
+others keep the streams, or a budget is no fraction, `nile.operators.join.promise_kernels` has one level for all keys.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.preferences import state as st
 from nile.preferences.strata import SLOTS, Strata, best_strata, sizes_of
+from nile.pyramid.grid.arrays import Side
+from nile.summaries.countsketch import CountSketch
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -29,10 +34,15 @@ __all__ = ["Sampler", "is_sampled"]
 
 Array = np.ndarray[Any, Any]
 _LISTED = 255
+_GOLDEN = 0x9E3779B97F4A7C15
 _LEARNING = 0.04  # of the budget, for learning sizes
+_LEARNING_RANGES = 0.12  # where the grant does not tell how many pairs there are
+_DEFENSIVE = 0.25  # of a budget for ranges, spent on all unlisted keys alike: a heavy one may not have been seen
 _LISTING = 3.0  # lookups that a listed key costs
 _SPARE = 0.02
+_NEXT_TO_NOTHING = 1e-2
 _LEAST_SAMPLE = 64
+_LEAST_COLUMNS = 64
 _OF_ITS_OWN = 0.5
 _LUCK = 1.0  # of the times that a listed key was seen, so many are luck: it is listed for them
 _MOST_SEGMENTS = 8
@@ -45,9 +55,7 @@ def is_sampled(plan: JoinPlan) -> bool:
     return (
         plan.method == "nile"
         and plan.preference == "weighted"
-        and plan.output == "pairs"
-        and plan.guide == "directory"
-        and plan.budget.unit in ("fraction", "outputs")
+        and (plan.budget.unit == "fraction" or (plan.budget.unit == "outputs" and plan.output == "pairs"))
         and not plan.is_exact
         and not plan.pace.is_replay
         and not plan.spec.forgetting
@@ -55,35 +63,68 @@ def is_sampled(plan: JoinPlan) -> bool:
 
 
 class Sampler:
-    """One run: the rates of each stratum and segment, and the place in the sample."""
+    """One run: the rates of each stratum and segment, and the place in the sample.
 
-    def __init__(self, plan: JoinPlan, data: JoinInput, state: st.State, grant: Array) -> None:
+    lent: grids that have counted both streams whole, if any.
+    """
+
+    def __init__(
+        self, plan: JoinPlan, data: JoinInput, state: st.State, grant: Array, lent: tuple[Side, ...] | None = None
+    ) -> None:
         salt = int(state.setting[st.SALT])
         n = data.order.shape[0]
         total = float(grant.sum())
         prices = state.prices
-        looking = float(prices[st.P_UPDATE] + prices[st.P_LOOKUP])
-        learnt = max(1, min(n // 4, int(_LEARNING * total / looking)))
+        ranges = plan.output == "ranges"
+        rows = plan.spec.rows if plan.guide == "countsketch" and lent is None else 0
+        asking = 0.0 if lent is None else float(prices[st.P_ESTIMATE] * max(side.gran.shape[0] for side in lent))
+        by_sketch = rows * (prices[st.P_UPDATE] + prices[st.P_ESTIMATE])
+        looking = float(by_sketch if rows else prices[st.P_UPDATE] + prices[st.P_LOOKUP]) + asking
+        learning = _LEARNING_RANGES if ranges else _LEARNING
+        learnt = max(1, min(n // 4, int(learning * total / looking)))
         segments = _segments(plan, data, learnt)
         ends = np.linspace(0, n, segments + 1).astype(np.int64)[1:]
         begins = np.concatenate([[0], ends[:-1]])
         every = np.maximum(1, np.rint((ends - begins) * segments / learnt)).astype(np.int64)
-        most = int(min(_LISTED, _LEARNING * total / (_LISTING * prices[st.P_LOOKUP] * segments)))
-        slots, counts = _listed(data, begins, ends, every, salt, most)
+        seen, met = _seen(data, begins, ends, every, salt)
+        taking = float(prices[st.P_INSERT] + state.real[st.BOUNDS])
+        join_at_all = np.ones(2) if lent is None or plan.blind else _partnered(lent, met)
+        if asking and (1.0 - join_at_all).mean() * taking > asking:
+            taking += asking / float(join_at_all.mean())
+        else:
+            asking, join_at_all = 0.0, np.ones(2)
+        listing = float(_LISTING * prices[st.P_LOOKUP] * segments)
+        if lent is not None:
+            listing += float(prices[st.P_ESTIMATE]) * sum(s.gran.shape[0] * s.counters.shape[1] for s in lent)
+        most = int(min(_LISTED, _LEARNING * total / listing))
+        tuples = _tuples(data, begins, ends) * join_at_all
+        found = _joined(seen, every, tuples) if ranges else None
+        slots, counts = _listed(_sketched(seen, rows, plan) if rows else seen, ends, most)
         sampled = np.maximum(1, (ends - begins) // every)
-        price = looking + _LISTING * prices[st.P_LOOKUP] * slots.shape[0] / sampled
+        if lent is not None and not plan.blind:
+            counts = _told(lent, _likeliest(met, salt)[slots], counts, every, ends)
+        price = looking + listing / segments * slots.shape[0] / sampled
+        closeness = _closeness(plan, data, begins, ends)
+        matches = _matches(plan, data, begins, ends)
         sizes = sizes_of(
-            _matches(plan, data, begins, ends),
-            _tuples(data, begins, ends),
-            data.keys,
+            matches if found is None else np.maximum(matches, found * closeness),
+            tuples,
+            max(1, int(data.keys * join_at_all.max())),
             counts,
             every.astype(np.float64),
-            _closeness(plan, data, begins, ends),
+            closeness,
         )
-        taking = float(prices[st.P_INSERT] + state.real[st.BOUNDS])
+        emitting = float(prices[st.P_EMIT])
+        if ranges:  # all pairs of a tuple are one output, which goes with it
+            taking, emitting = taking + emitting, _NEXT_TO_NOTHING * emitting
         spare = max(_SPARE * total, 2.0 * taking)
         budget = max(0.5 * total, total - spare) - float((price * sampled).sum())
-        strata = best_strata(sizes, budget, taking, float(prices[st.P_EMIT]))
+        if ranges:
+            strata = best_strata(sizes, (1.0 - _DEFENSIVE) * budget, taking, emitting)
+            alike = min(1.0, _DEFENSIVE * max(0.0, budget) / max(1.0, n * taking))
+            strata.level[:, 0] = np.maximum(strata.level[:, 0], alike)
+        else:
+            strata = best_strata(sizes, budget, taking, emitting)
         to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, strata.cost - strata.taking)
         if plan.budget.outputs is not None:
             strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
@@ -100,13 +141,14 @@ class Sampler:
             to_come=to_come,
             price=np.rint(price),
             every=every,
+            changes=np.zeros((sample_kernels.CHANGES if ranges else 0, 2), np.int64),
             left_thinned=np.zeros(data.left_ts.shape[0]),
             right_thinned=np.zeros(data.right_ts.shape[0]),
-            at=np.array([0, -1], np.int64),
+            at=np.array([0, -1, 0, 0], np.int64),
             real=np.zeros(sample_kernels.REAL_FIELDS),
         )
         phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
-        self.sampling.real[:] = phase, phase, total
+        self.sampling.real[:] = phase, phase, total, 1.0, 0.0, 1.0, asking
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
         """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""
@@ -186,32 +228,102 @@ def _tuples(data: JoinInput, begins: Array, ends: Array) -> Array:
     return out
 
 
-def _listed(data: JoinInput, begins: Array, ends: Array, every: Array, salt: int, most: int) -> tuple[Array, Array]:
-    """The parts of the key space with most sampled tuples, and how many each has by segment.
+def _seen(data: JoinInput, begins: Array, ends: Array, every: Array, salt: int) -> tuple[Array, tuple[Array, Array]]:
+    """A sample of tuples: how many in each part of the key space, by segment and stream, and the hashes of either.
 
-    int64 [k] and float64 [s, k, 2].  What all segments say of a part counts as much as what one says of itself.
+    float64 [s, SLOTS, 2] and uint64 [n].
     """
-    segments = begins.shape[0]
-    counts = np.zeros((segments, SLOTS, 2))
+    counts = np.zeros((begins.shape[0], SLOTS, 2))
     before = np.concatenate([[0], np.cumsum(data.order == 1)])
-    for segment in range(segments):
+    met: tuple[list[Array], list[Array]] = ([], [])
+    for segment in range(begins.shape[0]):
         begin, end = int(begins[segment]), int(ends[segment])
         room = np.empty((end - begin) // int(every[segment]) + 2, np.int64)
         at = room[: sample_kernels.sampled_arrivals(int(every[segment]), begin, end, salt, room)]
         for side, encoded in enumerate((data.left, data.right)):
             mine = at[data.order[at] == side]
             ordinal = before[mine] if side else mine - before[mine]
-            ordinal = ordinal[encoded.codes[ordinal] >= 0]
-            slot = np.empty(ordinal.shape[0], np.int64)
-            sample_kernels.slots_of(encoded.hashes[ordinal], salt, slot)
-            counts[segment, :, side] = np.bincount(slot, minlength=SLOTS)
-    seen = counts.sum(axis=(0, 2)).astype(np.int64)
+            hashes = encoded.hashes[ordinal[encoded.codes[ordinal] >= 0]]
+            counts[segment, :, side] = np.bincount(_slots_of(hashes, salt), minlength=SLOTS)
+            met[side].append(hashes)
+    return counts, (np.concatenate(met[0]), np.concatenate(met[1]))
+
+
+def _partnered(lent: tuple[Side, ...], met: tuple[Array, Array]) -> Array:
+    """Of a sample's tuples, left and right, the share whose key the other grid may have: float64 [2]."""
+    shares = np.ones(2)
+    for side, hashes in enumerate(met):
+        bound = np.empty(hashes.shape[0])
+        sample_kernels.bounds_of(lent[1 - side], hashes, bound)
+        shares[side] = (np.count_nonzero(bound) + 1.0) / (hashes.shape[0] + 1.0)
+    return shares
+
+
+def _likeliest(met: tuple[Array, Array], salt: int) -> Array:
+    """The hash that most tuples of a sample have in each part of the key space: uint64 [SLOTS]."""
+    hashes, times = np.unique(np.concatenate(met), return_counts=True)
+    hashes = hashes[np.argsort(times, kind="stable")]
+    key = np.zeros(SLOTS, np.uint64)
+    key[_slots_of(hashes, salt)] = hashes
+    return key
+
+
+def _slots_of(hashes: Array, salt: int) -> Array:
+    slots = np.empty(hashes.shape[0], np.int64)
+    sample_kernels.slots_of(hashes, salt, slots)
+    return slots
+
+
+def _told(lent: tuple[Side, ...], keys: Array, counts: Array, every: Array, ends: Array) -> Array:
+    """`counts` of listed keys, as large as lent grids say that the keys are, and where in time a sample met them."""
+    share = np.diff(ends, prepend=0) / max(1, int(ends[-1]))
+    out = np.empty_like(counts)
+    for side, grid in enumerate(lent):
+        whole = np.empty(keys.shape[0])
+        sample_kernels.told_of(grid, keys, whole)
+        met = counts[:, :, side] * every[:, None]
+        total = met.sum(axis=0)
+        shares = np.where(total > 0.0, met / np.maximum(total, 1e-9), share[:, None])
+        out[:, :, side] = shares * whole / every[:, None]
+    return out
+
+
+def _sketched(seen: Array, rows: int, plan: JoinPlan) -> Array:
+    """What count sketches tell of parts of the key space that a sample has met, each as wide as its sample is large."""
+    told = np.zeros_like(seen)
+    if plan.blind:
+        return told
+    for segment, side in np.ndindex(seen.shape[0], 2):
+        met = np.flatnonzero(seen[segment, :, side])
+        columns = 1 << max(_LEAST_COLUMNS, met.shape[0]).bit_length()
+        sketch = CountSketch(rows, columns, plan.spec.seed & 0xFFFFFFFF)
+        hashes = (met.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
+        sketch.summarize(np.repeat(hashes, seen[segment, met, side].astype(np.int64)))
+        told[segment, met, side] = np.maximum(0.0, np.asarray(sketch.estimate(hashes).value))
+    return told
+
+
+def _joined(seen: Array, every: Array, tuples: Array) -> Array:
+    """Pairs of equal keys in each segment, whenever they came: what a sample meets, less what parts share by chance."""
+    stands = every.astype(np.float64)
+    met = (seen[:, :, 0] * seen[:, :, 1]).sum(axis=1) * stands * stands
+    found: Array = np.maximum(0.0, met - tuples[:, 0] * tuples[:, 1] / SLOTS)
+    return found
+
+
+def _listed(counts: Array, ends: Array, most: int) -> tuple[Array, Array]:
+    """The parts of the key space with most sampled tuples, and how many each has by segment.
+
+    int64 [k] and float64 [s, k, 2].  What all segments say of a part counts as much as what one says of itself.
+    """
+    seen = np.rint(counts.sum(axis=(0, 2)))
     slots = np.argsort(-seen, kind="stable")[:most]
     slots = slots[seen[slots] >= 2]
     counts = counts[:, slots]
-    share = (ends - begins)[:, None, None] / max(1, int(ends[-1]))
+    lengths = np.diff(ends, prepend=0)
+    share = lengths[:, None, None] / max(1, int(ends[-1]))
     counts = _OF_ITS_OWN * counts + (1.0 - _OF_ITS_OWN) * share * counts.sum(axis=0)
-    return slots, counts * ((seen[slots] - _LUCK) / np.maximum(1, seen[slots]))[None, :, None]
+    return slots, counts * ((seen[slots] - _LUCK) / np.maximum(1.0, seen[slots]))[None, :, None]
 
 
 def _drawn(strata: Strata, rate: float) -> Strata:

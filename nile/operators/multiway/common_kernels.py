@@ -130,8 +130,9 @@ def emit_entry(s: Side, st: State, out: Output, floor: float) -> bool:
 
     Combination number c of the product: index arithmetic, the last stream fastest.  A sampled entry emits number
     floor(gap), then moves gap on by step; step 1 emits every one.  A sampled combination stands for 1 / the lowest of
-    the admission thresholds its tuples came through.  Under ranges the whole product is one record.  Each output is
-    charged by itself: sums of prices must not depend on where a full output interrupted.
+    the admission thresholds its tuples came through, and for 1 / the coin of each, if they have coins.  Under ranges
+    the whole product is one record.  Each output is charged by itself: sums of prices must not depend on where a full
+    output interrupted.
     """
     w = st.whole
     real = st.real
@@ -168,6 +169,7 @@ def emit_entry(s: Side, st: State, out: Output, floor: float) -> bool:
         else:
             number = min(np.int64(gap), total - 1)
             admission = 1.0
+            coins = 1.0
             for j in range(n):
                 k = n - 1 - j
                 member = a
@@ -180,8 +182,10 @@ def emit_entry(s: Side, st: State, out: Output, floor: float) -> bool:
                 out.cell[at, k] = member
                 if sampled:
                     admission = min(admission, st.admissions[member - w[js.ADMISSIONS_GONE]])
+                if st.coins.shape[0] > 0:
+                    coins *= st.coins[member - w[js.ADMISSIONS_GONE]]
             gap += step
-            weight /= admission
+            weight /= admission * coins
         out.weight[at] = weight
         real[js.CREDIT] -= price
         real[js.SPENT] += price

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nile.exact.join.clique import ExactClique
+from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import WindowJoin, WindowJoinPlan
 from nile.operators.common.plan import JoinPlan
@@ -73,7 +74,7 @@ class ExactCombinations:
         arrival[exact.order] = np.arange(exact.order.shape[0])
         first = np.cumsum([0, *(ts.shape[0] for ts in exact.ts[:-1])])
         self._running = WindowJoinPlan(graph).start()
-        for block in self._running.run(exact.ts, exact.codes):
+        for block in run_shared(self._running.run, exact.ts, exact.codes):
             yield arrival[block + first]
 
     def expand(self, outputs: Combinations) -> Combinations:

@@ -22,15 +22,16 @@ from nile.preferences import state as js
 from nile.preferences.arrival_kernels import pay_hit, since_of
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
-from nile.preferences.region_kernels import queue_up, read_root
+from nile.preferences.region_kernels import queue_up, read_root, read_window
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.list_kernels import ordinal_at, rank_since
+from nile.pyramid.grid.list_kernels import first_since, ordinal_at, rank_since
 from nile.pyramid.grid.region_kernels import density, density_class
 from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import inlined, part
 
 Array = np.ndarray[Any, Any]
+Grids = tuple[Side, ...]  # of each stream, where others keep them; else one that nobody asks
 _SMOOTH = 1.0 / 128.0
 LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; no other stream surely has its key; too frequent
 
@@ -98,7 +99,7 @@ def _first_other(own: int) -> int:
 
 
 @part
-def densest_regions(s: Side, hashes: Array, a: int, st: State, q: Queue, bounds: Array) -> None:
+def densest_regions(s: Side, lent: Grids, hashes: Array, a: int, st: State, q: Queue, bounds: Array) -> None:
     """desc: queue the regions that promise combinations of this tuple.
 
     priority = fade ** (granularity - 1) * product of what the guide expects of each stream / length of the
@@ -106,6 +107,8 @@ def densest_regions(s: Side, hashes: Array, a: int, st: State, q: Queue, bounds:
     """
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
         _densest_by_sketch(s, hashes, a, st, q, bounds)
+    elif st.setting[js.GUIDE] == js.SHARED_GRID:
+        _densest_by_grids(s, lent, hashes, a, st, q, bounds)
     else:
         _densest_by_directory(s, a, st, q, bounds)
 
@@ -134,6 +137,78 @@ def _densest_by_sketch(s: Side, hashes: Array, a: int, st: State, q: Queue, boun
                 continue
             klass = density_class(st.fades[g] * density(_product(st.expected, own, g, j), length, s))
             _queue_region(s, a, g, j, klass, js.UNRESOLVED, st, q, bounds)
+
+
+@part
+def _densest_by_grids(s: Side, lent: Grids, hashes: Array, a: int, st: State, q: Queue, bounds: Array) -> None:
+    """By grids that others keep, whose granularities are cut by age, as the directory's are."""
+    fades = st.fades
+    m = fades.shape[0] if fades[fades.shape[0] - 1] < 1.0 else 1
+    n = st.entry.shape[0]
+    own = code_of(s, a) % n
+    ts = time_of(s, a)
+    since = since_of(ts, st.window[0])
+    until = ts
+    border = 0
+    for g in range(m):
+        border += s.gran[g, ga.SPAN]
+        first = since if g + 1 == m else max(since, since_of(ts, border))
+        begin = first_since(s, first, a)
+        for k in range(n):
+            st.cut[0, k] = a
+            st.cut[g + 1, k] = begin
+            st.bound[g, k] = 0.0
+            if k != own and first <= until:
+                value, st.bound[g, k] = _ask_grid(lent[k], hashes[code_of(s, a) // n], first, until, st)
+                st.expected[g, k] = 0.0 if st.setting[js.BLIND] else value
+        until = min(until, first - 1)
+    for k in range(n):
+        most = 0.0
+        for g in range(m):
+            most += st.bound[g, k]
+        if k != own and most == 0.0:
+            st.whole[js.PRUNED] += 1
+            return
+    until = ts
+    for g in range(m):
+        begin = st.cut[g + 1, own]
+        oldest = time_of(s, begin) if begin < a else ts
+        for j in range(n):
+            if j == own or _product(st.bound, own, g, j) == 0.0:
+                continue
+            klass = density_class(fades[g] * density(_product(st.expected, own, g, j), until - oldest, s))
+            _queue_region(s, a, g, j, klass, js.UNRESOLVED, st, q, bounds)
+        until = oldest
+
+
+@part
+def _ask_grid(grid: Side, h: Any, since: int, until: int, st: State) -> tuple[float, float]:
+    """A key's estimate and upper bound in [since, until] by one stream's lent grid."""
+    value, bound, _ = read_window(grid, h, since, until, grid.counters.shape[1], st)
+    return value, bound
+
+
+@part
+def surely_alone(s: Side, lent: Grids, hashes: Array, a: int, st: State) -> bool:
+    """Whether some other stream surely has nothing of a tuple's key in the window, by whatever sketches guide."""
+    n = st.entry.shape[0]
+    own = code_of(s, a) % n
+    if st.setting[js.GUIDE] == js.SHARED_GRID:
+        return alone_by_grids(lent, hashes[code_of(s, a) // n], time_of(s, a), own, st)
+    since = since_of(time_of(s, a), st.window[0])
+    for k in range(n):  # noqa: SIM110 - a kernel has no generators
+        if k != own and not _ask(s, hashes, a, k, since, st):
+            return True
+    return False
+
+
+@part
+def alone_by_grids(lent: Grids, h: Any, ts: int, own: int, st: State) -> bool:
+    """Whether grids that others keep tell that some other stream surely has nothing of a key in the window."""
+    for k in range(st.entry.shape[0]):
+        if k != own and _ask_grid(lent[k], h, since_of(ts, st.window[0]), ts, st)[1] == 0.0:
+            return True
+    return False
 
 
 @part
@@ -193,7 +268,9 @@ def _densest_by_directory(s: Side, a: int, st: State, q: Queue, bounds: Array) -
 
 
 @part
-def sampled_region(s: Side, hashes: Array, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
+def sampled_region(
+    s: Side, lent: Grids, hashes: Array, a: int, level: float, st: State, q: Queue, bounds: Array
+) -> None:
     """weighted: systematic sampling.  S += p * combinations; each integer S passes is one output of weight 1 / p.
 
     Kept as the gap, in combinations, to the next output.  An output also stands for 1 / admission keys: `emit_entry`
@@ -211,13 +288,10 @@ def sampled_region(s: Side, hashes: Array, a: int, level: float, st: State, q: Q
     rate = sampling_rate(st, output_price(st), cushion(st))
     real[js.GAP] *= real[js.RATE] / rate
     real[js.RATE] = rate
-    if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        since = since_of(time_of(s, a), st.window[0])
-        for k in range(n):
-            if k != own and (not _ask(s, hashes, a, k, since, st) or st.setting[js.BLIND]):
-                st.whole[js.PRUNED] += 1
-                real[js.MATCHES] -= _SMOOTH * real[js.MATCHES]
-                return
+    if st.setting[js.GUIDE] != js.DIRECTORY and (surely_alone(s, lent, hashes, a, st) or st.setting[js.BLIND]):
+        st.whole[js.PRUNED] += 1
+        real[js.MATCHES] -= _SMOOTH * real[js.MATCHES]
+        return
     total = look_up(s, a, s.zone[ga.KEPT_FROM], False, st)
     if st.setting[js.RANGES]:
         total = min(total, 1)
@@ -261,7 +335,27 @@ def rare_region(s: Side, a: int, level: float, total: int, count: int, st: State
 
 
 @part
-def weigh(s: Side, hashes: Array, a: int, st: State) -> int:
+def _weigh_by_grids(s: Side, lent: Grids, h: Any, a: int, st: State) -> int:
+    """`weigh` by grids that others keep: all rows of each, over the window."""
+    ts = time_of(s, a)
+    since = since_of(ts, st.window[0])
+    n = st.entry.shape[0]
+    count = 0.0
+    noise = 0.0
+    alone = False
+    for k in range(n):
+        grid = lent[k]
+        value, bound, tuples = read_window(grid, h, since, ts, grid.counters.shape[1], st)
+        count += value
+        noise += math.sqrt(tuples / (grid.counters.shape[2] // 2))
+        alone |= bound == 0.0 and k != code_of(s, a) % n
+    if count > 2.0 * st.setting[js.CAP] + 2.0 * noise and not st.setting[js.BLIND]:
+        return HEAVY
+    return ALONE if alone else LIGHT
+
+
+@part
+def weigh(s: Side, lent: Grids, hashes: Array, a: int, st: State) -> int:
     """asc: what the sketch says of a key before its tuple is inserted: HEAVY, ALONE or LIGHT.
 
     HEAVY: surely above the outlier cap, by twice the cap and twice the noise of one row.  Reading every row costs as
@@ -272,6 +366,8 @@ def weigh(s: Side, hashes: Array, a: int, st: State) -> int:
     since = since_of(time_of(s, a), st.window[0])
     n = st.entry.shape[0]
     key = code_of(s, a) // n
+    if st.setting[js.GUIDE] == js.SHARED_GRID:
+        return _weigh_by_grids(s, lent, hashes[key], a, st)
     tuples = 0
     for g in range(s.gran.shape[0]):
         tuples += s.node[s.gran[g, ga.OFFSET], ga.COUNT]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,25 +11,31 @@ import numpy as np
 from nile.operators.common.example import example_keys, example_plan, example_times
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
+from nile.operators.join.follower import expect, is_followed
 from nile.operators.multiway import state as ms
+from nile.operators.multiway.data import MultiwayInput
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from nile.operators.multiway.rates import plan_rates
 from nile.operators.multiway.start import buys_everything, initial_state
 from nile.preferences import state as st
 from nile.preferences.clock import grants
 from nile.preferences.queue import LIMIT, grown_queue, new_queue, oldest_time
 from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.manager import Memory
 from nile.pyramid.grid.store import TupleStore
 from nile.summaries.errors import ConfigError
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    from nile.operators.multiway import follow_kernels
     from nile.operators.multiway import probe_kernels as multiway_probe_kernels
     from nile.operators.multiway import promise_kernels as multiway_kernels
     from nile.preferences.queue_kernels import Queue
     from nile.pyramid.grid import grid_kernels
     from nile.summaries import hash_kernels
 else:
+    follow_kernels = lazy("nile.operators.multiway.follow_kernels")
     multiway_kernels = lazy("nile.operators.multiway.promise_kernels")
     multiway_probe_kernels = lazy("nile.operators.multiway.probe_kernels")
     grid_kernels = lazy("nile.pyramid.grid.grid_kernels")
@@ -43,36 +49,19 @@ _ROOM = 1 << 16
 _NO_FLOOR = -1e300
 
 
-@dataclass(frozen=True, slots=True)
-class MultiwayInput:
-    """n ordered streams, merged: N tuples in total order (ts, position in the statement, arrival).
-
-    streams: n.  stream: int8 [N], whose tuple; ordinal: int64 [N], its place in its stream; ts: int64 [N] ns;
-    key: int32 [N], -1 null; hashes: uint64 [k], of each key.  costs: float64 [N], what the exact answer spends
-    at each arrival; None: not known, allowed when the budget buys everything.  test: which candidate
-    combinations (arrivals [c, n]) satisfy the condition, bool [c]; None: there is no condition.
-    """
-
-    streams: int
-    stream: Array
-    ordinal: Array
-    ts: Array
-    key: Array
-    hashes: Array
-    costs: Array | None
-    test: Callable[[Array], Array] | None = None
-
-
 class MultiwayJoin:
     """One run of a JoinPlan over one MultiwayInput.
 
     `run` yields Combinations as they are found; `figures` says what it cost.  Same plan and input, same bytes,
     however the input is cut into batches.  Under a condition each candidate is charged a scan and, until its
-    condition has been looked at (at most 512 arrivals later), an emit, which is given back when it fails.
+    condition has been looked at (at most 512 arrivals later), an emit, which is given back when it fails.  lent: grids
+    that have counted all streams whole, asked in place of one of its own (`SummaryManager.lent`).
     Raises ConfigError for a method that joins two streams only.
     """
 
-    def __init__(self, plan: JoinPlan, data: MultiwayInput, *, batch_rows: int = 65_536) -> None:
+    def __init__(
+        self, plan: JoinPlan, data: MultiwayInput, *, batch_rows: int = 65_536, lent: tuple[Side, ...] | None = None
+    ) -> None:
         if plan.method not in METHODS:
             raise ConfigError(
                 f"method: needed one of {', '.join(METHODS)} for several streams or a condition on the pair; "
@@ -90,15 +79,22 @@ class MultiwayJoin:
         if data.costs is None and not self.whole:
             raise ConfigError("costs: needed the exact costs for a budget below 1; got None; run the exact pass")
         self._plain = plan.is_exact or plan.method == "hash-drop"
-        self.store = TupleStore(plan.spec)
-        sketched = plan.guide == "countsketch" and not self._plain
+        self.store = TupleStore(plan.spec if lent is None else replace(plan.spec, structure="T1"))
+        self._lent = lent
+        self.followed = is_followed(plan) and not self._plain
+        sketched = plan.guide == "countsketch" and not self._plain and lent is None
         n = data.ts.shape[0]
         self.state = initial_state(
             plan, self.store, sketched=sketched, streams=data.streams, keys=data.hashes.shape[0], arrivals=n,
-            conditioned=data.test is not None,
+            conditioned=data.test is not None, lent=lent, followed=self.followed,
         )  # fmt: skip
         self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
         self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
+        if self.followed:
+            expect(self.state, data.streams - 1, float(self._grant.mean()) if n else None)
+            if n and data.costs is not None and plan.budget.unit == "fraction" and not plan.pace.is_replay:
+                granted = float(self._grant.sum())
+                self.state = plan_rates(self.state, data, self._costs, granted, lent, sketched=sketched)
         self._stream = data.stream
         self._floor = _NO_FLOOR if self.whole else 0.0
         self._hashes = _at_least_one(data.hashes)
@@ -112,6 +108,11 @@ class MultiwayJoin:
         """All outputs, in the order they are found, in batches of up to 65,536."""
         while self._fed < self.arrivals:
             yield from self.advance(min(self.arrivals, self._fed + self.batch_rows))
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it asks grids that others keep."""
+        return self._lent is not None
 
     @property
     def arrivals(self) -> int:
@@ -237,10 +238,14 @@ class MultiwayJoin:
         side, hashes, grant, state, out = self.store.side, self._hashes, self._grant, self.state, self._out
         if self._plain:
             return int(multiway_probe_kernels.probe(side, grant, end, self._floor, state, out))
+        lent = self._lent or (side,)
+        if self.followed:
+            return int(follow_kernels.follow(side, lent, hashes, grant, end, state, out))
         if self._queue is None:
             self._queue = new_queue()
             self._bounds = np.zeros((self._queue.entry.shape[0], self.data.streams, 2), np.int64)
-        return int(multiway_kernels.promise(side, hashes, grant, end, LIMIT, state, self._queue, self._bounds, out))
+        queue, bounds = self._queue, self._bounds
+        return int(multiway_kernels.promise(side, lent, hashes, grant, end, LIMIT, state, queue, bounds, out))
 
     def _mend(self, why: int) -> None:
         """Do what the kernel stopped for."""

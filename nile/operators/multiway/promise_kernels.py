@@ -33,6 +33,7 @@ from nile.operators.multiway.guide_kernels import (
     ALONE,
     HEAVY,
     LIGHT,
+    Grids,
     densest_regions,
     rare_region,
     sampled_region,
@@ -75,7 +76,7 @@ def _is_idle(st: State, q: Queue) -> bool:
 
 
 @part
-def _take(s: Side, hashes: Array, st: State, q: Queue, bounds: Array) -> int:
+def _take(s: Side, lent: Grids, hashes: Array, st: State, q: Queue, bounds: Array) -> int:
     """The oldest waiting tuple: through admission, into summary and list, its regions into the queue."""
     w = st.whole
     real = st.real
@@ -112,13 +113,13 @@ def _take(s: Side, hashes: Array, st: State, q: Queue, bounds: Array) -> int:
         pay_insert(st, st.prices[js.P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
         save_for_turn(0, st)
     if preference == js.ASC:
-        _take_rare(s, hashes, a, level, st, q, bounds)
+        _take_rare(s, lent, hashes, a, level, st, q, bounds)
     else:
         insert(s, a, st)
         if preference == js.DESC:
-            densest_regions(s, hashes, a, st, q, bounds)
+            densest_regions(s, lent, hashes, a, st, q, bounds)
         else:
-            sampled_region(s, hashes, a, level, st, q, bounds)
+            sampled_region(s, lent, hashes, a, level, st, q, bounds)
     cost = real[js.SPENT] - before
     real[js.SPENT_TAKING] += cost
     allow(-cost, st)
@@ -126,7 +127,7 @@ def _take(s: Side, hashes: Array, st: State, q: Queue, bounds: Array) -> int:
 
 
 @part
-def _take_rare(s: Side, hashes: Array, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
+def _take_rare(s: Side, lent: Grids, hashes: Array, a: int, level: float, st: State, q: Queue, bounds: Array) -> None:
     """asc: turn a heavy key away before insertion; of the others queue what they complete."""
     total = 0
     count = 0
@@ -136,7 +137,7 @@ def _take_rare(s: Side, hashes: Array, a: int, level: float, st: State, q: Queue
         count = standing(s, a, st) + 1
         said = HEAVY if count > 2 * st.setting[js.CAP] else LIGHT
     else:
-        said = weigh(s, hashes, a, st)
+        said = weigh(s, lent, hashes, a, st)
     if said == HEAVY:
         st.shed_at[code_of(s, a) // st.entry.shape[0]] = time_of(s, a)
         st.shed[code_of(s, a) % st.entry.shape[0]] += 1
@@ -145,7 +146,7 @@ def _take_rare(s: Side, hashes: Array, a: int, level: float, st: State, q: Queue
     if said == ALONE:
         st.whole[js.PRUNED] += 1
         return
-    if st.setting[js.GUIDE] == js.COUNTSKETCH:
+    if st.setting[js.GUIDE] != js.DIRECTORY:
         total = look_up(s, a, s.zone[ga.KEPT_FROM], True, st)
         count = standing(s, a, st)
     rare_region(s, a, level, total, count, st, q, bounds)
@@ -245,11 +246,21 @@ def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
 
 @kernel
 def promise(
-    s: Side, hashes: Array, grant: Array, end: int, limit: int, st: State, q: Queue, bounds: Array, out: Output
+    s: Side,
+    lent: Grids,
+    hashes: Array,
+    grant: Array,
+    end: int,
+    limit: int,
+    st: State,
+    q: Queue,
+    bounds: Array,
+    out: Output,
 ) -> int:
     """Run the promising join up to arrival `end`; returns why it stopped (`nile.operators.multiway.state`).
 
-    hashes: uint64, of each key; grant: float64, of each arrival from `ARRIVALS_GONE` on; limit: places the queue may
+    lent: of each stream the grid that others keep, if any do; hashes: uint64, of each key; grant: float64, of each
+    arrival from `ARRIVALS_GONE` on; limit: places the queue may
     grow to; bounds: int64 [places, n, 2], the ranges of what waits.
     """
     w = st.whole
@@ -266,7 +277,7 @@ def promise(
         if w[js.APPLIED] < w[js.ARRIVED]:
             if q.entry.shape[0] - q.control[queue.SIZE] < regions and q.entry.shape[0] < limit:
                 return js.QUEUE_FULL
-            what = _take(s, hashes, st, q, bounds)
+            what = _take(s, lent, hashes, st, q, bounds)
             if what == _NO_ARENA:
                 return js.ARENA_FULL
             if what == _TAKEN:

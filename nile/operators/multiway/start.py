@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from nile.operators.common.plan import JoinPlan
-from nile.operators.common.start import beginning, samples
+from nile.operators.common.start import beginning, lent_reads, samples
 from nile.operators.multiway import state as ms
 from nile.preferences import state as st
+from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.store import DETECTOR_ROWS, TupleStore
 
 __all__ = ["buys_everything", "initial_state"]
@@ -24,9 +25,22 @@ def buys_everything(plan: JoinPlan) -> bool:
 
 
 def initial_state(
-    plan: JoinPlan, store: TupleStore, *, sketched: bool, streams: int, keys: int, arrivals: int, conditioned: bool
+    plan: JoinPlan,
+    store: TupleStore,
+    *,
+    sketched: bool,
+    streams: int,
+    keys: int,
+    arrivals: int,
+    conditioned: bool,
+    lent: tuple[Side, ...] | None = None,
+    followed: bool = False,
 ) -> ms.State:
-    """The state before the first arrival.  sketched: whether sketches are the guide; keys, arrivals: in all."""
+    """The state before the first arrival.  sketched: whether its own sketches are the guide; keys, arrivals: in all.
+
+    lent: the grids of all streams that are asked instead.  followed: whether rates follow what is granted.
+    """
+    phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
     begin = beginning(plan, sketched, whole_fields=ms.WHOLE_FIELDS, setting_fields=ms.SETTING_FIELDS)
     sampled = samples(plan)
     if sampled:
@@ -36,12 +50,18 @@ def initial_state(
     begin.setting[ms.CONDITIONED] = int(conditioned)
     begin.setting[ms.SETTLES] = int(conditioned and not buys_everything(plan))
     begin.real[st.ENTRANCE] = _entrance(plan, store, begin.prices, sketched, streams)
+    if lent is not None:
+        begin.setting[st.GUIDE] = st.SHARED_GRID
+        begin.real[st.ENTRANCE] += begin.prices[st.P_ESTIMATE] * lent_reads(plan, lent, rows=True)
     depth = plan.spec.depth
     return ms.State(
         **begin._asdict(),
         shed=np.zeros(streams, np.int64),
         shed_at=np.full(max(1, keys), -st.FOREVER, np.int64),
         admissions=np.zeros(arrivals if sampled else 0),
+        coins=np.zeros(arrivals if followed else 0),
+        draws=np.array([phase, phase, 0.0, 0.0, 0.0]),
+        planned=np.zeros(0),
         entry=np.zeros((streams, 2), np.int64),
         cut=np.zeros((depth + 1, streams), np.int64),
         expected=np.zeros((depth, streams)),

@@ -24,6 +24,11 @@ WHOLE_FIELDS = state.WHOLE_FIELDS + 3
 CONDITIONED, SETTLES = range(state.SETTING_FIELDS, state.SETTING_FIELDS + 2)
 SETTING_FIELDS = state.SETTING_FIELDS + 2
 
+# `draws`: where the next tick lies, ahead of what has been passed, and within its unit; outputs expected of what has
+# been passed; ticks passed; outputs drawn.
+AHEAD, WITHIN, EXPECTED, TICKS, DRAWN = range(5)
+DRAW_FIELDS = 5
+
 SETTLE_EVERY, SETTLE_SURELY, SETTLE_WORTH = 64, 512, 256
 """Candidates are settled at arrivals of fixed number, so that batches do not matter: at every 512th, and at every 64th
 when 256 or more wait, since looking at a batch has a cost of its own.  An exact join settles full batches."""
@@ -42,6 +47,10 @@ class State(NamedTuple):
     shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
     # float64, from arrival ADMISSIONS_GONE on: admission when each came in (weighted; 0: it did not), else length 0
     admissions: Array
+    coins: Array  # float64, the same: the probability of each by its own coin, where rates follow; else length 0
+    draws: Array  # float64 [5]: the place in the sample, where rates follow
+    # float64 [3]: level of key hashes, probability of a tuple, rate of combinations, where all of the input is known
+    planned: Array
     entry: Array  # int64 [n, 2]: the bounds of the entry in progress, a row per stream; its own row is unused
     cut: Array  # int64 [m + 1, n]: work space, where each granularity begins; row 0 is the end of the newest
     expected: Array  # float64 [m, n]: work space, tuples of the key that a stream holds in a granularity

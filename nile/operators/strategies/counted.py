@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.join.chain import ExactJoin
+from nile.exact.join.listed import Lists
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -19,32 +20,53 @@ __all__ = ["CountedJoin"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
+_HERE = np.zeros(0, np.int64)
 
 
 class CountedJoin:
-    """The join of two streams, whose pairs are counted before any is written.  Memory: about 50 bytes per tuple.
+    """The join of two streams, whose pairs are counted before any is written.  Memory: about 25 bytes per tuple.
 
-    Of each arrival in total order, [n]: side, int8, and key, int32, its stream and key; matches, standing, int32, the
-    pairs that it completes and the tuples of its key in both windows, itself included.
+    Of each arrival in total order, [n]: side, int8, its stream; matches, standing, int32, the pairs that it completes
+    and the tuples of its key in both windows, itself included.
     """
 
-    def __init__(self, exact: ExactJoin, places: tuple[Array, Array] | None = None) -> None:
-        """places: of the tuples of either stream, int64, what they are told as; None: as they are."""
+    def __init__(self, exact: ExactJoin, places: tuple[Array, Array] | None = None, *, standing: bool = True) -> None:
+        """places: of the tuples of either stream, int64, what they are told as; None: as they are; standing: whether
+        that is wanted ([0] otherwise).
+        """
         n = exact.left_ts.shape[0] + exact.right_ts.shape[0]
         self.keys = exact.keys
-        self.side, self._own = np.empty(n, np.int8), np.empty(n, np.int64)
-        self.key, self.matches, self._high, self.standing = (np.empty(n, np.int32) for _ in range(4))
-        window = -1 if exact.window is None else exact.window
+        self._codes = exact.left_code, exact.right_code
+        self.side = np.empty(n, np.int8)
+        self._own, self.matches, self._high = (np.empty(n, np.int32) for _ in range(3))
+        self.standing = np.empty(n if standing else 0, np.int32)
+        lists = Lists((exact.left_ts, exact.right_ts), self._codes, -1, exact.keys, whole=True)
         kernels.window_ranges(
-            exact.left_ts, exact.right_ts, exact.left_code, exact.right_code, np.zeros((exact.keys, 4), np.int32),
-            window, self.side, self._own, self.key, self.matches, self._high, self.standing,
+            exact.left_ts, exact.right_ts, *self._codes, lists.rows, -1 if exact.window is None else exact.window,
+            self.side, self._own, self.matches, self._high, self.standing,
         )  # fmt: skip
-        left, right = (_listed(code, exact.keys) for code in (exact.left_code, exact.right_code))
-        if places is not None:
-            self._own[self.side == 0] = places[0]
-            self._own[self.side == 1] = places[1]
-            left, right = (left[0], places[0][left[1]]), (right[0], places[1][right[1]])
-        self._lists = (*left, *right)
+        self._listed: tuple[Array, Array] = lists.listed
+        self._places: tuple[Array, Array] = (_HERE, _HERE) if places is None else places
+
+    @property
+    def key(self) -> Array:
+        """The key of each arrival, -1 null: int64 [n]."""
+        key = np.empty(self.side.shape[0], np.int64)
+        left = self.side == 0
+        key[left], key[~left] = self._codes
+        return key
+
+    def stands(self, which: Array, level: Array, coins: Array) -> tuple[Array, Array, Array, Array]:
+        """What tuples that came in stand for: see `strategy_kernels.sum_stands`.
+
+        (by key, float64 [keys]; the rate of each key; tuples by stream and stratum, int64; sums, float64 [3]).
+        """
+        by_key, level_of = np.zeros(self.keys), np.full(self.keys, level[0])
+        came, sums = np.zeros(coins.shape, np.int64), np.zeros(3)
+        kernels.sum_stands(
+            self.side, *self._codes, self.matches, which, level, coins, by_key, level_of, came, sums
+        )  # fmt: skip
+        return by_key, level_of, came, sums
 
     @property
     def pairs(self) -> int:
@@ -54,7 +76,7 @@ class CountedJoin:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        kept = (self.side, self._own, self.key, self.matches, self._high, self.standing, *self._lists)
+        kept = (self.side, self._own, self.matches, self._high, self.standing, *self._listed)
         return sum(each.nbytes for each in kept)
 
     def most(self) -> Array:
@@ -75,7 +97,7 @@ class CountedJoin:
         while most > 0 and progress[0] < arrivals.shape[0]:
             left, right = (np.empty(min(_CHUNK, most), np.int64) for _ in range(2))
             n = kernels.write_best(
-                arrivals, self.side, self._own, self.key, self.matches, self._high, *self._lists, progress, left,
+                arrivals, self.side, self._own, self.matches, self._high, *self._listed, *self._places, progress, left,
                 right,
             )  # fmt: skip
             if n:
@@ -83,7 +105,12 @@ class CountedJoin:
             most -= n
 
     def by_stratum(self, strata: tuple[Array, Array], count: int) -> tuple[Array, Array]:
-        """(the stratum of each arrival, the pairs of each stratum).  strata: uint8, of the tuples of either stream."""
+        """(the stratum of each arrival, the pairs of each stratum).  strata: uint8, of the tuples of either stream.
+
+        Where there is one stratum alone the former is [0].
+        """
+        if count == 1:
+            return np.zeros(0, np.uint8), np.array([float(self.pairs)])
         which, pairs = np.empty(self.side.shape[0], np.uint8), np.zeros(count)
         kernels.join_strata(self.side, *strata, self.matches, which, pairs)
         return which, pairs
@@ -91,22 +118,15 @@ class CountedJoin:
     def drawn(self, which: Array, rate: Array, stands: Array, phase: float) -> Iterator[tuple[Array, Array, Array]]:
         """(left, right ordinals, weight) of a systematic sample of the pairs, in chunks.
 
-        which: uint8, the stratum of each arrival; rate, stands: float64 [strata], the probability of a pair, and its
-        weight; phase: in [0, 1).
+        which: uint8, the stratum of each arrival ([0]: the first); rate, stands: float64 [strata], the probability of a
+        pair, and its weight; phase: in [0, 1).
         """
         progress, place = np.zeros(2, np.int64), np.array([phase, np.ceil(phase)])
-        while progress[0] < which.shape[0]:
+        while progress[0] < self.side.shape[0]:
             left, right, weight = np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
             n = kernels.draw_pairs(
-                self.side, self._own, self.key, which, rate, self.matches, self._high, *self._lists, progress,
+                self.side, self._own, which, rate, self.matches, self._high, *self._listed, *self._places, progress,
                 place, stands, left, right, weight,
             )  # fmt: skip
             if n:
                 yield left[:n], right[:n], weight[:n]
-
-
-def _listed(code: Array, keys: int) -> tuple[Array, Array]:
-    """(where the tuples of each key begin, tuples by key): int64 [keys + 1], [n]."""
-    begins, listed = np.zeros(keys + 1, np.int64), np.empty(code.shape[0], np.int64)
-    kernels.list_tuples(code, begins, np.empty(keys, np.int64), listed)
-    return begins, listed

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nile.operators.inputs.joining import Loaded
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import Prices
 from nile.preferences.strata import Strata, best_strata, sizes_of
-from nile.summaries.hashing import is_hashed
+from nile.summaries.key_types import is_hashed
 
-__all__ = ["SPARE", "Admission", "Forecast", "best_keys", "choose", "forecasts", "sampled_keys"]
+__all__ = ["SPARE", "Admission", "Forecast", "Work", "best_keys", "choose", "forecasts", "reading", "sampled_keys"]
 
 Array = np.ndarray[Any, Any]
 _LISTED = 255
@@ -48,96 +50,166 @@ class Forecast:
     why: str
     admission: Admission | None = None
 
+    def line(self, runs: bool, exact: float) -> str:
+        """It in words, marked where it is the one that runs.  exact: ns of the exact answer."""
+        cost = f"{self.cost / 1e6:,.1f} ms ({self.cost / exact:.0%} of exact)"
+        worth = f"about {self.pairs:,.0f} pairs, quality {self.quality:.3g}"
+        return f"  {'*' if runs else ' '} {self.strategy}: {cost}, {worth}: {self.why}"
 
-def forecasts(look: Look, prices: Prices, preference: str, cap: int, grant: float) -> list[Forecast]:
+
+class Work:
+    """What the steps of a run over two streams cost in all, ns, at given prices.
+
+    keys: distinct ones; hashed: the share of the tuples whose key is text; pair, emit: a pair of the exact join, and
+    one written from lists.
+    """
+
+    def __init__(self, look: Look, prices: Prices) -> None:
+        self.prices = prices
+        self.keys = look.keys
+        self.tuples = sum(look.tuples)
+        self.hashed = look.hashed / max(1, self.tuples)
+        self._sparse = look.sparse
+        self.reading = reading(look.joined.streams, prices)
+        self.looking = prices.seen * look.looked + prices.weigh * look.slots + prices.words * look.hashed
+        self.passing = prices.look * self.tuples
+        matches = look.pairs / max(1, self.tuples)
+        self.pair, self.emit = prices.pairing(matches), prices.emitting(matches)
+
+    def exact(self, pairs: float) -> float:
+        """The exact answer, read and handed out."""
+        return self.reading + self.joining(self.tuples, self.keys, pairs) + pairs * self.pair
+
+    def coding(self, keys: float) -> float:
+        """A tuple's key as joins take it, among so many distinct ones."""
+        return self.prices.coding(keys, self.hashed, sparse=self._sparse)
+
+    def joining(self, tuples: float, keys: float, pairs: float) -> float:
+        """The exact join of some of the tuples, without their pairs."""
+        each = self.coding(keys) + self.prices.joining(keys, pairs / max(1.0, tuples))
+        return tuples * each
+
+    def counting(self, tuples: float, keys: float) -> float:
+        """Some of the tuples counted and listed."""
+        return tuples * (self.coding(keys) + self.prices.counting(keys))
+
+    def taking(self, share: float, *, counting: bool) -> float:
+        """A tuple that came in, where a share of the keys does: copied, and joined or counted."""
+        prices, keys = self.prices, max(1.0, share * self.keys)
+        step = prices.counting(keys) if counting else prices.joining(keys, 0.5)
+        return prices.copy + self.hashed * prices.text + self.coding(keys) + step
+
+
+def reading(streams: Sequence[Loaded], prices: Prices) -> float:
+    """ns that reading all streams costs; one that joins itself is read once."""
+    once = {id(one.key): one for one in streams}.values()
+    return prices.begin + sum(prices.reading(one.source, is_hashed(one.key.type)) * len(one) for one in once)
+
+
+def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -> list[Forecast]:
     """All contestants for a grant of ns, those that cost more than the grant among them.  cap: of outliers."""
-    n, pairs = sum(look.tuples), look.pairs
-    base = prices.read * n + looking_cost(look, prices)
-    whole = exact_cost(n, pairs, prices)
-    exact = Forecast("exact", whole, pairs, 1.0, "every pair")
-    counted = base + n * (prices.encode + prices.rank)
-    room = max(0.0, SPARE * grant - counted) / prices.emit
-    few = min(pairs, room)
-    weighed = look.weighed(cap if preference == "asc" else 0)
-    if preference == "asc":
-        wanted = float(weighed[1].sum())
-        few = min(wanted, room)
-        counts = Forecast(
-            "counts",
-            counted + few * prices.emit,
-            few,
-            _share(few, wanted),
-            "all tuples counted, outliers alone written",
-        )
-    else:
-        what = "the pairs of the tuples with most matches" if preference == "desc" else "pairs drawn evenly from all"
-        counts = Forecast(
-            "counts", counted + few * prices.emit, few, _share(few, pairs), f"all tuples counted, then {what}"
-        )
-    left = SPARE * grant - base - prices.look * n
+    n, pairs, prices = work.tuples, look.pairs, work.prices
+    whole = work.exact(pairs)
+    counted = work.reading + work.looking + work.counting(n, work.keys)
+    asc = preference == "asc"
+    weighed = look.weighed(cap if asc else 0)
+    wanted = float(weighed[1].sum()) if asc else pairs
+    exact = Forecast("exact", counted + wanted * work.emit if asc else whole, wanted, 1.0, "every pair")
+    emit = work.emit
     if preference == "weighted":
-        admission, worth = sampled_keys(look, prices, left)
+        counted, emit = counted + n * prices.draw, emit + prices.drawn
+    few = min(wanted, max(0.0, SPARE * grant - counted) / emit)
+    what = {
+        "asc": "outliers alone",
+        "desc": "the pairs of the tuples with most matches",
+        "weighted": "pairs drawn evenly from all",
+    }[preference]
+    counts = Forecast(
+        "counts", counted + few * emit, few, _share(few, wanted), f"all tuples counted, then {what} written"
+    )
+    base = work.reading + work.looking
+    left = SPARE * grant - base - work.passing
+    if preference == "weighted":
+        admission, worth = sampled_keys(look, work, left)
         why = "keys by hash, tuples of heavy ones by coin; drawn among their pairs"
     else:
-        admission = best_keys(weighed, prices, left)
+        admission = best_keys(weighed, work, left, counting=asc)
         worth = _share(admission.pairs, float(weighed[1].sum()))
-        why = "keys with most pairs per tuple" if preference == "desc" else "rare keys"
-    cost = base + prices.look * n + admission.cost
+        why = "rare keys" if asc else "keys with most pairs per tuple"
+    cost = base + work.passing + admission.cost
     keys = Forecast("keys", cost, admission.pairs, worth, f"{why}; the rest refused unencoded", admission)
     summary = Forecast("summary", base, 0.0, 0.0, "counts by slot alone: how many pairs there are, none of them")
     promise = Forecast(
-        "promise", n * (prices.read + prices.encode + prices.promise), pairs * min(1.0, grant / whole), 0.0,
+        "promise", work.reading + n * (prices.code + prices.promise), pairs * min(1.0, grant / whole), 0.0,
         "promising regions tuple by tuple: for streams that come as they go",
     )  # fmt: skip
-    return [exact, counts, keys, summary, promise]
+    if preference != "desc":
+        return [exact, counts, keys, summary, promise]
+    return [exact, counts, keys, _prefix(look, work, base, SPARE * grant), summary, promise]
+
+
+def _prefix(look: Look, work: Work, base: float, grant: float) -> Forecast:
+    """The largest first part of both streams that the grant pays for.  base: ns of what comes before."""
+    tuples, pairs = work.joining(work.tuples, work.keys, look.pairs), look.pairs * work.pair
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        share = 0.5 * (low + high)
+        if base + share * tuples + look.pairs_within(share) * pairs <= grant:
+            low = share
+        else:
+            high = share
+    found = look.pairs_within(low)
+    why = f"the first {low:.0%} of both streams joined; the rest refused unencoded"
+    none = np.zeros(0, np.uint8)
+    first = Admission(none, np.array([low]), np.ones(1), np.ones(1), low * tuples + found * pairs, found * look.pairs)
+    return Forecast("prefix", base + first.cost, first.pairs, found, why, first)
 
 
 def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Forecast:
-    """The best that the grant pays for; of equals the cheapest.  Promise is chosen by name alone.
+    """The best that the grant pays for; of equals the cheapest.  Promise and summary are chosen by name alone.
 
-    start: ns beyond the grant at which the whole answer is still better than a part of it for little less.
+    start: ns beyond the grant at which the whole answer is still better than a part of it for little less.  Where the
+    grant pays for no pair of any, since a pass over the input costs more, the exact answer.
     """
-    paid = [each for each in candidates if each.cost <= grant and each.strategy != "promise"]
-    paid += [each for each in candidates if each.strategy == "exact" and grant < each.cost <= grant + start]
+    finding = [each for each in candidates if each.strategy not in ("promise", "summary")]
+    paid = [each for each in finding if each.cost <= grant and (each.quality > 0.0 or each.strategy == "exact")]
+    paid += [each for each in finding if each.strategy == "exact" and grant < each.cost <= grant + start]
     if not paid:
-        return min((each for each in candidates if each.strategy != "promise"), key=lambda each: each.cost)
+        return next(each for each in finding if each.strategy == "exact")
     return max(paid, key=lambda each: (each.quality, -each.cost))
 
 
-def looking_cost(look: Look, prices: Prices) -> float:
-    """ns of the look itself."""
-    hashed = sum(n for n, one in zip(look.tuples, look.joined.streams, strict=True) if is_hashed(one.key.type))
-    return prices.seen * look.looked + prices.weigh * look.slots + prices.text * hashed
-
-
-def exact_cost(tuples: int, pairs: float, prices: Prices) -> float:
-    """ns of the exact answer."""
-    return tuples * (prices.read + prices.encode + prices.probe) + pairs * prices.chain
-
-
-def best_keys(weighed: tuple[Array, Array, Array], prices: Prices, room: float, done: Array | None = None) -> Admission:
+def best_keys(
+    weighed: tuple[Array, Array, Array], work: Work, room: float, *, counting: bool = False, done: Array | None = None
+) -> Admission:
     """As many slots as the room pays for, in ns, the best first.
 
-    weighed: by `Look.weighed`; done: bool [slots], which are left out.
+    weighed: by `Look.weighed`; counting: whether tuples that come in are counted, not only joined; done: bool [slots],
+    which are left out.
     """
     tuples, wanted, order = weighed
     if done is not None:
         order = order[~done[order]]
-    taking = np.cumsum(tuples[order] * (prices.take + prices.copy + prices.rank))
-    written = np.cumsum(wanted[order] * prices.emit)
-    # The last slot may have more pairs than are paid for: those of its best tuples are written.
-    count = int(np.searchsorted(taking + np.append(0.0, written[:-1]), room, side="right"))
+    # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
+    whole = float(tuples.sum()) * work.taking(1.0, counting=counting)
+    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting)
+    emit = work.emit if counting else work.pair + work.prices.chosen
+    costs = tuples[order] * price
+    taking = np.cumsum(costs)
+    written = np.cumsum(wanted[order] * emit)
+    # The last slot may have more pairs than are paid for.
+    count = int(np.searchsorted(taking + written - wanted[order] * emit, room, side="right")) if room > 0.0 else 0
     stratum = np.zeros(tuples.shape[0], np.uint8)
     stratum[order[:count]] = 1
     one = np.ones(2)
     cost, expected = 0.0, 0.0
     if count:
         cost = min(room, float(taking[count - 1] + written[count - 1]))
-        expected = min(float(wanted[order[:count]].sum()), (cost - float(taking[count - 1])) / prices.emit)
+        expected = min(float(wanted[order[:count]].sum()), max(0.0, cost - float(taking[count - 1])) / emit)
     return Admission(stratum, np.array([0.0, 1.0]), one, one, cost, expected)
 
 
-def sampled_keys(look: Look, prices: Prices, room: float) -> tuple[Admission, float]:
+def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]:
     """Rates of keys and tuples under which totals vary least for the room, in ns; and what the sample is worth."""
     seen = look.seen.sum(axis=0)
     heavy = np.flatnonzero(seen >= _SURE)
@@ -155,7 +227,10 @@ def sampled_keys(look: Look, prices: Prices, room: float) -> tuple[Admission, fl
         np.array([pairs]), np.maximum(tuples, 1.0)[None, :], int(look.keys), counts[None, :, :],
         np.array([stands]), np.array([look.closeness]),
     )  # fmt: skip
-    taking, emitting = prices.encode + prices.copy + prices.rank, prices.emit
+    share = min(1.0, max(0.0, room) / max(1.0, work.tuples * work.taking(1.0, counting=True)))
+    prices = work.prices
+    taking = work.taking(share, counting=True) + prices.draw + prices.tell
+    emitting = work.emit + prices.drawn
     strata = best_strata(sizes, max(1.0, room), taking, emitting)
     stratum = np.zeros(look.slots, np.uint8)
     stratum[heavy] = 1 + np.arange(heavy.shape[0], dtype=np.uint8)

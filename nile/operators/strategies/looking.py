@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.inputs.joining import Joinable, Loaded
-from nile.summaries.hashing import KeyHasher, is_hashed, key_words
+from nile.operators.inputs.joining import Joinable
+from nile.operators.strategies.admitted import Admitted, Side
+from nile.summaries.hashing import KeyHasher, key_words
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import is_hashed
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -19,29 +20,34 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.operators.strategies.strategy_kernels")
 
-__all__ = ["Look"]
+__all__ = ["Look", "span_of"]
 
 Array = np.ndarray[Any, Any]
-_LEAST_SLOTS, _MOST_SLOTS = 12, 18
-_SEEN = 400_000
-"""Tuples of a stream that are looked at: below, all of them."""
+_LEAST_SLOTS, _MOST_SLOTS = 12, 17
+_FEWEST, _SEEN, _ONE_IN = 16_384, 50_000, 16
+"""Tuples of a stream that are looked at: all of so many, from there on one in so many, and never more."""
 _TIMES = 1024
+_DENSE = 2
+"""Numbers a tuple up to which joins take keys as they are."""
 _SCATTER = 4.0
 
 
 class Look:
     """Counts by slot.  words: of each stream int64 [n], equal where keys are; seen: int32 [2, slots], tuples.
 
-    every: of each stream, one tuple in so many was looked at; the same for every budget, so that a larger one ranks
-    slots alike.  Cost: 2 ns a tuple looked at, 12 a tuple with keys of text.
+    sparse: whether keys are numbers too far apart to be their own codes; every: of each stream, one tuple in so
+    many was looked at; the same for every budget, so that a larger one ranks slots alike. hashed: tuples whose key
+    is text. Cost: 5 ns a tuple looked at, 12 a tuple with keys of text.
     """
 
-    def __init__(self, joined: Joinable, seed: int) -> None:
+    def __init__(self, joined: Joinable, seed: int, *, fine: bool = False) -> None:
+        """fine: in more slots, for rare keys, which others in their slot hide."""
         self.joined = joined
         streams = joined.streams
         self.tuples = tuple(map(len, streams))
         self.nulls = tuple(one.key.null_count for one in streams)
-        bits = max(_LEAST_SLOTS, min(_MOST_SLOTS, int(np.log2(max(1, max(self.tuples)))) - 1))
+        wanted = [min(_SEEN, max(_FEWEST, n // _ONE_IN)) for n in self.tuples]
+        bits = max(_LEAST_SLOTS, min(_MOST_SLOTS, int(np.log2(max(wanted))) - 1 + 2 * fine))
         self.shift = 64 - bits
         self.slots = 1 << bits
         self.seed = _secret_seed(streams[0].hasher, seed)
@@ -51,11 +57,13 @@ class Look:
             if id(one.key) not in words:
                 words[id(one.key)] = key_words(one.key, where=f"stream '{one.name}'")
         self.words, self.valid = zip(*(words[id(one.key)] for one in streams), strict=True)
-        self.every = tuple(max(1, n // _SEEN) for n in self.tuples)
+        self.every = tuple(max(1, n // seen) for n, seen in zip(self.tuples, wanted, strict=True))
         counts = np.zeros((2, self.slots), np.int32)
         for k in (0, 1):
             first = int(self._seeds.integers(self.every[k]))
             kernels.slot_counts(self.words[k], self.valid[k], self.seed, self.shift, first, self.every[k], counts[k])
+        self.hashed = sum(n for n, one in zip(self.tuples, streams, strict=True) if is_hashed(one.key.type))
+        self.sparse = self._span_of_words() > _DENSE * sum(self.tuples)
         self.looked = sum(-(-n // every) for n, every in zip(self.tuples, self.every, strict=True))
         self.seen = counts
         self._weighed: dict[int, tuple[Array, Array, Array]] = {}
@@ -72,6 +80,17 @@ class Look:
         low = np.searchsorted(right, np.where(at < ends.min + window, ends.min, at - window), side="left")
         high = np.searchsorted(right, np.where(at > ends.max - window, ends.max, at + window), side="right")
         return float(max(1e-9, (high - low).mean() / right.shape[0]))
+
+    def _span_of_words(self) -> int:
+        """How far apart the keys that were looked at are, as numbers."""
+        seen = [words[::every] for words, every in zip(self.words, self.every, strict=True) if words.shape[0]]
+        return max((int(one.max()) for one in seen), default=0) - min((int(one.min()) for one in seen), default=0)
+
+    def pairs_within(self, share: float) -> float:
+        """The share of all pairs that lie in the first part of both streams, if tuples come evenly."""
+        window = self.joined.window
+        reach = 1.0 if window is None else min(1.0, window / max(1, span_of(self.joined)))
+        return _near(share, reach) / max(1e-30, _near(1.0, reach))
 
     @cached_property
     def _beside(self) -> float:
@@ -114,32 +133,49 @@ class Look:
         """
         if cap in self._weighed:
             return self._weighed[cap]
-        tuples, wanted, rank = np.empty(self.slots), np.empty(self.slots), np.empty(self.slots, np.uint16)
+        tuples, wanted, worths = np.empty(self.slots), np.empty(self.slots), np.empty(self.slots, np.float32)
         share = 1.0 if self.joined.window is None else 0.5 * self.closeness
         above = float(self._sums[3])
         scale = self.closeness if cap else self.pairs / above if above else 0.0
         kernels.weigh_slots(
             self.seen, np.array(self.every), self._beside, scale, cap, share, max(1.0, self.keys / self.slots), tuples,
-            wanted, rank,
+            wanted, worths,
         )  # fmt: skip
+        # The bits of numbers from 0 on rank as they do: the upper two bytes, to a hundredth, sort in a few passes.
+        rank = np.uint16(0xFFFF) - (worths.view(np.uint32) >> 15).astype(np.uint16)
         self._weighed[cap] = tuples, wanted, rank.argsort(kind="stable")
         return self._weighed[cap]
 
-    def coin_seed(self, side: int) -> int:
-        """The seed of the coins of a stream's tuples."""
-        return (self.seed * 0x9E3779B9 + 2 * side + 1) & 0x7FFFFFFFFFFFFFFF
+    def admitted(self, stratum: Array, level: Array, coins: tuple[Array, Array]) -> Admitted:
+        """The tuples of both streams that come in.
 
-    def admitted(self, side: int, stratum: Array, level: Array, coin: Array) -> tuple[Array, Array]:
-        """(places, strata) of the tuples of a stream that come in: int64 [m], uint8 [m].
-
-        stratum: uint8 [slots]; level, coin: float64 [strata], of keys and of tuples.
+        stratum: uint8 [slots]; level, coins: float64 [strata], of keys, and of the tuples of either stream.
         """
-        n = self.tuples[side]
-        out, came = np.empty(n + 1, np.int64), np.empty(n + 1, np.uint8)
-        m = kernels.admit(self.words[side], self.valid[side], self.seed, self.shift, stratum, _below(level), out, came)
-        if (coin < 1.0).any():
-            m = kernels.thin(out[:m], came[:m], self.coin_seed(side), _below(coin))
-        return out[:m], came[:m]
+        sides = []
+        for k, coin in enumerate(coins):
+            n, ts = self.tuples[k], self.joined.streams[k].ts
+            place, time, word = (np.empty(n + 1, np.int64) for _ in range(3))
+            came = np.empty(n + 1, np.uint8)
+            m = kernels.admit(
+                self.words[k], self.valid[k], ts, self.seed, self.shift, stratum, _below(level), _below(coin),
+                self._coin_seed(k), place, time, word, came,
+            )  # fmt: skip
+            key = self.joined.streams[k].key
+            hashed = is_hashed(key.type)
+            sides.append(
+                Side(time[:m], place[:m], came[:m], key.take(pa.array(place[:m])) if hashed else pa.array(word[:m]))
+            )
+        return Admitted(sides[0], sides[1], self.joined.window)
+
+    def first(self, share: float) -> Admitted:
+        """The tuples of both streams up to a time by which that share of them has come.  No copy of times or keys."""
+        ts = [one.ts for one in self.joined.streams]
+        ends = [int(each[min(each.shape[0] - 1, int(share * each.shape[0]))]) for each in ts if each.shape[0]]
+        sides = []
+        for each, one in zip(ts, self.joined.streams, strict=True):
+            m = each.shape[0] if share >= 1.0 else int(np.searchsorted(each, min(ends), side="left"))
+            sides.append(Side(each[:m], np.arange(m), np.zeros(m, np.uint8), one.key.slice(0, m)))
+        return Admitted(sides[0], sides[1], self.joined.window)
 
     def slot_of(self, side: int, places: Array) -> Array:
         """The slot of some tuples of a stream: int64 [m]."""
@@ -147,12 +183,19 @@ class Look:
         kernels.slots_of(self.words[side], places, self.seed, self.shift, out)
         return out
 
-    def taken(self, side: int, places: Array) -> Loaded:
-        """Tuples of a stream, as a stream of their own, without carried columns."""
-        whole = self.joined.streams[side]
-        hashed = is_hashed(whole.key.type)
-        key = whole.key.take(pa.array(places)) if hashed else pa.chunked_array([pa.array(self.words[side][places])])
-        return replace(whole, ts=whole.ts[places], key=key, carried=None, rows=None)
+    def _coin_seed(self, side: int) -> int:
+        return (self.seed * 0x9E3779B9 + 2 * side + 1) & 0x7FFFFFFFFFFFFFFF
+
+
+def span_of(joined: Joinable) -> int:
+    """Nanoseconds from the first tuple of either stream to the last."""
+    ends = [int(end) for one in joined.streams if len(one) for end in (one.ts[0], one.ts[-1])]
+    return max(ends) - min(ends) if ends else 0
+
+
+def _near(part: float, reach: float) -> float:
+    """Of the unit square of times of two tuples, how much lies in [0, part] squared and within reach."""
+    return part * part if reach >= part else reach * (2.0 * part - reach)
 
 
 def _below(rate: Array) -> Array:

@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from nile.exact.join.chain import ExactJoin
-from nile.operators.common.data import JoinInput, Outputs
+from nile.operators.common.data import Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
-from nile.operators.join.chain_join import CERTAIN
+from nile.operators.join.chain_join import CERTAIN, Joined, Unsampled
 from nile.operators.strategies.counted import CountedJoin
 from nile.preferences.clock import exact_costs
 from nile.pyramid.grid.manager import Memory
-from nile.summaries.costs import CostTable
 
 __all__ = ["RankedJoin", "best_found", "can_rank", "is_ranked_join"]
 
 Array = np.ndarray[Any, Any]
-
-
-class Counted(Protocol):
-    """Two streams, as `nile.operators.inputs.joining` has read them."""
-
-    @property
-    def exact(self) -> ExactJoin:
-        """Their exact join."""
-
-    @property
-    def matches(self) -> Array:
-        """Pairs that each arrival completes: int64 [n]."""
-
-    def costs(self, table: CostTable, *, ranges: bool) -> Array:
-        """What the exact answer spends at each arrival: float64 [n]."""
-
-    def input(self, costs: CostTable, *, ranges: bool) -> JoinInput:
-        """Both streams as an operator takes them."""
 
 
 def can_rank(plan: JoinPlan) -> bool:
@@ -60,7 +40,7 @@ def can_rank(plan: JoinPlan) -> bool:
     )
 
 
-def is_ranked_join(plan: JoinPlan, joined: Counted) -> bool:
+def is_ranked_join(plan: JoinPlan, joined: Joined) -> bool:
     """Whether the budget buys a look at every tuple and the pairs asked for (`can_rank`), so that they are certain."""
     if not can_rank(plan):
         return False
@@ -75,7 +55,7 @@ def is_ranked_join(plan: JoinPlan, joined: Counted) -> bool:
     return bool(spent <= granted)
 
 
-class RankedJoin:
+class RankedJoin(Unsampled):
     """One run of a JoinPlan that asks for its first pairs (`is_ranked_join`).
 
     A pair is as promising as the tuple that completes it.  desc: by how many pairs that tuple completes, most first;
@@ -83,10 +63,6 @@ class RankedJoin:
     Of equals the tuple that came first, and of one tuple its newest partner first.  Cost: O(tuples) to count, then
     O(pairs).  Memory: about 50 bytes per tuple.
     """
-
-    def __init__(self, plan: JoinPlan, joined: Counted) -> None:
-        self.plan = plan
-        self._joined = joined
 
     @cached_property
     def _counted(self) -> CountedJoin:
@@ -130,25 +106,6 @@ class RankedJoin:
         for left, right in self._counted.written(self._arrivals, self.outputs):
             yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
 
-    def expand(self, outputs: Outputs) -> Outputs:
-        """The pairs as they are."""
-        return outputs
-
-    @cached_property
-    def data(self) -> JoinInput:
-        """Both streams, encoded, merged and priced, as operators that summarise take them.  O(tuples)."""
-        return self._joined.input(self.plan.costs, ranges=False)
-
-    @property
-    def shed(self) -> tuple[int, int]:
-        """No tuple is turned away."""
-        return 0, 0
-
-    @property
-    def coverage(self) -> float:
-        """Nothing is forgotten."""
-        return 1.0
-
     @property
     def memory(self) -> Memory:
         """Bytes of counts, and of lists by key."""
@@ -157,35 +114,10 @@ class RankedJoin:
     @property
     def figures(self) -> JoinFigures:
         """What the whole run does, at the plan's prices: every tuple is inserted and looked up, few pairs are made."""
-        joined, costs = self._joined, self.plan.costs
-        arrivals = int(self._counted.side.shape[0])
-        nulls = int(np.count_nonzero(joined.exact.left_code < 0) + np.count_nonzero(joined.exact.right_code < 0))
-        insert, lookup, emit = (float(np.rint(UNIT * price)) for price in (costs.insert, costs.lookup, costs.emit))
-        inserting = insert * (arrivals - nulls)
-        hitting = lookup * (arrivals - nulls) + emit * self.outputs
-        cost = float(np.rint(UNIT * exact_costs(self._counted.matches, costs, ranges=False)).sum())
-        return JoinFigures(
-            arrivals=arrivals,
-            nulls=nulls,
-            admitted=arrivals - nulls,
-            shed=self.shed,
-            outputs=self.outputs,
-            regions=int(self._arrivals.shape[0]),
-            pruned=int(np.count_nonzero(self._counted.matches)) - int(self._arrivals.shape[0]),
-            zones=0,
-            changes=0,
-            expired=0,
-            evicted=0,
-            granted=self.plan.fraction * cost / UNIT,
-            spent=(inserting + hitting) / UNIT,
-            spent_insert=inserting / UNIT,
-            spent_hit=hitting / UNIT,
-            exact_cost=cost / UNIT,
-            coverage=self.coverage,
-            forgotten=0,
-            admission=1.0,
-            sampling_rate=1.0,
-        )
+        cost = float(np.rint(UNIT * exact_costs(self._counted.matches, self.plan.costs, ranges=False)).sum())
+        regions = int(self._arrivals.shape[0])
+        pruned = int(np.count_nonzero(self._counted.matches)) - regions
+        return self._figures_of(int(self._counted.side.shape[0]), self.outputs, regions, pruned, cost)
 
 
 def best_found(parts: list[Outputs], order: Array, first: int) -> Outputs:

@@ -20,6 +20,7 @@ UNITS = {
     "share": "share of one core",
     "seconds_per_tuple": "CPU time a tuple",
     "seconds": "CPU time in all",
+    "deadline": "time by the clock",
     "outputs": "outputs",
 }
 """What a budget is an amount of."""

@@ -25,9 +25,9 @@ from nile.sql.reading_statements import read_statement
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
 from nile.summaries.errors import ConfigError
-from nile.summaries.hashing import key_family
+from nile.summaries.key_types import key_family
 
-__all__ = ["Target", "offset_of", "target_of"]
+__all__ = ["Target", "is_of", "offset_of", "target_of"]
 
 Files = Mapping[tuple[int, int], StoredFile]
 
@@ -125,7 +125,7 @@ def _there(live: Live, name: str, definition: StreamDefinition, lake: LakeStream
             f"keep; got {_shown(held)}; build into another store, or DROP STREAM {name} first"
         )
     offset = live.offset(name)
-    if found.pushed and not (_is_of(offset, lake) and offset["tuples"] == found.pushed == found.rows):
+    if found.pushed and not (is_of(offset, lake) and offset["tuples"] == found.pushed == found.rows):
         raise ConfigError(
             f"{where}: needed {found.rows:,} rows that were built from this lake; got rows that were pushed by hand or "
             "come from another lake; build into another store"
@@ -167,7 +167,7 @@ def offset_of(lake: LakeStream) -> dict[str, Any]:
             "last": lake.batches[-1]["id"]}  # fmt: skip
 
 
-def _is_of(offset: Any, lake: LakeStream) -> bool:
+def is_of(offset: Any, lake: LakeStream) -> bool:
     """Whether an offset is of this lake, now or when it was shorter."""
     if not isinstance(offset, dict) or set(offset) != {"lake", "tuples", "batches", "last"}:
         return False

@@ -14,8 +14,8 @@ from nile.spark.celltypes import check_carried
 from nile.spark.ingesting.drift import drift_of, parse_type, plain_schema
 from nile.spark.ingesting.inputs import Input
 from nile.summaries.errors import ConfigError, SourceMissing
-from nile.summaries.hashing import key_family
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import key_family
 
 __all__ = ["Asked", "open_stream"]
 

@@ -9,7 +9,7 @@ groups that two partitions share, and both read, stay few.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -20,7 +20,7 @@ from nile.pyramid.lake.lake import LakeStream
 from nile.pyramid.lake.part import BUCKET, Part
 from nile.pyramid.lake.sketch import LANES, PartSketch, asked_products, groups_in, products, rare_products
 
-__all__ = ["Cell", "LakeSide", "Partition", "Work", "partitions_of"]
+__all__ = ["Cell", "LakeSide", "Partition", "Work", "asked_share", "meeting_share", "partitions_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -90,12 +90,18 @@ class Partition:
 
 
 def partitions_of(
-    sides: tuple[LakeSide, ...], window: int | None, *, cap: int | None = None, asked: Array | None = None
+    sides: tuple[LakeSide, ...],
+    window: int | None,
+    *,
+    cap: int | None = None,
+    asked: Array | None = None,
+    promise: Callable[[int | None, int | None], Array] | None = None,
 ) -> Iterator[Partition]:
     """All partitions of a join of two sides or a selection of one, oldest first.
 
     window: ns, None: no window; 0 for one side.  cap: expect only pairs of keys with at most so many tuples in a
-    window.  asked: hashes of the keys that are asked for, None: all.
+    window.  asked: hashes of the keys that are asked for, None: all.  promise: what others expect of a block
+    [begin, end) in each lane, in place of what the sketches of files do.
     Cost: for every two files that can meet one product of sketches, half a millisecond.
     """
     step = max(1, *(LANES >> side.stream.layout.bits for side in sides))
@@ -106,6 +112,8 @@ def partitions_of(
         if not all(met):
             continue
         expected, upper = _promised(sides, met, window, (begin, end), cap, asked)
+        if promise is not None:
+            expected = np.minimum(promise(begin, end), upper)
         for first, last in _lanes(sides, met, begin, end, step):
             cells = tuple(
                 tuple(_cells(side, parts, first, last, least, end)) for side, parts in zip(sides, met, strict=True)
@@ -139,6 +147,13 @@ def _blocks(sides: Sequence[LakeSide], window: int | None) -> list[tuple[int | N
     return [(first * length + k * size, first * length + (k + 1) * size) for k in range(count)]
 
 
+def asked_share(times: tuple[int, int], since: int | None, until: int | None) -> float:
+    """The share of a stretch of time, ends inside, that lies in [since, until], None: no bound."""
+    low = times[0] if since is None else max(since, times[0])
+    high = times[1] if until is None else min(until, times[1])
+    return max(0, high - low + 1) / (times[1] - times[0] + 1)
+
+
 def _met(side: LakeSide, least: int | None, end: int | None) -> list[Part]:
     """The files that have tuples from `least` on and before `end`."""
     found = []
@@ -167,7 +182,7 @@ def _promised(
         if len(times) == 2:
             if not _can_meet(times[0], times[1], window, begin, end):
                 continue
-            share *= _share(times[0], times[1], window, begin, end)
+            share *= meeting_share(times[0], times[1], window, begin, end)
         if asked is not None:
             few, most = asked_products(sketches, asked)
         elif len(sketches) == 1:
@@ -209,7 +224,9 @@ def _can_meet(a: tuple[int, int], b: tuple[int, int], window: int | None, begin:
     return (begin is None or max(a[1], b[1]) >= begin) and (end is None or max(a[0], b[0]) < end)
 
 
-def _share(a: tuple[int, int], b: tuple[int, int], window: int | None, begin: int | None, end: int | None) -> float:
+def meeting_share(
+    a: tuple[int, int], b: tuple[int, int], window: int | None, begin: int | None, end: int | None
+) -> float:
     """The probability that times uniform in `a` and `b` lie within the window, the later in [begin, end)."""
     if window is None:
         return 1.0

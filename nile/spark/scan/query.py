@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,8 +13,7 @@ from nile.execution.approximate.join import check_terms, stream_of, window_of
 from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
-from nile.execution.progress.input import bounded, own_columns
-from nile.execution.progress.rows import values_of
+from nile.execution.progress.input import bounded, own_columns, values_of
 from nile.execution.values import all_of
 from nile.expressions.tree import conjuncts
 from nile.preferences.budget import Budget
@@ -23,11 +23,13 @@ from nile.spark.scan.task import ScanTask, TaskSide
 from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
 from nile.streams.lake import LakeSource
 from nile.summaries.errors import BudgetError, ConfigError, NotYet
-from nile.summaries.hashing import hash_keys, key_family
+from nile.summaries.hashing import hash_keys
 from nile.summaries.heavy import pa, pc
+from nile.summaries.key_types import key_family
 
 if TYPE_CHECKING:
     from nile.execution.registry import Registered
+    from nile.operators.inputs.shared import SharedSummary
 
 __all__ = ["Database", "ScanQuery", "scan_query"]
 
@@ -47,8 +49,13 @@ _UNITS = ("fraction", "seconds", "outputs")
 class Database(Protocol):
     """What is asked of a database."""
 
+    offsets: Mapping[str, Any]
+
     def stream(self, name: str) -> Registered:
         """A registered stream."""
+
+    def shared(self, name: str, column: str) -> SharedSummary | None:
+        """The summary of a stream's column."""
 
 
 @dataclass(frozen=True, slots=True)

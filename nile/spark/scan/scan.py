@@ -14,12 +14,15 @@ import numpy as np
 
 from nile.answers.progress import Progressive
 from nile.answers.result import Result, Run
+from nile.base.explained import Explained
 from nile.execution.options import Options
 from nile.execution.progress.output import Found
 from nile.execution.statement.explain import preference_text
 from nile.execution.values import schema_of
 from nile.expressions.tree import Column
+from nile.operators.inputs.shared import SharedSummary
 from nile.preferences.budget import BudgetReport
+from nile.spark.scan.grids import grids_of, promise_of
 from nile.spark.scan.groups import Totals
 from nile.spark.scan.partitions import LakeSide, partitions_of
 from nile.spark.scan.query import Database, ScanQuery, scan_query
@@ -40,21 +43,22 @@ _WEIGHT = "_weight"
 def scanned(database: Database, query: Query, options: Options) -> ScanResult:
     """A statement as a scan of the lake; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
     asked = scan_query(database, query, options)
+    grids = grids_of(database, asked)
     fields = list(schema_of(query.plan.fields))
     weighted = asked.kind == "weighted" and asked.group is None
     schema = pa.schema([*fields, *([pa.field(_WEIGHT, pa.float64())] if weighted else [])])
 
-    def explained(run: Any) -> str:
+    def explained(run: Any) -> Explained:
         lines = [] if query.preference is None else [preference_text(query.preference)]
-        return "\n".join([*lines, *(run or ScanRun(asked, schema)).explain()])
+        return Explained([*lines, *(run or ScanRun(asked, schema, grids)).explain()])
 
     return ScanResult(
-        lambda: ScanRun(asked, schema),
+        lambda: ScanRun(asked, schema, grids),
         schema,
         query=query,
         emit="append",
         explained=explained,
-        progressing=lambda: ScanRun(asked, pa.schema(fields)),
+        progressing=lambda: ScanRun(asked, pa.schema(fields), grids),
     )
 
 
@@ -72,8 +76,9 @@ class ScanRun(Run, Progressive):
     answer: itself.  ranking: made when it is first asked for.
     """
 
-    def __init__(self, query: ScanQuery, schema: pa.Schema) -> None:
+    def __init__(self, query: ScanQuery, schema: pa.Schema, grids: tuple[SharedSummary, ...] | None = None) -> None:
         self.query = query
+        self._grids = grids
         self.schema = schema
         self.replaces = query.group is not None
         self.answer = self
@@ -98,7 +103,12 @@ class ScanRun(Run, Progressive):
             sketches = sketches_of(stream, parts, spark)
             self._sketched += sum(each.nbytes for each in sketches.values())
             sides.append(LakeSide(stream, parts, sketches, side.columns, side.since, side.until))
-        return partitions_of(tuple(sides), task.window, cap=task.cap, asked=self.query.asked)
+        promise = None
+        if self._grids is not None:
+            promise = promise_of(self._grids, self.query)
+            for grid in self._grids:
+                grid.served += 1
+        return partitions_of(tuple(sides), task.window, cap=task.cap, asked=self.query.asked, promise=promise)
 
     def steps(self) -> Generator[None]:
         """The waves; each is the work of some tasks."""
@@ -254,6 +264,8 @@ class ScanRun(Run, Progressive):
             "asc": f"partitions with the most expected outputs of keys of at most {query.task.cap} tuples a byte first",
         }.get(query.kind, "partitions with the most expected outputs a byte first")
         lines = [f"scan of the lake by Spark: {what}: {first}", *ranking.explain()]
+        if self._grids is not None:
+            lines.append(f"  outputs expected by the grids of summaries {', '.join(one.name for one in self._grids)}")
         if query.budget is not None:
             lines.append(f"  budget: {query.budget}")
         waves = self._waves

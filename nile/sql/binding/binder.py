@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nile.expressions.binding import kind_of
-from nile.expressions.folding import fold
 from nile.expressions.places import Fault, NotYetFault
-from nile.expressions.tree import Cast, Column, Node, columns_of, conjuncts, rename
+from nile.expressions.tree import Column, Node, columns_of, conjuncts, rename
 from nile.sql import plan as ops
+from nile.sql.binding.combining import alike, all_of_sets
 from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
 from nile.sql.binding.from_binder import FromBinder, column_of
 from nile.sql.binding.nesting import Nesting
 from nile.sql.binding.outputs import Output, alias, aliases, expanded, few, named, position
 from nile.sql.binding.over_binder import Overs
-from nile.sql.binding.scope import Scope, ScopeSource, unique
+from nile.sql.binding.scope import Scope, ScopeSource, find, unique
 from nile.sql.catalog import Catalog
-from nile.sql.parsed import Block, Expression, Operation, Ordered, Streamed, Written
+from nile.sql.parsed import Block, Expression, GroupingSets, Operation, Ordered, Streamed, Written
 from nile.sql.plan import Field, Plan
 
 __all__ = ["BoundBlock", "QueryBinder"]
@@ -82,6 +81,8 @@ class QueryBinder:
         return bound
 
     def _bind(self, query: Written) -> BoundBlock:
+        if isinstance(query, Block) and isinstance(query.group, GroupingSets):
+            return self._sets(query, query.group)
         if isinstance(query, Streamed):
             inner = self.bind(query.query)
             return BoundBlock(ops.ToStream(query.kind, inner.plan), None, False, inner.share)
@@ -101,7 +102,7 @@ class QueryBinder:
                 f"{len(right.fields)}",
                 query.start,
             )
-        left, right = _alike(left, right, query)
+        left, right = alike(left, right, query)
         if not (query.all and query.kind == "union"):
             for field in left.fields:
                 told_apart(column_of(field), field.type, query.kind.upper(), query.start)
@@ -109,6 +110,36 @@ class QueryBinder:
         scope = _output_scope(plan)
         keys = [self._output_key(each, plan, scope) for each in few(query.order, "ORDER BY", query.start)]
         return BoundBlock(_limited(_sorted(plan, keys), query), None)
+
+    def _sets(self, block: Block, groups: GroupingSets) -> BoundBlock:
+        """A query for each grouping set, and all of them together."""
+        values = [item.value for item in block.items]
+        if block.qualify is not None or any(isinstance(each, Expression) and each.overs for each in values):
+            raise NotYetFault(
+                "window functions beside GROUPING SETS, ROLLUP and CUBE are not there yet; write the groups as a query "
+                "in FROM",
+                block.start,
+            )
+        absent = tuple(key for each in groups.sets for key in each)
+        alone = replace(block, absent=absent, order=(), limit=None, offset=0, distinct=False)
+        self._depth += 1
+        made = [self._block(replace(alone, group=keys)) for keys in groups.sets]
+        self._depth -= 1
+        plan = all_of_sets([each.plan for each in made])
+        if block.distinct:
+            for field in plan.fields:
+                told_apart(column_of(field), field.type, "DISTINCT", block.start)
+            plan = ops.Distinct(plan)
+        texts = [each.text if isinstance(each, Expression) else "" for each in values]
+        texts = texts if len(texts) == len(plan.fields) else []
+        keys = []
+        for ordered in few(block.order, "ORDER BY", block.start):
+            if ordered.key.text in texts and not find(ordered.key.text, [field.name for field in plan.fields]):
+                node: Node = column_of(plan.fields[texts.index(ordered.key.text)])
+                keys.append(_sort_key(node, ordered, plan))
+            else:
+                keys.append(self._output_key(ordered, plan, _output_scope(plan)))
+        return BoundBlock(_limited(_sorted(plan, keys), block), None, any(each.aggregates for each in made))
 
     def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> ops.SortKey:
         at = position(ordered.key, len(plan.fields), "ORDER BY")
@@ -138,15 +169,19 @@ class QueryBinder:
         if outer is None:
             return list(conditions)
         theirs = outer.names
-        correlated += [node for node in conditions if not theirs.isdisjoint(columns_of(node))]
+        outside = [node for node in conditions if not theirs.isdisjoint(columns_of(node))]
+        if any(name.startswith("?") for node in outside for name in columns_of(node)):
+            raise NotYetFault(
+                "a query beside a column of the query two levels up, under one OR, is not there yet; write a JOIN",
+                block.where.start,
+            )
+        correlated += outside
         return [node for node in conditions if theirs.isdisjoint(columns_of(node))]
 
-    def only_value(self, block: Block, scope: Scope, start: int) -> Node:
-        """The one column of a query without groups."""
-        outputs = expanded(block, scope)
-        if len(outputs) != 1:
-            raise Fault("needed one column in the query of IN; got several; leave the others out", start)
-        return self._item(outputs[0], _Reading(scope, None, None, None))
+    def values(self, block: Block, scope: Scope) -> list[Node]:
+        """The columns of a query without groups."""
+        reading = _Reading(scope, None, Nesting(self, self.sources, scope), _overs(scope, None))
+        return [self._item(output, reading) for output in expanded(block, scope)]
 
     def _block(self, block: Block, outer: Scope | None = None, correlated: list[Node] | None = None) -> BoundBlock:
         scope, inputs = self.sources.sources(block)
@@ -223,8 +258,11 @@ class QueryBinder:
                 elif not item.value.aggregates:
                     grouping.add_key(ExpressionBinder(scope, item.value, None).value("GROUP BY"), item.start)
             return grouping
+        assert not isinstance(block.group, GroupingSets)
         for key in few(block.group or (), "GROUP BY", block.start):
             grouping.add_key(self._key(key, items, scope), key.start)
+        for key in block.absent:
+            grouping.add_absent(self._key(key, items, scope))
         return grouping
 
     def _key(self, key: Expression, items: Sequence[Output], scope: Scope) -> Node:
@@ -293,41 +331,11 @@ def _overs(scope: Scope, grouping: Grouping | None) -> Overs:
     """The window functions of a SELECT: over its groups where it has any, else over its rows."""
     if grouping is not None:
         return Overs(grouping.above, lambda: grouping.fields)
-    fields = {field.name: field for source in scope.sources for field in source.columns.values()}
-    return Overs(lambda node, _: node, lambda: fields)
+    return Overs(lambda node, _: node, lambda: scope.fields)
 
 
 def _output_scope(plan: Plan) -> Scope:
     return Scope((ScopeSource("", plan, {field.name: field for field in plan.fields}),))
-
-
-def _alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
-    """Both sides with columns of the same kinds: whole numbers beside numbers become numbers."""
-    kinds = [(kind_of(a.type), kind_of(b.type)) for a, b in zip(left.fields, right.fields, strict=True)]
-    for at, (one, other) in enumerate(kinds):
-        if one != other and {one, other} != {"integer", "number"}:
-            raise Fault(
-                f"needed columns of one kind on both sides of {query.kind.upper()}; got {one} and {other} for "
-                f"column {at + 1}, '{left.fields[at].name}'; CAST one of them",
-                query.start,
-            )
-    return (
-        _widened(left, [one != other and one == "integer" for one, other in kinds]),
-        _widened(right, [one != other and other == "integer" for one, other in kinds]),
-    )
-
-
-def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
-    """The plan with some whole numbers as numbers."""
-    if not any(which):
-        return plan
-    nodes = [item.node for item in plan.items] if isinstance(plan, ops.Project) else list(map(column_of, plan.fields))
-    below = plan.input if isinstance(plan, ops.Project) else plan
-    items = []
-    for field, node, widen in zip(plan.fields, nodes, which, strict=True):
-        value = fold(Cast(node, "number")) if widen else node
-        items.append(ops.Item(typed(field.name, value, below) if widen else field, value))
-    return ops.Project(below, tuple(items))
 
 
 def _sort_key(node: Node, ordered: Ordered, below: Plan) -> ops.SortKey:

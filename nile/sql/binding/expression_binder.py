@@ -10,10 +10,21 @@ from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
-from nile.expressions.tree import Arithmetic, Cast, Column, Compare, Constant, Kind, Node, columns_of, rebuild
+from nile.expressions.tree import (
+    Arithmetic,
+    Cast,
+    Column,
+    Compare,
+    Comparison,
+    Constant,
+    Kind,
+    Node,
+    columns_of,
+    rebuild,
+)
 from nile.sql.binding.scope import Scope, find, unique
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.parsed import Aggregate, Expression, Nested, OverCall
+from nile.sql.parsed import GROUPING, Aggregate, Expression, Nested, OverCall
 from nile.sql.plan import AggregateItem, Field, Item, Plan
 from nile.summaries.heavy import pa
 
@@ -29,7 +40,8 @@ class Grouping:
 
     def __init__(self, scope: Scope) -> None:
         self.share = scope.share
-        self._fields = {field.name: field for source in scope.sources for field in source.columns.values()}
+        self._fields = scope.fields
+        self._absent: dict[Node, Constant] = {}
         self._keys: dict[Node, Item] = {}
         self._known: dict[object, AggregateItem] = {}
         self._taken: set[str] = set()
@@ -53,6 +65,17 @@ class Grouping:
         self._taken.add(name)
         self._keys[node] = Item(Field(name, self.type_of(node)), node)
 
+    def add_absent(self, node: Node) -> None:
+        """A key of another grouping set, if it is none here: null."""
+        if node not in self._keys:
+            self._absent[node] = Constant(None, "integer" if node.kind == "other" else node.kind)
+
+    def bit(self, node: Node, start: int) -> Constant:
+        """GROUPING of a key: 0, or 1 where it is of another grouping set."""
+        if node not in self._keys and node not in self._absent:
+            raise Fault(f"needed a column of GROUP BY in GROUPING(); got '{_text(node)}'; add it to GROUP BY", start)
+        return Constant(int(node in self._absent), "integer")
+
     def type_of(self, node: Node) -> pa.DataType:
         """The type of a value over the sources' columns."""
         return type_of(node, self._fields)
@@ -62,6 +85,8 @@ class Grouping:
         key = self._keys.get(node)
         if key is not None:
             return Column(key.name, kind_of(key.field.type), is_native(key.field.type))
+        if node in self._absent:
+            return self._absent[node]
         if isinstance(node, Column) and node.name in self._fields:
             raise Fault(
                 f"needed an aggregate or a column of GROUP BY; got '{node.name}'; add it to GROUP BY, or write "
@@ -153,7 +178,7 @@ class ExpressionBinder(Binder):
         try:
             node: Node = fold(work())
             if self._grouping is not None:
-                return self._above(node)
+                return fold(self._above(node))
             return node
         except Fault as fault:
             if fault.start is None:
@@ -209,15 +234,17 @@ class ExpressionBinder(Binder):
         self.arrow[field.name] = field.type
         return Column(field.name, kind_of(field.type), is_native(field.type))
 
-    def equal_to(self, item: Node, value: Node, types: Mapping[str, pa.DataType]) -> Node:
-        """That a written value of this expression equals a bound one.  types: of the bound one's columns."""
+    def compared(self, item: Node, operator: Comparison, value: Node, types: Mapping[str, pa.DataType]) -> Node:
+        """A written value of this expression compared with a bound one.  types: of the bound one's columns."""
         self._value = value
         self.arrow.update(types)
-        return fold(self.bind(Compare("=", item, Column(_VALUE))))
+        return fold(self.bind(Compare(operator, item, Column(_VALUE))))
 
     def _aggregate(self, written: Aggregate) -> Node:
         assert self._grouping is not None
         argument = None if written.argument is None else fold(self.bind(written.argument))
+        if argument is not None and written.function == GROUPING:
+            return self._grouping.bit(argument, written.start)
         if argument is not None:
             argument = self._taken(written, argument)
         column = self._grouping.aggregate(written, argument)

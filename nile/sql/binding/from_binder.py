@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from nile.expressions.binding import is_native, kind_of
 from nile.expressions.places import Fault, NotYetFault, listed, nearest
-from nile.expressions.tree import Column, Node, columns_of, conjunction, conjuncts
+from nile.expressions.tree import Call, Column, Node, columns_of, conjunction, conjuncts
 from nile.sql import plan as ops
-from nile.sql.binding.expression_binder import ExpressionBinder, told_apart
+from nile.sql.binding.expression_binder import ExpressionBinder, told_apart, type_of
+from nile.sql.binding.mining import mined
 from nile.sql.binding.scope import Scope, ScopeSource, find, unique
 from nile.sql.catalog import Catalog, Entry
+from nile.sql.files import own_alias
 from nile.sql.parsed import Block, Derived, HopCall, Joined, JoinKind, Reference, Source, Table, Written
 from nile.sql.plan import Field, Plan, Stream
 from nile.sql.pushing import recognised
@@ -77,9 +79,32 @@ class Inputs:
                 equal.append(pair if owner[pair[0]] == 0 else pair[::-1])
         self.plans.append(ops.Outer(kind, left, right, tuple(dict.fromkeys(equal)), conjunction(rest)))
 
+    @property
+    def group(self) -> list[Plan]:
+        """The inputs since the last comma."""
+        return self.plans[self._group[0] :]
+
+    def joined(self, start: int) -> Plan:
+        """The group so far as one plan, which is taken out of it.  Raises Fault."""
+        plans, pairs, wheres = self._group
+        plan = joined_plan(self.plans[plans:], self.equal[pairs:], self.conditions[wheres:])
+        own = {field.name for field in plan.fields}
+        named = {name for node in self.conditions[wheres:] for name in columns_of(node)}
+        if not own.issuperset(named.union(*self.equal[pairs:])):
+            raise Fault("needed columns of both sides in ON; got one of an input before a comma", start)
+        del self.plans[plans:], self.equal[pairs:], self.conditions[wheres:]
+        return plan
+
     def plan(self) -> Plan:
         """All of it."""
         return joined_plan(self.plans, self.equal, self.conditions)
+
+
+def _move(moved: Mapping[str, Field], known: list[ScopeSource], merged: dict[str, Field]) -> None:
+    """Let names mean what columns have become in a query around them."""
+    for at, each in enumerate(known):
+        known[at] = replace(each, columns={name: moved.get(field.name, field) for name, field in each.columns.items()})
+    merged.update({name: moved.get(field.name, field) for name, field in merged.items()})
 
 
 def joined_plan(plans: Sequence[Plan], pairs: Sequence[tuple[str, str]], conditions: Sequence[Node]) -> Plan:
@@ -119,6 +144,7 @@ class FromBinder:
         self.windowed = window is not None
         self._leaves = 0
         self._taken: set[str] = set()
+        self._times: set[str] = set()
 
     def sources(self, block: Block) -> tuple[Scope, Inputs]:
         """The sources of a SELECT."""
@@ -136,10 +162,16 @@ class FromBinder:
                     joined.source.start,
                 )
             before = Scope(tuple(known), dict(merged))
+            as_of = joined.source.as_of if isinstance(joined.source, Table) else None
+            window = None if as_of is None else self._as_of_now(joined, as_of, before, source, inputs)
             known.append(source)
             self._join(joined, before, source, inputs, merged, Scope(tuple(known), merged))
+            if window is not None:
+                self._looked_up(window, known, inputs, merged, joined.start)
             if joined.kind in ("semi", "anti"):
                 known.pop()
+            elif joined.kind == "full" and joined.using:
+                self._coalesced(joined, before, known, inputs, merged)
         return Scope(tuple(known), merged), inputs
 
     def _join(
@@ -151,10 +183,6 @@ class FromBinder:
             raise NotYetFault("a sample beside an outer join is not there yet; leave SAMPLE out", joined.start)
         equal = inputs.equal if inner else []
         for reference in joined.using:
-            if kind == "full":
-                raise NotYetFault(
-                    "FULL JOIN ... USING is not there yet; write ON, and coalesce(a.x, b.x) in SELECT", reference.start
-                )
             merged |= _using(reference, before, source, equal, keep_right=kind == "right")
         conditions: list[Node] = []
         if joined.on is not None:
@@ -164,6 +192,75 @@ class FromBinder:
             inputs.conditions += conditions
         else:
             inputs.outer(kind, source.plan, equal, conditions, joined.start)
+
+    def _coalesced(
+        self, joined: Joined, before: Scope, known: list[ScopeSource], inputs: Inputs, merged: dict[str, Field]
+    ) -> None:
+        """FULL JOIN ... USING (name): the name alone is whichever side has it, as a column of the joined rows."""
+        join, right = inputs.plans[-1], Scope((known[-1],))
+        items = [ops.Item(Field(f"c{at}", field.type), column_of(field)) for at, field in enumerate(join.fields)]
+        renamed = {field.name: item.name for field, item in zip(join.fields, items, strict=True)}
+        both = {}
+        for reference in joined.using:
+            pair = [column_of(scope.resolve(reference)) for scope in (before, right)]
+            if pair[0].kind == "other":
+                raise NotYetFault(
+                    f"FULL JOIN ... USING of values such as {reference.name} is not there yet; write ON",
+                    reference.start,
+                )
+            node = Call("coalesce", tuple(pair), pair[0].kind)
+            types = [scope.resolve(reference).type for scope in (before, right)]
+            kind = types[0] if types[0] == types[1] else type_of(node, {field.name: field for field in join.fields})
+            both[reference.name] = f"c{len(items)}"
+            items.append(ops.Item(Field(both[reference.name], kind), node))
+        source = self.derived("_using", ops.Project(join, tuple(items)))
+        inputs.plans[-1] = source.plan
+        _move({old: source.columns[new] for old, new in renamed.items()}, known, merged)
+        for name in list(merged):
+            merged[name] = next((source.columns[c] for n, c in both.items() if n.lower() == name.lower()), merged[name])
+
+    def _as_of_now(
+        self, joined: Joined, as_of: Reference, before: Scope, source: ScopeSource, inputs: Inputs
+    ) -> tuple[ops.StreamWindow]:
+        """The stream that looks a relation up is, in `inputs`, at its own instant alone; the window that it had."""
+        if not isinstance(source.plan, ops.Relation):
+            raise Fault(f"needed a stored relation before FOR SYSTEM_TIME; got '{source.alias}'", joined.source.start)
+        if joined.kind not in ("inner", "left"):
+            raise Fault("needed JOIN or LEFT JOIN ... ON before FOR SYSTEM_TIME; got another join", joined.source.start)
+        name = before.resolve(as_of).name
+        group = inputs.group
+        if len(group) != 1 or name not in self._times or name not in {field.name for field in group[0].fields}:
+            raise Fault(
+                "needed FOR SYSTEM_TIME AS OF the time of the one stream on the left; got something else; write o JOIN "
+                "r FOR SYSTEM_TIME AS OF o.ts ON ...",
+                as_of.start,
+            )
+        plan = group[0]
+        if isinstance(plan, Stream):
+            window = None if plan.window == self._window else plan.window
+            inputs.plans[-1] = replace(plan, window=0)
+            return (window,)
+        assert isinstance(plan, ops.Project)  # of the lookup before
+        assert isinstance(plan.input, ops.Windowed)
+        inputs.plans[-1] = replace(plan, input=replace(plan.input, window=0))
+        return (plan.input.window,)
+
+    def _looked_up(
+        self, window: tuple[ops.StreamWindow], known: list[ScopeSource], inputs: Inputs, merged: dict[str, Field],
+        start: int,
+    ) -> None:  # fmt: skip
+        """What a stream found in a relation at its own instants: a stream, which later changes leave alone."""
+        join = inputs.joined(start)
+        items = tuple(ops.Item(Field(f"c{at}", field.type), column_of(field)) for at, field in enumerate(join.fields))
+        position, self.streams = self.streams, self.streams + 1
+        self.own_windows += 2  # of the stream, and of what it gives
+        self.windowed = True
+        plan = ops.Windowed(ops.ToStream("istream", ops.Project(join, items)), window[0], position)
+        source = self.derived("_lookup", plan)
+        inputs.plans.append(source.plan)
+        moved = {field.name: source.columns[item.name] for field, item in zip(join.fields, items, strict=True)}
+        self._times |= {moved[name].name for name in self._times & moved.keys()}
+        _move(moved, known, merged)
 
     def _source(self, source: Source) -> ScopeSource:
         if isinstance(source, Derived):
@@ -177,7 +274,7 @@ class FromBinder:
                 source.start,
             )
         entry = self._entry(source)
-        called = source.alias or entry.name
+        called = source.alias or own_alias(entry.name)
         alias = self.own_name(called)
         columns = {
             field.name: Field(f"{alias}.{field.name}", field.type)
@@ -196,7 +293,8 @@ class FromBinder:
                     f"needed a stream before a window; got relation '{entry.name}', whose rows are valid at all times",
                     source.own.start,
                 )
-            return ScopeSource(called, ops.Relation(entry.name, alias, fields), columns, entry.name, twice)
+            relation = ops.Relation(entry.name, alias, fields, changes=entry.changes)
+            return ScopeSource(called, relation, columns, entry.name, twice)
         assert entry.time is not None
         position, self.streams = self.streams, self.streams + 1
         window: ops.StreamWindow = self._window
@@ -214,6 +312,7 @@ class FromBinder:
             if source.where is not None:
                 where = ExpressionBinder(scope, source.where, None).condition("WHERE")
         stream = Stream(entry.name, alias, position, fields, entry.time, window, where)
+        self._times.add(f"{alias}.{entry.time}")
         if source.sample is not None:
             stream = replace(stream, window=None)
             sampled = ops.Sample(ops.ToStream("istream", stream), source.sample.share, source.sample.seed)
@@ -274,16 +373,17 @@ class FromBinder:
         entries = self._catalog.entries
         found = find(source.name, entries)
         if len(found) == 1:
-            return entries[found[0]]
+            return mined(source, entries[found[0]], self._catalog)
         if found:
             raise Fault(
                 f"needed a stream; got '{source.name}', which is {listed(found)}; write it exactly", source.start
             )
-        near = nearest(source.name, entries)
+        names = [*entries, *self._catalog.views]
+        near = nearest(source.name, names)
         hint = f"; did you mean {near}?" if near else ""
         if any(sign in source.name for sign in "./\\*"):
             hint = f"; a file gets its name with CREATE STREAM name FROM '{source.name[:80]}'"
-        known = f" ({listed(entries)})" if entries else ", of which there are none"
+        known = f" ({listed(names)})" if names else ", of which there are none"
         raise Fault(f"needed a stream or relation{known}; got '{source.name[:80]}'{hint}", source.start)
 
     def derived(self, called: str, plan: Plan, names: Sequence[str] = (), start: int = 0) -> ScopeSource:

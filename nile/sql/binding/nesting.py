@@ -1,4 +1,5 @@
-"""Queries inside of expressions become joins: one value a cross or left join, EXISTS and IN a semi or anti join.
+"""Queries inside of expressions become joins: one value a cross or left join, EXISTS and IN a semi or anti join, or
+where their truth is a value among others (under OR, in CASE) a column of every row that says whether it has a partner.
 
 A query may name columns of the one around it in the conditions of its WHERE; these become conditions of the join
 (Kim, ACM TODS 7 (1982); Dayal, VLDB 1987).  So what is kept up to date is what a join keeps up to date.
@@ -6,13 +7,14 @@ A query may name columns of the one around it in the conditions of its WHERE; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.tree import (
     Call,
+    Case,
     Column,
     Constant,
     IsNull,
@@ -49,8 +51,8 @@ class Blocks(Protocol):
     ) -> list[Node]:
         """The conditions of a WHERE, those on columns of `outer` aside."""
 
-    def only_value(self, block: Block, scope: Scope, start: int) -> Node:
-        """The one column of a query without groups."""
+    def values(self, block: Block, scope: Scope) -> list[Node]:
+        """The columns of a query without groups."""
 
 
 class Bound(Protocol):
@@ -86,6 +88,7 @@ class Nesting:
         self._scope = Scope(scope.sources, scope.merged)
         self.scalars: list[Plan] = []
         self._left: list[tuple[Plan, tuple[tuple[str, str], ...]]] = []
+        self._marks: list[ops.Outer] = []
         self._asked: list[tuple[Nested, Expression]] = []
 
     def __call__(self, nested: Nested, around: ExpressionBinder) -> Node:
@@ -95,10 +98,10 @@ class Nesting:
         self._asked.append((nested, around.written))
         return Column(f"?{len(self._asked) - 1}", "boolean")
 
-    def value(self, nested: Nested, around: ExpressionBinder) -> Node:  # noqa: ARG002
-        """What stands in another expression for the query, which must be one value."""
+    def value(self, nested: Nested, around: ExpressionBinder) -> Node:
+        """What stands in another expression for the query."""
         if nested.kind != "scalar":
-            raise _no_value(nested)
+            return self._marked(nested, around.written)
         return self._scalar(nested)
 
     # One value.
@@ -166,13 +169,12 @@ class Nesting:
         own = {field.name for each in inputs.plans for field in each.fields}
         plain: list[Node] = []
         later: list[Node] = []
-        asked = []
+        asked, told = [], []
         for node in conditions:
             if (which := _asks(node)) is not None:
                 asked.append(which)
             elif any(name.startswith("?") for name in columns_of(node)):
-                nested = next(self._asked[int(n[1:])][0] for n in columns_of(node) if n.startswith("?"))
-                raise _no_value(nested)
+                told.append(rename(node, self._told))
             else:
                 (plain if own.issuperset(columns_of(node)) else later).append(node)
         inputs.conditions += plain
@@ -183,7 +185,10 @@ class Nesting:
         plan = plan if remaining is None else ops.Filter(plan, remaining)
         for number, wanted in asked:
             plan = self._quantified(plan, *self._asked[number], wanted)
-        return plan
+        for mark in self._marks:
+            plan = replace(mark, left=plan)
+        known = conjunction(told)
+        return plan if known is None else ops.Filter(plan, known)
 
     def above(self, plan: Plan) -> Plan:
         """A plan beside the queries that are values."""
@@ -191,15 +196,44 @@ class Nesting:
             raise NotYetFault("a value for each row above GROUP BY is not there yet; write a JOIN", 0)
         return joined_plan([plan, *self.scalars], (), ()) if self.scalars else plan
 
+    def _told(self, column: Column) -> Node:
+        """A column, or what stands for a query in a condition with other parts."""
+        return self._marked(*self._asked[int(column.name[1:])]) if column.name.startswith("?") else column
+
+    def _marked(self, nested: Nested, around: Expression) -> Node:
+        """EXISTS or IN as a value, told by a column of every row: of IN null where SQL has it unknown."""
+        if not self._scope.sources:
+            raise _no_value(nested)
+        found = self._found(nested)
+        if nested.kind == "exists":
+            return self._mark(found.plan, found.conditions)
+        item, equal = self._compared(nested, around, found)
+        there = self._mark(found.plan, (*found.conditions, equal))
+        plan, conditions = self._unknown(nested, item)
+        branches = ((there, Constant(True, "boolean")), (self._mark(plan, conditions), Constant(None, "boolean")))
+        return Case(branches, Constant(False, "boolean"), "boolean")
+
+    def _mark(self, right: Plan, conditions: Sequence[Node]) -> Column:
+        """A column that says whether a row has a partner."""
+        name = f"{self._from.own_name('_mark')}.there"
+        names = {field.name for field in right.fields}
+        outside = {n: 0 for node in conditions for n in columns_of(node) if n not in names}
+        equal, condition = _links(outside | dict.fromkeys(names, 1), conditions)
+        self._marks.append(ops.Outer("mark", right, right, equal, condition, name))  # its left side comes in `over`
+        return Column(name, "boolean")
+
     def _quantified(self, plan: Plan, nested: Nested, around: Expression, wanted: bool) -> Plan:
         found = self._found(nested)
         if nested.kind == "exists":
             return _outer("semi" if wanted else "anti", plan, found.plan, found.conditions)
-        item, equal = self._equal(nested, around, found)
+        item, equal = self._compared(nested, around, found)
         plan = _outer("semi" if wanted else "anti", plan, found.plan, (*found.conditions, equal))
         if wanted:
             return plan
-        # NOT IN is unknown, so not true, beside a null on either side: as SQL has it, unless there is no row at all.
+        return _outer("anti", plan, *self._unknown(nested, item))
+
+    def _unknown(self, nested: Nested, item: Node) -> tuple[Plan, tuple[Node, ...]]:
+        """The rows that make IN unknown, and when: beside a null on either side, as SQL has it."""
         again = self._found(nested)
         assert again.value is not None
         inside = {field.name for field in again.plan.fields}
@@ -213,17 +247,17 @@ class Nesting:
         called = {name: column_of(source.columns[f"c{at}"]) for at, name in enumerate(looked_at)}
         conditions = [rename(node, lambda column: called.get(column.name, column)) for node in again.conditions]
         unknown = Logic("OR", (column_of(source.columns["null"]), IsNull(item)))
-        return _outer("anti", plan, source.plan, (*conditions, unknown))
+        return source.plan, (*conditions, unknown)
 
-    def _equal(self, nested: Nested, around: Expression, found: _Found) -> tuple[Node, Node]:
-        """(what is compared, that it is equal to the query's value)."""
+    def _compared(self, nested: Nested, around: Expression, found: _Found) -> tuple[Node, Node]:
+        """(what is compared, that the comparison with the query's value holds)."""
         assert nested.item is not None
         assert found.value is not None
         binder = ExpressionBinder(self._scope, around, None)
         try:
             item = binder.bind(nested.item)
             types = {field.name: field.type for field in found.plan.fields}
-            return item, binder.equal_to(nested.item, found.value, types)
+            return item, binder.compared(nested.item, nested.operator, found.value, types)
         except Fault as fault:
             if fault.start is None:
                 fault.start = around.places.get(id(fault.node), nested.start)
@@ -232,7 +266,7 @@ class Nesting:
     def _found(self, nested: Nested) -> _Found:
         query = nested.query
         if nested.kind == "in" and len(query.items if isinstance(query, Block) else ()) > 1:
-            raise Fault("needed one column in the query of IN; got several; leave the others out", nested.start)
+            raise _several(nested)
         if isinstance(query, Block) and _is_plain(query, nested.kind):
             scope, inputs = self._from.sources(query)
             correlated: list[Node] = []
@@ -240,13 +274,17 @@ class Nesting:
             conditions = self._binder.where(query, scope, self._scope, correlated, nesting)
             value = None
             if nested.kind == "in":
-                value = self._binder.only_value(query, scope, nested.start)
+                (value, *further) = self._binder.values(query, scope)
+                if further:
+                    raise _several(nested)
+            else:  # nobody looks at them, but they have to be columns
+                self._binder.values(query, Scope(scope.sources, scope.merged, self._scope))
             plan, called = self._named(nesting.over(inputs, conditions))
             value = None if value is None else rename(value, called)
             return _Found(plan, tuple(rename(node, called) for node in correlated), value)
         bound = self._binder.bind(_unordered(query))
         if nested.kind == "in" and len(bound.plan.fields) != 1:
-            raise Fault("needed one column in the query of IN; got several; leave the others out", nested.start)
+            raise _several(nested)
         source = self._from.derived("_query", bound.plan)
         return _Found(source.plan, (), column_of(next(iter(source.columns.values()))))
 
@@ -288,6 +326,11 @@ def _asks(node: Node) -> tuple[int, bool] | None:
 
 def _outer(kind: Literal["semi", "anti"], left: Plan, right: Plan, conditions: Sequence[Node]) -> ops.Outer:
     owner = {field.name: 0 for field in left.fields} | {field.name: 1 for field in right.fields}
+    return ops.Outer(kind, left, right, *_links(owner, conditions))
+
+
+def _links(owner: Mapping[str, int], conditions: Sequence[Node]) -> tuple[tuple[tuple[str, str], ...], Node | None]:
+    """Conditions of a join of two: pairs of columns that must be equal, and the rest.  owner: 0 left, 1 right."""
     equal, rest = [], []
     for node in (part for each in conditions for part in conjuncts(each)):
         pair = recognised(node, owner)
@@ -295,13 +338,17 @@ def _outer(kind: Literal["semi", "anti"], left: Plan, right: Plan, conditions: S
             rest.append(node)
         else:
             equal.append(pair if owner[pair[0]] == 0 else pair[::-1])
-    return ops.Outer(kind, left, right, tuple(dict.fromkeys(equal)), conjunction(rest))
+    return tuple(dict.fromkeys(equal)), conjunction(rest)
+
+
+def _several(nested: Nested) -> Fault:
+    return Fault("needed one column in the query of IN; got several; leave the others out", nested.start)
 
 
 def _no_value(nested: Nested) -> Fault:
     return NotYetFault(
-        "EXISTS and IN (SELECT ...) may be conditions of WHERE that AND joins, with NOT before them or without; under "
-        "OR, in HAVING or as a value they are not there yet; write UNION of two queries, or a SEMI JOIN in FROM",
+        "EXISTS, IN, ANY and ALL (SELECT ...) may stand in WHERE, and in SELECT of a query without groups; above GROUP "
+        "BY they are not there yet; write the groups as a query in FROM",
         nested.start,
     )
 

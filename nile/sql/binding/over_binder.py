@@ -12,7 +12,7 @@ from nile.expressions.places import Fault
 from nile.expressions.tree import Column, Constant, Node
 from nile.sql import plan as ops
 from nile.sql.binding.expression_binder import ExpressionBinder, in_order, told_apart, type_of
-from nile.sql.over import FUNCTIONS
+from nile.sql.over import FUNCTIONS, SESSIONS
 from nile.sql.parsed import OverCall
 from nile.sql.plan import Field, OverItem, SortKey
 from nile.summaries.heavy import pa
@@ -56,7 +56,7 @@ class Overs:
         for key in order:
             in_order(key.node, self._type_of(key.node), call.start)
         self._check_frame(call, order)
-        kind, arguments = self._typed(call, arguments)
+        kind, arguments = self._typed(call, arguments, order)
         same = (call.function, arguments, by, order, call.frame, call.fraction)
         if same not in self._known:
             field = Field(f"_over{len(self._known)}", kind)
@@ -71,12 +71,23 @@ class Overs:
     def _type_of(self, node: Node) -> pa.DataType:
         return type_of(node, self._fields())
 
-    def _typed(self, call: OverCall, arguments: tuple[Node, ...]) -> tuple[pa.DataType, tuple[Node, ...]]:
+    def _typed(
+        self, call: OverCall, arguments: tuple[Node, ...], order: tuple[SortKey, ...]
+    ) -> tuple[pa.DataType, tuple[Node, ...]]:
         """The type of the value, and the arguments as they are taken."""
         if call.function in _WHOLE:
             return pa.int64(), arguments
         if call.function in _SHARES:
             return pa.float64(), arguments
+        if call.function in SESSIONS:
+            key = call.order[0] if len(call.order) == 1 and call.frame is None else None
+            if key is None or key[1] or order[0].node.kind not in ("timestamp", "date", "integer", "number"):
+                raise Fault(
+                    f"needed ORDER BY one time, rising, and no frame for {call.function}(); got something else; write "
+                    "OVER (PARTITION BY ... ORDER BY ts)",
+                    call.start,
+                )
+            return pa.timestamp("us"), arguments
         if call.function in FUNCTIONS:
             first, rest = arguments[0], arguments[1:]
             if first.kind == "null" and not isinstance(first, Column):

@@ -65,7 +65,13 @@ class Scope:
     @property
     def names(self) -> frozenset[str]:
         """What a plan calls the columns of these sources."""
-        return frozenset(field.name for source in self.sources for field in source.columns.values())
+        return frozenset(self.fields)
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The columns of these sources, by what a plan calls them."""
+        columns = [field for source in self.sources for field in source.columns.values()]
+        return {field.name: field for field in (*columns, *self.merged.values())}
 
     def source(self, alias: str, start: int) -> ScopeSource:
         """The source that is called so.  Raises Fault."""
@@ -129,13 +135,17 @@ class Scope:
                 )
         if star.qualifier is not None:
             return list(sources[0].columns.items())
+        own = {field.name for source in self.sources for field in source.columns.values()}
         merged = {field.name for field in self.merged.values()}
-        return [
-            (name, column)
-            for source in self.sources
-            for name, column in source.columns.items()
-            if name not in self.merged or column.name in merged
-        ]
+        both = {name: field for name, field in self.merged.items() if field.name not in own}  # of FULL JOIN
+        columns: list[tuple[str, Field]] = []
+        for source in self.sources:
+            for name, column in source.columns.items():
+                if name in both:
+                    columns.append((name, both.pop(name)))
+                elif name not in self.merged or column.name in merged:
+                    columns.append((name, column))
+        return columns
 
     def _unknown(self, reference: Reference, sources: Sequence[ScopeSource], found: list[str]) -> Fault:
         name = reference.name

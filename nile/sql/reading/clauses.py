@@ -24,12 +24,13 @@ from nile.sql.reading.own_windows import (
     read_bracket,
     read_sample,
     words_of_flink,
+    words_of_session,
 )
 from nile.summaries.errors import BudgetError
 
 __all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
 
-CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "ERROR", "EMIT")
+CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "BY DEADLINE", "ERROR", "EMIT")
 _EMITS = {"SNAPSHOT": "snapshot", "CHANGES": "changes", "APPEND": "append"}
 _OPENING = (
     "SELECT FROM WHERE AND OR NOT ON AS BY IN IS JOIN USING UNION INTERSECT EXCEPT HAVING LIMIT OFFSET CASE WHEN THEN "
@@ -95,6 +96,7 @@ class _Splitter:
         self._cursor = Cursor(tokens, values, len(text))
         self._text = text
         self._spans: list[tuple[int, int]] = []
+        self._signs: dict[int, str] = {}
         self._begins: dict[str, int] = {}
         self._own: dict[int, OwnWindow] = {}
         self._samples: dict[int, SampleCall] = {}
@@ -110,7 +112,10 @@ class _Splitter:
         for start, end in sorted(self._spans):
             pieces += [self._text[begin:start], "".join(" \n"[sign == "\n"] for sign in self._text[start:end])]
             begin = end
-        return "".join([*pieces, self._text[begin:]])
+        signs = list("".join([*pieces, self._text[begin:]]))
+        for at, sign in self._signs.items():
+            signs[at] = sign
+        return "".join(signs)
 
     def run(self) -> None:
         cursor, depth = self._cursor, 0
@@ -134,7 +139,11 @@ class _Splitter:
                 self._samples[named_at] = read_sample(cursor)
                 self._spans.append((start, cursor.end))
                 continue
-            if word in STREAM_FUNCTIONS and cursor.word(1) == "(":
+            if word == "SESSION" and cursor.word(1) == "(":
+                spans, signs = words_of_session(cursor)
+                self._spans += spans
+                self._signs |= signs
+            elif word in STREAM_FUNCTIONS and cursor.word(1) == "(":
                 self._spans += words_of_flink(cursor)
             behind = bool(self._spans) and self._spans[-1][1] == cursor.end
             named = cursor.word(-1) in BEFORE_NAMES and (cursor.word(-2), cursor.word(-1)) != ("GROUP BY", "ALL")
@@ -184,6 +193,8 @@ class _Splitter:
             return "WITH PREFERENCE"
         if word == "FADE" and after == "FACTOR":
             return "FADE FACTOR"
+        if word == "BY" and after == "DEADLINE":
+            return "BUDGET"
         if word == "EMIT" and after in (*_EMITS, "EVERY", "ON"):
             return word
         if word == "DWINDOW" and after == "(":
@@ -321,6 +332,10 @@ class _Splitter:
 
     def _budget(self) -> None:
         cursor = self._cursor
+        if cursor.take("BY", "DEADLINE"):
+            start = cursor.start
+            self._set_budget("deadline", cursor.duration("BY DEADLINE") / 1e9, start)
+            return
         cursor.need("BUDGET")
         cursor.take("=")
         start = cursor.start
@@ -334,6 +349,9 @@ class _Splitter:
             unit = "seconds_per_tuple" if cursor.take("PER", "TUPLE") else "seconds"
         elif cursor.take("SHARE"):
             unit = "share"
+        self._set_budget(unit, amount, start)
+
+    def _set_budget(self, unit: str, amount: float, start: int) -> None:
         try:
             budget = Budget.of(unit, amount)
         except BudgetError as error:
@@ -344,21 +362,11 @@ class _Splitter:
         cursor = self._cursor
         cursor.need("ERROR")
         cursor.take("=")
-        error = self._share("an error above 0 and below 1, such as 0.01 or 1 %", 0.0)
+        error = cursor.share("an error above 0 and below 1, such as 0.01 or 1 %", 0.0)
         confidence = 0.95
         if cursor.take("CONFIDENCE"):
-            confidence = self._share("a confidence of 0.5 or more and below 1, such as 0.95", 0.5)
+            confidence = cursor.share("a confidence of 0.5 or more and below 1, such as 0.95", 0.5)
         otherwise = "flag"
         if cursor.take("ELSE"):
             otherwise = cursor.one_of(("FLAG", "REFUSE", "EXACT")).lower()
         self._said = replace(self._said, error=(error, confidence, otherwise))
-
-    def _share(self, what: str, least: float) -> float:
-        cursor = self._cursor
-        start = cursor.start
-        share = float(cursor.number(what))
-        if cursor.take("%") or cursor.take("PERCENT"):
-            share /= 100
-        if not least <= share < 1 or share == 0:
-            raise Fault(f"needed {what}; got {share:g}", start)
-        return share

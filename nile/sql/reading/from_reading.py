@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Literal
 
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.taking import start_of
-from nile.expressions.tree import Constant
+from nile.expressions.tree import Column, Constant
+from nile.mining.call import FUNCTIONS, Call
 from nile.sql.binding.scope import find
-from nile.sql.parsed import Derived, Expression, HopCall, Joined, JoinKind, Reference, Source, Streamed, Table, Written
-from nile.sql.reading.own_windows import STREAM_FUNCTIONS, OwnWindow, SampleCall
+from nile.sql.over import SESSIONS
+from nile.sql.parsed import (
+    Block,
+    Derived,
+    Expression,
+    HopCall,
+    Joined,
+    JoinKind,
+    OverCall,
+    Reference,
+    SelectItem,
+    Source,
+    Star,
+    Streamed,
+    Table,
+    Written,
+)
+from nile.sql.reading.over_reading import is_span
+from nile.sql.reading.own_windows import SESSION, STREAM_FUNCTIONS, OwnWindow, SampleCall
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
+from nile.summaries.errors import ConfigError
 
 __all__ = ["QUERIES", "FromReader", "StreamKind", "alias_of", "stream_of"]
 
@@ -51,8 +72,8 @@ class FromReader:
     """Reads the FROMs of one statement.
 
     own, samples: windows in brackets and SAMPLEs, by the offset of the name before; query, fragment, streamed: what
-    reads queries, the condition in a bracket, and streams of relations.  named: the queries of WITH; used, sampled:
-    those met.
+    reads queries, the condition in a bracket, and streams of relations; view: the query that a name stands for, None
+    where it is no view's.  named: the queries of WITH; used, sampled: those met; count: of streams and relations.
     """
 
     def __init__(
@@ -63,6 +84,7 @@ class FromReader:
         query: Callable[[Any, int], Written],
         fragment: Callable[[int, int], Expression],
         streamed: Callable[[StreamKind, Any, int], Streamed],
+        view: Callable[[str, int], Derived | None],
     ) -> None:
         self._own = own
         self._samples = samples
@@ -70,7 +92,8 @@ class FromReader:
         self._query = query
         self._fragment = fragment
         self._streamed = streamed
-        self._count = 0
+        self._view = view
+        self.count = 0
         self.named: dict[str, Derived] = {}
         self.used: set[int] = set()
         self.sampled: set[int] = set()
@@ -109,15 +132,19 @@ class FromReader:
         condition = None if on is None else self._expressions.read(on)
         return Joined(self._source(join.this), condition, tuple(using), kind, start)
 
-    def _source(self, node: Any) -> Source:
-        self._count += 1
-        start = start_of(node) or 0
-        if self._count > MAX_SOURCES:
+    def add(self, count: int, start: int) -> None:
+        """So many more streams and relations are read.  Raises Fault for too many."""
+        self.count += count
+        if self.count > MAX_SOURCES:
             raise Fault(f"needed at most {MAX_SOURCES} streams and relations; got more", start)
+
+    def _source(self, node: Any) -> Source:
+        start = start_of(node) or 0
+        self.add(1, start)
         name = type(node).__name__
         if name not in ("Table", "Subquery"):
             raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
-        plain_only(node, "this", "alias", "joins", *(("db",) if name == "Table" else ()))
+        plain_only(node, "this", "alias", "joins", *(("db", "version") if name == "Table" else ()))
         named, columns = alias_of(node.args.get("alias"))
         if name == "Subquery":
             if type(node.this).__name__ not in QUERIES:
@@ -125,25 +152,26 @@ class FromReader:
             query = self._query(node.this, 1)
             if named is None:
                 raise Fault("needed a name for the query in FROM; got none; write (SELECT ...) AS t", start)
-            own, where = self._window_of(named)
-            if where is not None:
-                raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
-            return Derived(query, str(named.this), start, columns, own, self._sample_of(named))
+            return Derived(
+                query, str(named.this), start, columns, self._plain_window(start, named), self._sample_of(named)
+            )
         identifier = node.this
         if (kind := stream_of(identifier)) is not None:
             if named is None:
                 raise Fault(f"needed a name for {kind.upper()} (...) in FROM; got none; write AS t", start)
-            own, where = self._window_of(named)
-            if where is not None:
-                raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
-            sample = self._sample_of(named)
+            own, sample = self._plain_window(start, named), self._sample_of(named)
             return Derived(self._streamed(kind, identifier, 1), str(named.this), start, columns, own, sample)
         if type(identifier).__name__ == "Anonymous" and str(identifier.this).upper() in STREAM_FUNCTIONS:
+            if str(identifier.this).upper() == SESSION:
+                return self._session(identifier, named, columns, start)
             return self._hop(identifier, named, columns, start)
+        if type(identifier).__name__ == "Anonymous" and str(identifier.this).upper() in FUNCTIONS:
+            return self._mined(identifier, named, columns, start)
         if type(identifier).__name__ != "Identifier":
             raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
         if node.args.get("db") is not None:
-            raise Fault(f"needed a name without a schema; got '{node.args['db'].this}.{identifier.this}'", start)
+            schema = getattr(node.args["db"], "this", "")  # FROM . . name has an empty one
+            raise Fault(f"needed a name without a schema; got '{schema}.{identifier.this}'", start)
         known = find(str(identifier.this), self.named)
         if len(known) == 1:
             meant = self.named[known[0]]
@@ -154,11 +182,60 @@ class FromReader:
             return Derived(
                 meant.query, called, start, columns or meant.columns, None, self._sample_of(named, identifier)
             )
+        if (view := self._view(str(identifier.this), start)) is not None:
+            return replace(
+                view,
+                alias=str((identifier if named is None else named).this),
+                columns=columns or view.columns,
+                own=self._plain_window(start, identifier, named),
+                sample=self._sample_of(named, identifier),
+            )
         if columns:
             raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
         own, where = self._window_of(identifier, named)
         sample = self._sample_of(named, identifier)
-        return Table(str(identifier.this), None if named is None else str(named.this), start, own, where, None, sample)
+        alias = None if named is None else str(named.this)
+        as_of = self._as_of(node.args.get("version"), start)
+        return Table(str(identifier.this), alias, start, own, where, None, sample, None, as_of)
+
+    def _as_of(self, version: Any, start: int) -> Reference | None:
+        """FOR SYSTEM_TIME AS OF stream.time."""
+        if version is None:
+            return None
+        column = version.expression
+        is_time = str(version.this) == "TIMESTAMP" and str(version.args.get("kind")) == "AS OF"
+        if not is_time or type(column).__name__ != "Column" or column.args.get("db"):
+            raise Fault("needed FOR SYSTEM_TIME AS OF and a time, such as o.ts; got something else", start)
+        table = column.args.get("table")
+        place = start_of(column) or start
+        return Reference(None if table is None else str(table.this), str(column.this.this), place)
+
+    def _mined(self, call: Any, named: Any, columns: tuple[str, ...], start: int) -> Table:
+        """PEAKS (stream, value, key, prominence => 3) and the like."""
+        function, names, said = str(call.this).upper(), [], {}
+        for each in call.expressions:
+            if type(each).__name__ == "Kwarg":
+                value = self._expressions.read(each.expression).node
+                if not isinstance(value, Constant) or not isinstance(value.value, int | float | Decimal | str):
+                    raise Fault(f"needed a number or text for {each.this} in {function}; got something else", start)
+                said[str(each.this).lower()] = value.value if isinstance(value.value, int | str) else float(value.value)
+            elif type(each).__name__ == "Column" and not said and not each.args.get("table"):
+                names.append(str(each.this.this))
+            else:
+                raise Fault(
+                    f"needed {function} (stream, value, key, option => ...), with names of columns; got something else",
+                    start_of(each) or start,
+                )
+        if columns:
+            raise NotYetFault("names for the columns of a stream are not there yet; write (SELECT ...) AS t", start)
+        if named is None:
+            raise Fault(f"needed a name for {function} (...) in FROM; got none; write AS t", start)
+        try:
+            made = Call.of(function, names, said)
+        except ConfigError as error:
+            raise Fault(str(error), start) from None
+        own, where = self._window_of(named)
+        return Table(made.stream, str(named.this), start, own, where, None, self._sample_of(named), made)
 
     def _hop(self, call: Any, named: Any, columns: tuple[str, ...], start: int) -> Table:
         """TUMBLE (stream, time, size) or HOP (stream, time, slide, size)."""
@@ -184,6 +261,25 @@ class FromReader:
         called = str((identifier if named is None else named).this)
         return Table(str(identifier.this), called, start, own, where, hop)
 
+    def _session(self, call: Any, named: Any, columns: tuple[str, ...], start: int) -> Derived:
+        """SESSION (stream, [key, ...] time, gap): the stream with two window functions, the bounds of its sessions."""
+        given = list(call.expressions)
+        stream, names = given[0] if given else None, given[1:-1]
+        span = self._expressions.read(given[-1]).node if names else None
+        if stream is None or span is None or not is_span(span) or not _are_columns((stream, *names)):
+            form = "SESSION (stream PARTITION BY key, time, INTERVAL '10 minutes')"
+            raise Fault(f"needed {form}; got something else", start)
+        own, where = self._window_of(*([stream.this] if named is None else [named, stream.this]))
+        called = str((stream.this if named is None else named).this)
+        references = tuple(Reference(None, str(each.this.this), start_of(each) or start) for each in names)
+        *keys, time = (Column(f"#{at}") for at in range(len(names)))
+        items = [SelectItem(Star(None, start), None)]
+        for function, bound in zip(SESSIONS, ("window_start", "window_end"), strict=True):
+            over = OverCall(function, (span,), tuple(keys), ((time, False, True),), None, None, start)
+            items.append(SelectItem(Expression(Column("%0"), references, (), start, bound, (), (over,)), bound))
+        table = Table(str(stream.this.this), None, start, own, where)
+        return Derived(Block(tuple(items), (Joined(table),), start), called, start, columns)
+
     def _sample_of(self, *identifiers: Any) -> SampleCall | None:
         """The SAMPLE behind a name or its alias."""
         for identifier in identifiers:
@@ -197,6 +293,13 @@ class FromReader:
         own = self._own.get(start_of(identifier) or -1)
         if own is not None:
             raise NotYetFault("a window on a query in FROM is not there yet; write it on the streams in it", own.start)
+
+    def _plain_window(self, start: int, *identifiers: Any) -> OwnWindow | None:
+        """The window in brackets behind a query or its alias."""
+        own, where = self._window_of(*identifiers)
+        if where is not None:
+            raise NotYetFault("WHERE in the window of a query is not there yet; write it in the query", start)
+        return own
 
     def _window_of(self, *identifiers: Any) -> tuple[OwnWindow | None, Expression | None]:
         """The window in brackets after a stream's name or its alias."""
@@ -212,12 +315,8 @@ class FromReader:
         return None, None
 
 
-def _alias(node: Any) -> tuple[Any, tuple[str, ...]]:
-    """The name (an identifier, or None) and the columns' names that an alias gives."""
-    if node is None:
-        return None, ()
-    plain_only(node, "this", "columns")
-    return node.this, tuple(str(each.this) for each in node.args.get("columns") or ())
+def _are_columns(nodes: Sequence[Any]) -> bool:
+    return all(type(each).__name__ == "Column" for each in nodes)
 
 
 def _function(node: Any) -> str:

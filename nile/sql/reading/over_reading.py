@@ -9,11 +9,11 @@ from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.taking import Taker, start_of
 from nile.expressions.tree import Constant, Node
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.over import FUNCTIONS, Frame, bound_text, over_text
+from nile.sql.over import FUNCTIONS, SESSIONS, Frame, bound_text, over_text
 from nile.sql.parsed import OverCall
 from nile.sql.plan import OverItem
 
-__all__ = ["call_text", "item_text", "read_over"]
+__all__ = ["call_text", "is_span", "item_text", "read_over"]
 
 _CALLS = {
     "RowNumber": "row_number",
@@ -62,6 +62,12 @@ def _placed(node: Any, taker: Taker, depth: int) -> tuple[str, tuple[Node, ...]]
     name = type(node).__name__
     if name == "IgnoreNulls":
         raise NotYetFault("IGNORE NULLS is not there yet; leave it out", start_of(node))
+    if name == "Anonymous" and str(node.this).lower() in SESSIONS:
+        function = str(node.this).lower()
+        gaps = tuple(taker.take(each, depth) for each in node.expressions)
+        if len(gaps) != 1 or not is_span(gaps[0]):
+            raise Fault(f"needed an interval above 0 in {function}(); got something else", start_of(node))
+        return function, gaps
     if name not in _CALLS:
         raise Fault(
             f"needed an aggregate or one of {', '.join(FUNCTIONS)} before OVER; got something else", start_of(node)
@@ -79,6 +85,11 @@ def _placed(node: Any, taker: Taker, depth: int) -> tuple[str, tuple[Node, ...]]
         if not whole or not least <= int(each.value or 0) < _MOST:  # type: ignore[union-attr]
             raise Fault(f"needed a whole number of {least} or more in {function}(); got something else", start_of(node))
     return function, arguments
+
+
+def is_span(node: Node) -> bool:
+    """Whether a node is an interval above 0."""
+    return isinstance(node, Constant) and node.kind == "interval" and int(node.value or 0) > 0
 
 
 def _frame(spec: Any, taker: Taker, depth: int, keys: int) -> Frame:

@@ -8,7 +8,10 @@ from nile.expressions.places import Fault
 from nile.sql.cursor import Cursor, written
 from nile.sql.windows import Rows, Slide, StreamWindow
 
-__all__ = ["STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "read_bracket", "read_sample", "words_of_flink"]
+__all__ = [
+    "SESSION", "STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "read_bracket", "read_sample",
+    "words_of_flink", "words_of_session",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,9 @@ class SampleCall:
     end: int
 
 
-STREAM_FUNCTIONS = ("TUMBLE", "HOP")
+SESSION = "SESSI0N"
+"""SESSION as it is parsed: as it is written it is a word of sqlglot's."""
+STREAM_FUNCTIONS = ("TUMBLE", "HOP", SESSION)
 """Functions in FROM that give rows with the bounds of their windows."""
 
 
@@ -117,6 +122,28 @@ def read_sample(cursor: Cursor) -> SampleCall:
         cursor.need(")")
     last = cursor.peek(-1)
     return SampleCall(percent / 100, seed, start, start if last is None else last.start)
+
+
+def words_of_session(cursor: Cursor) -> tuple[list[tuple[int, int]], dict[int, str]]:
+    """(what says nothing more, signs that stand for others) in SESSION (TABLE s PARTITION BY k, DESCRIPTOR (ts), d)."""
+    ahead, depth = 2, 1
+    spans: list[tuple[int, int]] = []
+    signs = {cursor.start + SESSION.index("0"): "0"}
+    while (token := cursor.peek(ahead)) is not None and depth:
+        word = cursor.word(ahead)
+        depth += (word == "(") - (word == ")")
+        if word == "TABLE" and ahead == 2:
+            spans.append((token.start, token.end))
+        elif word == "PARTITION BY" and depth == 1:
+            spans.append((token.start, token.end))
+            signs[token.start] = ","
+        elif word == "DESCRIPTOR":
+            for which in (ahead, ahead + 1, ahead + 3):
+                part = cursor.peek(which)
+                if part is not None:
+                    spans.append((part.start, part.end))
+        ahead += 1
+    return spans, signs
 
 
 def words_of_flink(cursor: Cursor) -> list[tuple[int, int]]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.expressions.allowed import COMPARISONS
 from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.taking import Taker, start_of
 from nile.expressions.tokens import MAX_DEPTH
-from nile.expressions.tree import Case, Column, Constant, Node
+from nile.expressions.tree import Arithmetic, Case, Column, Comparison, Constant, Node, Not
 from nile.sql.expression_text import aggregate_text, expression_text
-from nile.sql.parsed import Aggregate, Expression, Nested, OverCall, Reference, Written
+from nile.sql.parsed import GROUPING, Aggregate, Expression, Nested, OverCall, Reference, Written
 from nile.sql.reading.over_reading import call_text, read_over
 
 __all__ = ["ExpressionReader", "plain_only"]
@@ -36,11 +37,12 @@ _AGGREGATES = {
 """What sqlglot calls them, and the catalogue."""
 _LATER = {
     "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction) or quantile_disc(column, fraction)",
-    "Any": "ANY; write IN, EXISTS, or compare with min or max of the query",
-    "All": "ALL; write NOT EXISTS, or compare with min or max of the query",
+    "Any": "ANY other than behind =, <>, <, <=, > or >=",
+    "All": "ALL other than behind =, <>, <, <=, > or >=",
     "ApproxQuantile": "approx_quantile; write quantile_cont",
     "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
 }
+_OPPOSITE: Mapping[Comparison, Comparison] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _LATER_IN_SELECT = {
     "with_": "WITH name AS (...) inside of a query in an expression",
     "windows": "WINDOW name AS (...)",
@@ -112,11 +114,17 @@ class ExpressionReader:
             overs.append(read_over(node, taker, depth, lambda call, at: self._call(call, taker, at)))
             return Column(f"%{len(overs) - 1}")
 
-        def nested(kind: Literal["exists", "in", "scalar"], below: Any, node: Any, item: Node | None = None) -> Node:
+        def nested(
+            kind: Literal["exists", "in", "scalar"],
+            below: Any,
+            node: Any,
+            item: Node | None = None,
+            operator: Comparison = "=",
+        ) -> Node:
             self._depth += 1
             query = self._query(below, self._depth)
             self._depth -= 1
-            queries.append(Nested(kind, query, start_of(node) or 0, item))
+            queries.append(Nested(kind, query, start_of(node) or 0, item, operator))
             return Column(f"?{len(queries) - 1}")
 
         def scalar(node: Any, _: int) -> Node:
@@ -133,6 +141,35 @@ class ExpressionReader:
             plain_only(node, "this", "query")
             return nested("in", node.args["query"], node, taker.take(node.this, depth))
 
+        def compared(node: Any, depth: int) -> Node:
+            """A comparison: with ANY (SOME) or ALL of a query, else of two values."""
+            quantifier = node.args.get("expression")
+            if type(quantifier).__name__ not in ("Any", "All"):
+                return taker.compared(node, depth)
+            plain_only(node, "this", "expression")
+            plain_only(quantifier, "this")
+            if type(quantifier.this).__name__ not in _QUERIES:
+                raise NotYetFault("ANY and ALL of a list are not there yet; write IN (1, 2)", start_of(node))
+            operator, item = COMPARISONS[type(node).__name__], taker.take(node.this, depth)
+            if type(quantifier).__name__ == "Any":
+                return nested("in", quantifier.this, node, item, operator)
+            return Not(nested("in", quantifier.this, node, item, _OPPOSITE[operator]))  # no row says otherwise
+
+        def grouped(node: Any, depth: int) -> Node:
+            """GROUPING (a, b): a number with a bit for each, 1 where it is of another grouping set."""
+            plain_only(node, "expressions")
+            start = start_of(node) or 0
+            if inside or not node.expressions:
+                raise Fault("needed columns of GROUP BY in GROUPING(), outside of other aggregates", start)
+            number: Node | None = None
+            for each in node.expressions:
+                aggregates.append(Aggregate(GROUPING, taker.take(each, depth), False, None, start))
+                bit = Column(f"@{len(aggregates) - 1}")
+                doubled = None if number is None else Arithmetic("*", Constant(2, "integer"), number)
+                number = bit if doubled is None else Arithmetic("+", doubled, bit)
+            assert number is not None
+            return number
+
         def later(node: Any, _: int) -> Node:
             what, *instead = _LATER[type(node).__name__].split("; ")
             raise NotYetFault("; ".join([f"{what}: it is not there yet", *instead]), start_of(node))
@@ -148,6 +185,8 @@ class ExpressionReader:
                 "Exists": exists,
                 "In": listed,
                 "Window": over,
+                **dict.fromkeys(COMPARISONS, compared),
+                **dict.fromkeys(("Grouping", "GroupingId"), grouped),
             },
         )
         try:
@@ -167,6 +206,9 @@ class ExpressionReader:
                 reference = references[at]
                 return reference.name if reference.qualifier is None else f"{reference.qualifier}.{reference.name}"
             each = aggregates[at]
+            if each.function == GROUPING:
+                assert each.argument is not None
+                return f"grouping({expression_text(each.argument, shown)})"
             return aggregate_text(each.function, each.argument, each.distinct, each.fraction, shown)
 
         text = expression_text(tree, shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.taking import start_of
-from nile.expressions.tokens import DIALECT, MAX_DEPTH
+from nile.expressions.tokens import DIALECT, MAX_DEPTH, tokens_of
 from nile.expressions.tree import Constant
 from nile.sql.parameters import check_places
 from nile.sql.parse_errors import parse_fault
@@ -16,6 +16,7 @@ from nile.sql.parsed import (
     Block,
     Derived,
     Expression,
+    GroupingSets,
     Operation,
     Ordered,
     SelectItem,
@@ -23,9 +24,11 @@ from nile.sql.parsed import (
     Streamed,
     Written,
 )
-from nile.sql.reading.clauses import Clauses
+from nile.sql.reading.clauses import Clauses, split_clauses
 from nile.sql.reading.from_reading import QUERIES, FromReader, StreamKind, alias_of, stream_of
+from nile.sql.reading.grouping_reading import GROUPINGS, read_sets
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
+from nile.sql.reading.views import Views
 from nile.summaries.heavy import exp, sqlglot
 from nile.summaries.heavy import sqlglot_errors as errors
 
@@ -41,17 +44,16 @@ _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
 }
 
 
-def read_select(text: str, values: Mapping[int, Parameter], clauses: Clauses, whole: str) -> Written:
+def read_select(
+    text: str, values: Mapping[int, Parameter], clauses: Clauses, whole: str, views: Views | None = None
+) -> Written:
     """The query in `text`, which has no clauses of Nile's own any more.
 
     values: what parameters hold, by the offset where they stand; clauses: what was split off; whole: the statement with
-    its clauses.  Raises Fault.
+    its clauses; views: those that it may name.  Raises Fault.
     """
     check_places(text, values, 0, len(text))
-    reader = _SelectReader(text, values, clauses, whole)
-    query = reader.query(reader.parse(text))
-    reader.check_all_used()
-    return query
+    return _SelectReader(text, values, clauses, whole, views).whole()
 
 
 def read_fragment(text: str, begin: int, end: int, values: Mapping[int, Parameter]) -> Expression:
@@ -61,15 +63,42 @@ def read_fragment(text: str, begin: int, end: int, values: Mapping[int, Paramete
 
 
 class _SelectReader:
-    def __init__(self, text: str, values: Mapping[int, Parameter], clauses: Clauses, whole: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        values: Mapping[int, Parameter],
+        clauses: Clauses,
+        whole: str,
+        views: Views | None = None,
+    ) -> None:
         self._text = text
+        self._views = views
         self._whole = whole
         self._values = values
         self._clauses = clauses
         self._expressions = ExpressionReader(values, self.query)
         self._sources = FromReader(
-            clauses.own, clauses.samples, self._expressions, self.query, self.fragment, self._streamed
+            clauses.own, clauses.samples, self._expressions, self.query, self.fragment, self._streamed, self._view
         )
+
+    def whole(self) -> Written:
+        """The one query that the text is."""
+        query = self.query(self.parse(self._text))
+        self.check_all_used()
+        return query
+
+    def _view(self, name: str, start: int) -> Derived | None:
+        """The query that a view is; None where the name means none.  Its streams count as the statement's."""
+        made = None if self._views is None else self._views.find(name)
+        if self._views is None or made is None:
+            return None
+        with self._views.reading(made, start) as begin:
+            whole = " " * begin + made.text
+            clauses, rest = split_clauses(tokens_of(whole), whole, {})
+            reader = _SelectReader(rest, {}, clauses, whole, self._views)
+            query = reader.whole()
+        self._sources.add(reader._sources.count, start)
+        return Derived(query, made.name, start, made.columns)
 
     def parse(self, text: str, into: Any = None) -> Any:
         """sqlglot's tree.  What sqlglot would log of a statement that it knows less of is said by a Fault."""
@@ -238,12 +267,14 @@ class _SelectReader:
         assert isinstance(value.value, int)
         return value.value
 
-    def _group(self, node: Any) -> tuple[Expression, ...] | Literal["all"] | None:
+    def _group(self, node: Any) -> tuple[Expression, ...] | Literal["all"] | GroupingSets | None:
         if node is None:
             return None
         plain_only(node, "expressions", "all")
         if node.args.get("all"):
             return "all"
+        if any(type(each).__name__ in GROUPINGS for each in node.expressions):
+            return read_sets(node, self._expressions.read)
         return tuple(self._expressions.read(each) for each in node.expressions)
 
     def _item(self, node: Any) -> SelectItem:

@@ -14,6 +14,7 @@ import numpy as np
 
 from nile.exact.pipeline.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty, merged
+from nile.exact.pipeline.sources.taken_back import TakenBack, without
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, after, joined, never
 from nile.exact.state.held import MOST, Held, State
@@ -85,7 +86,7 @@ class Incoming:
     counts: int64 [1 + nodes of the chain], rows out of each.
     """
 
-    HELD: ClassVar = ("counts", "taken", "_raw", "_kept")
+    HELD: ClassVar = ("counts", "taken", "back", "_raw", "_kept")
     DERIVED: ClassVar = ("scan", "above", "schema")
 
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
@@ -94,6 +95,7 @@ class Incoming:
         self.schema = above[-1].schema if above else scan.schema
         self.counts = np.zeros(1 + len(above), np.int64)
         self.taken = 0  # tuples worked on, before the chain
+        self.back = TakenBack(self.schema)
         self._raw: deque[Array] = deque()
         self._kept: deque[tuple[Array, Any, Array | None]] = deque()
 
@@ -102,6 +104,11 @@ class Incoming:
         rows, at = applied(conformed(rows, self.scan.schema), self.above, self.counts)
         self._raw.append(ts)
         self._kept.append((ts if at is None else ts[at], rows, at))
+
+    def take_back(self, at: int, ts: Array, rows: Any) -> None:
+        """Tuples of times `ts` that were pushed go at the instant `at`."""
+        rows, places = applied(conformed(rows, self.scan.schema), self.above, np.zeros_like(self.counts))
+        self.back.add(at, ts if places is None else ts[places], rows)
 
     def nth(self, n: int) -> int | None:
         """The time of the n-th waiting tuple (from 0), None if there are fewer."""
@@ -143,7 +150,8 @@ class Incoming:
             kept[slice(first, first + raw.shape[0]) if at is None else first + at] = True
             first += raw.shape[0]
         rows = joined([each[1] for each in self._kept], self.schema)
-        return {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
+        waiting = {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
+        return {**waiting, **self.back.capture()}
 
     def restore(self, held: Held) -> None:
         """Put captured tuples where none wait.  Raises EnvelopeError."""
@@ -152,6 +160,7 @@ class Incoming:
         ts = held.rising("ts")
         at = np.flatnonzero(held.array("kept", "bool", ts.shape))
         rows = held.rows("rows", self.schema, at.shape[0])
+        self.back.restore(held)
         held.end()
         if ts.shape[0]:
             self._raw.append(ts)
@@ -159,7 +168,8 @@ class Incoming:
 
     @property
     def memory(self) -> int:
-        return int(sum(each[0].nbytes + each[1].nbytes for each in self._kept) + sum(each.nbytes for each in self._raw))
+        kept = sum(each[0].nbytes + each[1].nbytes for each in self._kept)
+        return int(kept + sum(each.nbytes for each in self._raw)) + self.back.memory
 
 
 class Stream:
@@ -193,7 +203,11 @@ class Stream:
         raw, ordinals, ts, rows = self.arrivals.take(to)
         if isinstance(self.window, Rows):
             return self._rows(raw, ordinals, ts, rows)
-        until = after(ts, self.window.ns) if isinstance(self.window, Range) else never(ts)
+        at, since, back = self.arrivals.back.due(to)
+        early = Delta(at[:0], np.zeros(0, np.int8), back.slice(0, 0))
+        if at.shape[0]:
+            ts, rows, early = self._taken_back(ts, rows, at, since, back)
+        until = self._until(ts)
         if self._keep and rows.num_rows and not isinstance(self.window, Range):
             self._forever.append(rows)
         come = Delta(ts, np.ones(ts.shape[0], np.int8), rows, None if self.clock.negative else until)
@@ -203,7 +217,28 @@ class Stream:
         gone, leaving = self._expire.pop(to)
         if not self.clock.negative:
             return come
-        return self._with(gone, leaving, come)
+        return merged(early, self._with(gone, leaving, come), self.schema, by_sign=True)
+
+    def _until(self, ts: Array) -> Array:
+        return after(ts, self.window.ns) if isinstance(self.window, Range) else never(ts)
+
+    def _taken_back(self, ts: Array, rows: Any, at: Array, since: Array, back: Any) -> tuple[Array, Any, Delta]:
+        """(arrivals without those that go in the instant they come, what goes before its time).
+
+        at, since, back: what is taken back: instants, times, rows.  What the window has let go of is gone already.
+        """
+        until = self._until(since)
+        here = pa.array(since == at)
+        stay = without(ts, rows, since[since == at], back.filter(here))
+        goes = (since < at) & (at < until)
+        at, since, until, back = at[goes], since[goes], until[goes], back.filter(pa.array(goes))
+        self._expire.add(until, back, np.full(until.shape[0], -1, np.int8))
+        if self._forever:
+            held = joined(self._forever, self.schema)
+            times = np.zeros(held.num_rows, np.int64)
+            self._forever = [held.filter(pa.array(without(times, held, np.zeros_like(since), back)))]
+        self.negative += at.shape[0]
+        return ts[stay], rows.filter(pa.array(stay)), Delta(at, np.full(at.shape[0], -1, np.int8), back)
 
     def _rows(self, raw: Array, ordinals: Array, ts: Array, rows: Any) -> Delta:
         """The window of the last n: tuple o leaves when tuple o + n arrives, whatever the scheduling."""

@@ -58,6 +58,7 @@ class SlidingStream:
         stay = come < leave
         waiting = rows.append_column(_LEAVES, pa.array(leave))
         self._coming.add(come[stay], waiting.filter(pa.array(stay)))
+        early = self._taken_back(to)
         come, waiting = self._coming.pop(to)
         leave = waiting.column(waiting.num_columns - 1).to_numpy(zero_copy_only=False)
         rows = waiting.select(range(waiting.num_columns - 1))
@@ -67,7 +68,22 @@ class SlidingStream:
         if not self.clock.negative:
             return out
         self.negative += gone.shape[0]
-        return merged(Delta(gone, np.full(gone.shape[0], -1, np.int8), leaving), out, self.schema, by_sign=True)
+        out = merged(Delta(gone, np.full(gone.shape[0], -1, np.int8), leaving), out, self.schema, by_sign=True)
+        return merged(early, out, self.schema, by_sign=True)
+
+    def _taken_back(self, to: int) -> Delta:
+        """What is taken back up to `to`: it never comes, or goes before its time."""
+        at, since, back = self.arrivals.back.due(to)
+        come, leave = shown(since, self.window)
+        never = (come >= at) & (come < leave)
+        waiting = back.append_column(_LEAVES, pa.array(leave))
+        self._coming.add(come[never], waiting.filter(pa.array(never)), np.full(int(never.sum()), -1, np.int8))
+        goes = (come < at) & (at < leave)
+        at, leave, back = at[goes], leave[goes], back.filter(pa.array(goes))
+        sign = np.full(at.shape[0], -1, np.int8)
+        self._leaving.add(leave, back, sign)
+        self.negative += at.shape[0]
+        return Delta(at, sign, back)
 
     def time(self) -> int:
         """GetTime: how far the stream is known."""

@@ -15,6 +15,7 @@ import numpy as np
 from nile.exact.pipeline.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
 from nile.exact.pipeline.sources.leaf import Incoming, selected
+from nile.exact.pipeline.sources.taken_back import without
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined
@@ -76,8 +77,68 @@ class StreamJoining:
 
     def step(self, to: int) -> Delta:
         """Pairs that come and go up to `to`."""
+        parts: list[Delta] = []
+        never: list[tuple[Array, Any] | None] = [None, None]
+        while marks := [at for each in self.arrivals if (at := each.back.first(to)) is not None]:
+            parts.append(self._step(min(marks) - 1, never))
+            gone, never = self._taken_back(min(marks))
+            parts.append(gone)
+        parts.append(self._step(to, never))
+        if len(parts) == 1:
+            return parts[0]
+        ts, sign = np.concatenate([each.ts for each in parts]), np.concatenate([each.sign for each in parts])
+        return Delta(ts, sign, joined([each.rows for each in parts], self.schema))
+
+    def _taken_back(self, now: int) -> tuple[Delta, list[tuple[Array, Any] | None]]:
+        """Pairs that go at `now` with tuples that are taken back; and of each side, what would come then and does not.
+
+        All before `now` has been worked on.  Cost: O(tuples of the window).
+        """
+        told: list[Any] = []
+        never: list[tuple[Array, Any] | None] = []
+        for side, (each, ring) in enumerate(zip(self.arrivals, self._rings, strict=True)):
+            _, ts, rows = each.back.due(now)
+            never.append((ts[ts == now], rows.filter(pa.array(ts == now))))
+            held = ring.held()
+            left = without(ring.ts[held & ring.mask], ring.rows(held), ts, rows)
+            other = 1 - side
+            for own in held[~left].tolist() if self.go else ():
+                pairs = kernels.pairs_of(
+                    own, own + 1, ring.codes, self._heads[other], self._rings[other].before, int(self._place[other, 0])
+                )
+                told.append(self._rows(*pairs[:: 1 - 2 * side]))
+            if not left.all():
+                self._keep(side, held[left])
+        rows = joined(told, self.schema)
+        if self.plan.test is not None and rows.num_rows:
+            rows = rows.filter(pa.array(selected(rows, self.plan.test)))
+        self.pairs += rows.num_rows
+        return Delta(np.full(rows.num_rows, now), np.full(rows.num_rows, -1, np.int8), rows), never
+
+    def _keep(self, side: int, held: Array) -> None:
+        """Let go of the tuples of a side but these ordinals, which become the last ones."""
+        ring = self._rings[side]
+        codes, ts, rows = ring.codes[held & ring.mask], ring.ts[held & ring.mask], ring.rows(held)
+        everything = ring.codes[ring.held() & ring.mask]
+        np.subtract.at(self._key_counts, everything[everything >= 0], 1)
+        self._heads[side][:] = -1
+        newest = ring.newest
+        ring.oldest = ring.newest = newest - held.shape[0]
+        ring.add(ts, rows.columns, codes)
+        kernels.chain(ring.oldest, newest, ring.codes, ring.before, self._heads[side], self._key_counts)
+        gone = everything[everything >= 0]
+        if self._keys is not None:
+            self._keys.release(gone[self._key_counts[gone] == 0])
+        self._place[side] = ring.oldest, newest, newest
+
+    def _step(self, to: int, never: list[tuple[Array, Any] | None]) -> Delta:
         self._now = to
         taken = [each.take(to)[2:] for each in self.arrivals]
+        for side, gone in enumerate(never):
+            if gone is not None and gone[0].shape[0]:
+                ts, rows = taken[side]
+                stay = without(ts, rows, *gone)
+                taken[side] = ts[stay], rows.filter(pa.array(stay))
         before = self._place[:, 0].copy()
         for ring, (ts, rows), codes in zip(self._rings, taken, self._codes([rows for _, rows in taken]), strict=True):
             ring.add(ts, rows.columns, codes)

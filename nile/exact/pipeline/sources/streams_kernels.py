@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from nile.exact.state.kernels import allocating_kernel, copied, inlined, kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -17,7 +18,7 @@ NEWEST = 2  # one past the last in the ring
 _NEVER = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+@inlined
 def _leaves(ts: int, window: int) -> int:
     """The first nanosecond out of the window (negative: without end)."""
     if window < 0 or ts > _NEVER - 1 - window:
@@ -25,7 +26,7 @@ def _leaves(ts: int, window: int) -> int:
     return ts + window + 1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def join_streams(
     to: int,
     left_window: int,
@@ -64,7 +65,7 @@ def join_streams(
     next_left = place[0, NEXT]
     next_right = place[1, NEXT]
     while True:
-        now = _NEVER
+        now = int(_NEVER)
         what = -1
         if old_left < next_left:
             now = _leaves(left_ts[old_left & left_mask], left_window)
@@ -120,10 +121,10 @@ def join_streams(
                 b = np.empty(room, np.int8)
                 c = np.empty(room, np.int64)
                 d = np.empty(room, np.int64)
-                a[:written] = out_ts
-                b[:written] = out_sign
-                c[:written] = out_left
-                d[:written] = out_right
+                copied(written, out_ts, a)
+                copied(written, out_sign, b)
+                copied(written, out_left, c)
+                copied(written, out_right, d)
                 out_ts = a
                 out_sign = b
                 out_left = c
@@ -141,7 +142,7 @@ def join_streams(
     return out_ts[:written], out_sign[:written], out_left[:written], out_right[:written]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@kernel
 def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, key_counts: Array) -> None:
     """Put the tuples of a side's ring into the chains of their keys, and count them, as if they had come."""
     mask = codes.shape[0] - 1
@@ -153,7 +154,7 @@ def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, k
             key_counts[key] += 1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@allocating_kernel
 def pairs_of(first: int, last: int, codes: Array, heads: Array, before: Array, oldest: int) -> tuple[Array, Array]:
     """Every pair that holds: (left ordinal, right ordinal) of the left ones from first to before last.
 

@@ -1,0 +1,291 @@
+"""A grid of shapes of exact joins, from a source to an Arrow table, beside DuckDB's best and Polars.
+
+Windows, matches a tuple, types of keys, streams, what is asked for, and where the streams lie: one shape is no proof.
+Pairs are asked for in SQL, counts of `db.join`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as parquet
+
+from nile.engine.database import Database
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
+
+__all__ = ["Cell", "cells", "grid", "ways_of_duckdb"]
+
+duckdb, pl = lazy("duckdb"), lazy("polars")
+
+TITLE = "exact joins on a grid of shapes, from source to Arrow table, beside DuckDB's best formulation and Polars"
+SECOND = 1_000_000_000
+WINDOWS = {"1 s": 1, "1 min": 60, "10 min": 600, "1 h": 3_600, "1 d": 86_400}
+MATCHES = (0.0, 0.2, 1.0, 16.0, 480.0)
+KINDS = ("int32", "int64 sparse", "float64", "short text", "long text")
+ASKED = ("count", "pairs")
+SOURCES = ("Arrow", "Parquet")
+TUPLES, BRIEFLY, MOST_PAIRS = 1_000_000, 200_000, 16_000_000
+ROUNDS = 5
+EXPONENT = 0.5
+_GAP = SECOND // 100  # between tuples of a stream
+
+
+class Cell(NamedTuple):
+    """One shape.  window: seconds; matches: pairs a tuple of the first stream; tuples: of each stream."""
+
+    window: int
+    matches: float
+    kind: str
+    asked: str
+    source: str
+    tuples: int
+    streams: int = 2
+
+    @property
+    def within(self) -> float:
+        """Tuples of another stream within the window of one, at most."""
+        return min(float(self.tuples), 2.0 * self.window * SECOND / _GAP)
+
+    def __str__(self) -> str:
+        name = next(name for name, seconds in WINDOWS.items() if seconds == self.window)
+        return (
+            f"{name}, {self.matches:g} matches, {self.kind} keys, {self.streams} streams of {self.tuples:,}, "
+            f"{self.asked}, {self.source}"
+        )
+
+
+def cells(tuples: int = TUPLES) -> Iterator[Cell]:
+    """All that can be: a window has to hold as many tuples as match.  Of pairs at most 16 M a cell."""
+    for window, matches, kind, asked, source in product(WINDOWS.values(), MATCHES, KINDS, ASKED, SOURCES):
+        cell = Cell(window, matches, kind, asked, source, min(tuples, int(MOST_PAIRS / max(1.0, matches))))
+        if matches <= cell.within:
+            yield cell
+            if matches in (0.2, 1.0) and kind == "int32" and window < 3_600:
+                yield cell._replace(streams=3)
+
+
+def _some() -> Iterator[Cell]:
+    """A tenth of the grid, in which every window, number of matches, type of key and source occurs."""
+    for at, cell in enumerate(cells(BRIEFLY)):
+        if at % 11 == 0:
+            yield cell
+
+
+@benchmark("grid", TITLE, brief=lambda: replace(_measured(_some()), brief=True))
+def grid() -> Result:
+    """Every cell, wall clock and process CPU, medians of five rounds in which the contestants take turns."""
+    return _measured(cells())
+
+
+def _measured(chosen: Iterator[Cell]) -> Result:
+    rows = [_row(cell) for cell in chosen]
+    measures = [
+        Measure.of(f"{name}, {clock}, over {peer}, the worst cell", [min(ratios)], "times", bar, about=_spread(ratios))
+        for name, bar, asked in (("pairs", 1.0, "pairs"), ("counts", 1.0, "count"))
+        for peer in ("DuckDB", "Polars")
+        for clock in ("wall", "cpu")
+        for ratios in [[one[f"{peer} {clock}"] / one[f"Nile {clock}"] for one in rows if _has(one, asked, peer)]]
+        if ratios
+    ]
+    return Result(
+        name="grid", title=TITLE, unit="cells", work=len(rows), timings=(), measures=tuple(measures),
+        notes=(
+            f"keys by Zipf {EXPONENT:g}, as many of them as give the matches; tuples of a stream 10 ms apart",
+            "DuckDB with all threads, in the fastest of its formulations in that cell (plain, buckets of two or four "
+            "windows, one key where keys are numbers), from the same source; Polars where the whole window joins",
+        ),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _has(row: dict[str, Any], asked: str, peer: str) -> bool:
+    return row["asked"] == asked and row.get(f"{peer} wall") is not None
+
+
+def _spread(ratios: list[float]) -> str:
+    reached = sum(ratio >= 1.0 for ratio in ratios)
+    return f"median {median(ratios):.3g}; {reached} of {len(ratios)} cells at 1 or above"
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    tables = [_table(cell, stream) for stream in range(cell.streams)]
+    with TemporaryDirectory() as folder, closing(duckdb.connect()) as connection:
+        sources: list[Any] = tables
+        if cell.source == "Parquet":
+            sources = [Path(folder) / f"{name}.parquet" for name in "abc"[: cell.streams]]
+            for table, path in zip(tables, sources, strict=True):
+                parquet.write_table(table, path)
+        ways: dict[str, Callable[[], Any]] = {"Nile": _nile(cell, sources)}
+        form, ways["DuckDB"] = _duckdb(cell, connection, sources)
+        if cell.source == "Arrow" and cell.streams == 2 and cell.window * SECOND >= cell.tuples * _GAP:
+            ways["Polars"] = _polars(cell, tables)
+        rows = {name: _size(run()) for name, run in ways.items()}
+        if len(set(rows.values())) > 1:
+            raise ConfigError(f"bench grid, {cell}: needed the same answer from all; got {rows}; report this as a bug")
+        told = cell._asdict() | {"cell": str(cell), "rows": rows["Nile"], "DuckDB form": form}
+        for name, (wall, cpu) in _turns(ways).items():
+            told |= {f"{name} wall": wall, f"{name} cpu": cpu}
+        return told
+
+
+def _size(table: Any) -> int:
+    """Rows of an answer, or the number that a count is."""
+    return int(table.column(0)[0].as_py()) if table.num_columns == 1 else int(table.num_rows)
+
+
+def _turns(ways: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, float]]:
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, run in ways.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            run()
+            spent[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+    return {name: (median(w for w, _ in each), median(c for _, c in each)) for name, each in spent.items()}
+
+
+def _table(cell: Cell, stream: int) -> Any:
+    """A stream: ts, k, v."""
+    rng = np.random.Generator(np.random.PCG64([stream, cell.tuples]))
+    keys = _distinct(cell)
+    share = np.arange(1, keys + 1) ** -EXPONENT
+    below = np.cumsum(share / share.sum())
+    drawn = np.random.Generator(np.random.PCG64(5)).permutation(keys)[
+        np.minimum(np.searchsorted(below, rng.random(cell.tuples)), keys - 1)
+    ]
+    if cell.matches == 0.0:
+        drawn = 2 * drawn + stream % 2  # the streams have no key in common
+    ts = pa.array(np.arange(cell.tuples) * _GAP + rng.integers(0, _GAP, cell.tuples)).view(pa.timestamp("ns"))
+    return pa.table({"ts": ts, "k": _typed(drawn, cell.kind), "v": rng.random(cell.tuples)})
+
+
+def _distinct(cell: Cell) -> int:
+    """As many keys as give the matches: the fewest powers of 2 ** (1 / 8) whose self-join is that small."""
+    if cell.matches == 0.0:
+        return 100_000
+    for step in range(8, 200):
+        keys = int(2 ** (step / 8))
+        share = np.arange(1, keys + 1) ** -EXPONENT
+        share /= share.sum()
+        if cell.within * float(share @ share) <= cell.matches:
+            return keys
+    return keys
+
+
+def _typed(keys: Any, kind: str) -> Any:
+    if kind == "int32":
+        return pa.array(keys.astype(np.int32))
+    if kind == "int64 sparse":
+        return pa.array(keys.astype(np.int64) * 0x9E3779B1)
+    if kind == "float64":
+        return pa.array(keys + 0.25)
+    text = pa.array(keys).cast(pa.string())
+    if kind == "short text":
+        return text
+    prefix = pa.scalar("a name as long as those of articles in a warehouse: ")
+    return pa.compute.binary_join_element_wise(prefix, text, "")
+
+
+def _nile(cell: Cell, sources: list[Any]) -> Callable[[], Any]:
+    db = Database()
+    names = "abc"[: cell.streams]
+    for name, source in zip(names, sources, strict=True):
+        db.register(name, source, time="ts")
+    same = " AND ".join(f"a.k = {name}.k" for name in names[1:])
+    if cell.asked == "count":
+        query = db.join(*names, on="k", window=cell.window)
+        return lambda: pa.table({"n": [int(query.run().estimate.value)]})
+    text = f"SELECT {_columns(cell)} FROM {', '.join(names)} WHERE {same} WINDOW '{cell.window} s'"
+    return lambda: db.sql(text).to_arrow()
+
+
+def _columns(cell: Cell) -> str:
+    if cell.asked == "count":
+        return "count(*) AS n"
+    return ", ".join(f"{name}.v AS v_{name}" for name in "abc"[: cell.streams])
+
+
+def _polars(cell: Cell, tables: list[Any]) -> Callable[[], Any]:
+    left, right = (pl.DataFrame(table) for table in tables)
+
+    def run() -> Any:
+        found = left.lazy().join(right.lazy(), on="k")
+        if cell.asked == "count":
+            return found.select(pl.len().alias("n")).collect().to_arrow()
+        return found.select(pl.col("v").alias("v_a"), pl.col("v_right").alias("v_b")).collect().to_arrow()
+
+    return run
+
+
+def _duckdb(cell: Cell, connection: Any, sources: list[Any]) -> tuple[str, Callable[[], Any]]:
+    """The fastest formulation in this cell, by a turn of each after one that is not counted, and its run."""
+    for name, source in zip("abc", sources, strict=False):
+        if cell.source == "Parquet":
+            connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{source}')")
+        else:
+            connection.register(name, source)
+    ways = {form: partial(_fetched, connection, query) for form, query in ways_of_duckdb(cell).items()}
+    best, fastest = float("inf"), ""
+    for form, run in ways.items():
+        run()
+        begin = time.perf_counter()
+        run()
+        if time.perf_counter() - begin < best:
+            best, fastest = time.perf_counter() - begin, form
+    return fastest, ways[fastest]
+
+
+def _fetched(connection: Any, query: str) -> Any:
+    return connection.sql(query).to_arrow_table()
+
+
+def ways_of_duckdb(cell: Cell) -> dict[str, str]:
+    """Formulations of a cell's question, all of which give each pair once: its name and the query."""
+    w, select = cell.window * SECOND, _columns(cell)
+    at = {name: f"epoch_ns({name}.ts)" for name in "abc"}
+    if cell.streams == 3:
+        near = " AND ".join(f"{at[x]} - {at[y]} BETWEEN -{w} AND {w}" for x, y in ("ab", "ac", "bc"))
+        return {"plain": f"SELECT {select} FROM a, b, c WHERE a.k = b.k AND a.k = c.k AND {near}"}
+    near = f"a.t - b.t BETWEEN -{w} AND {w}"
+    inner = "SELECT k, v, epoch_ns(ts) AS t"
+    found = {"plain": f"SELECT {select} FROM ({inner} FROM a) a JOIN ({inner} FROM b) b ON a.k = b.k AND {near}"}
+    if w >= cell.tuples * _GAP:
+        found["keys alone"] = f"SELECT {select} FROM a JOIN b ON a.k = b.k"  # every two lie within the window
+        return found
+    for times in (2, 4):
+        size = times * w
+        if times == 2:
+            found["buckets of 2 windows, unnest"] = (
+                f"SELECT {select} FROM (SELECT *, t // {size} AS g FROM ({inner} FROM a)) a JOIN "
+                f"(SELECT *, unnest([(t - {w}) // {size}, (t - {w}) // {size} + 1]) AS g FROM ({inner} FROM b)) b "
+                f"ON a.k = b.k AND a.g = b.g AND {near}"
+            )
+        found[f"buckets of {times} windows, union"] = (
+            f"SELECT {select} FROM (SELECT *, t // {size} AS g FROM ({inner} FROM a)) a JOIN "
+            f"(SELECT *, (t + {w}) // {size} AS g FROM ({inner} FROM b) UNION ALL "
+            f"SELECT *, (t - {w}) // {size} AS g FROM ({inner} FROM b) "
+            f"WHERE (t - {w}) // {size} <> (t + {w}) // {size}) b "
+            f"ON a.k = b.k AND a.g = b.g AND {near}"
+        )
+    if cell.kind == "int32":
+        power = (2 * w).bit_length()
+        key = "(k::BIGINT << 32)"
+        found["buckets, union, one key by shifts"] = (
+            f"SELECT {select} FROM (SELECT v, t, {key} | (t >> {power}) AS g FROM ({inner} FROM a)) a JOIN "
+            f"(SELECT v, t, {key} | ((t + {w}) >> {power}) AS g FROM ({inner} FROM b) UNION ALL "
+            f"SELECT v, t, {key} | ((t - {w}) >> {power}) AS g FROM ({inner} FROM b) "
+            f"WHERE (t - {w}) >> {power} <> (t + {w}) >> {power}) b ON a.g = b.g AND {near}"
+        )
+    return found

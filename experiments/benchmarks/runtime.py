@@ -1,0 +1,124 @@
+"""What many standing queries over few streams cost beside one: equal ones, dashboards over one join, selections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import nile
+else:
+    nile = lazy("nile")
+
+__all__ = ["Many", "many_queries"]
+
+ROWS = 10_000
+PUSHES = 40
+ROUNDS = 5
+EQUAL, DASHBOARDS, SELECTIONS = 16, 100, 1_000
+STATE_BAR, CPU_BAR, PUSH_BAR_MS = 1.2, 1.5, 2.0
+_SCHEMA = [("t", pa.timestamp("ns")), ("item", pa.int64()), ("price", pa.float64())]
+_JOINED = (
+    "SELECT a.item, count(*) AS n, sum(b.price) AS total FROM a, b WHERE a.item = b.item GROUP BY a.item{} WINDOW 1"
+)
+
+
+class Many:
+    """A database of two live streams and some standing queries; pushes go to both in turn."""
+
+    def __init__(self, queries: Sequence[str], seed: int = 5, **how: Any) -> None:
+        self.db = nile.connect()
+        for name in "ab":
+            self.db.stream(name, _SCHEMA, time="t")
+        self.queries = [self.db.subscribe(text, **how) for text in queries]
+        self._draw = np.random.Generator(np.random.PCG64(seed))
+        self._number = 0
+
+    def push(self) -> None:
+        """ROWS tuples, 20 us apart, of 2,000 items."""
+        at = (np.arange(ROWS) + self._number // 2 * ROWS) * 20_000
+        items = pa.array(self._draw.integers(0, 2_000, ROWS))
+        rows = [pa.array(at, pa.timestamp("ns")), items, pa.array(self._draw.random(ROWS) * 100)]
+        self.db.push("ab"[self._number % 2], pa.RecordBatch.from_arrays(rows, names=["t", "item", "price"]))
+        self._number += 1
+
+    def read(self) -> int:
+        """Read what all of them have found; rows."""
+        return sum(batch.num_rows for query in self.queries for batch in query.poll())
+
+    def cpu(self, pushes: int, *, read: bool = True) -> float:
+        """CPU seconds of a push, what it finds read or not."""
+        begun = time.process_time()
+        for _ in range(pushes):
+            self.push()
+            if read:
+                self.read()
+        return (time.process_time() - begun) / pushes
+
+    @property
+    def state(self) -> int:
+        """Bytes of state, each plan's once."""
+        told = self.db.sql("SELECT sum(memory) AS bytes FROM nile_synopses WHERE kind = 'state'").to_arrow().to_pylist()
+        return int(told[0]["bytes"])
+
+
+def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **how: Any) -> list[Measure]:
+    """State and CPU of many beside the first of them alone, which take turns."""
+    one, many = Many(queries[:1], **how), Many(queries, **how)
+    for each in (one, many):
+        each.cpu(pushes)  # windows are full, kernels compiled
+    state = many.state / one.state
+    ratios, took = [], []
+    for _ in range(rounds):
+        alone = one.cpu(pushes)
+        took.append(many.cpu(pushes))
+        ratios.append(took[-1] / alone)
+    one.db.close()
+    many.db.close()
+    return [
+        Measure(f"{name}: state of one", state, "times", STATE_BAR, most=True),
+        Measure.of(f"{name}: CPU of one", ratios, "times", CPU_BAR, most=True,
+                   about=f"{median(took) * 1e3:.1f} ms a push, read"),
+    ]  # fmt: skip
+
+
+@benchmark("runtime", "Many standing queries over few streams: equal ones, dashboards over a join, 1,000 selections")
+def many_queries(pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = SELECTIONS) -> Result:
+    """CPU time; pushes of 10,000 rows."""
+    grouped = "SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW 1"
+    measures = _beside_one(f"{EQUAL} equal queries", [grouped] * EQUAL, pushes, rounds)
+    boards = [_JOINED.format(f" HAVING count(*) > {k % 10}") for k in range(DASHBOARDS)]
+    measures += _beside_one(f"{DASHBOARDS} dashboards of 10 kinds over a join", boards, pushes // 4, rounds)
+    equal = [_JOINED.format("")] * DASHBOARDS
+    measures += _beside_one(f"{DASHBOARDS} equal dashboards over a join", equal, pushes // 4, rounds)
+    for what, text in (("rare", "price > {} AND item = {}"), ("one item each", "price > 0 AND item = {1}")):
+        chosen = Many(
+            [f"SELECT t, item, price FROM a WHERE {text.format(99 + k / selections, k)}" for k in range(selections)]
+        )
+        chosen.cpu(4)
+        found = [chosen.cpu(pushes // 2, read=False) * 2e3 for _ in range(rounds)]  # every other push is of its stream
+        begun = time.process_time()
+        rows = chosen.read()
+        reading = (time.process_time() - begun) / (pushes // 4 * rounds) * 1e3
+        chosen.db.close()
+        measures.append(
+            Measure.of(f"{selections:,} selections, {what}: a push", found, "ms", PUSH_BAR_MS, most=True,
+                       about=f"{rows:,} rows found; reading them took {reading:.2f} ms a push more")
+        )  # fmt: skip
+    return Result(
+        name="runtime",
+        title="standing queries beside one of them",
+        unit="rows",
+        work=ROWS,
+        timings=(),
+        measures=tuple(measures),
+        notes=("CPU time of the process, pushes of 10,000 rows to two streams in turn",),
+    )

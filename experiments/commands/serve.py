@@ -1,0 +1,105 @@
+"""`nile serve STORE`: a database over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from nile.summaries.errors import ConfigError
+
+__all__ = ["serve"]
+
+
+@click.command(short_help="A database over HTTP.")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; others than loopback's are "
+    "for networks where everybody may read what goes by: HTTP is not encrypted.",
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=6453, show_default=True, help="0: any that is free.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where the token is, mode 600; written if it is not there. Without it a new one is printed.",
+)
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that this server is called by."
+)
+@click.option("--allow-origin", "origins", multiple=True, metavar="ORIGIN", help="Of pages elsewhere that may ask.")
+@click.option("--allow-files", is_flag=True, help="Let SQL name files of this machine, and code (CREATE SENSORS).")
+@click.option(
+    "--memory", metavar="SIZE", help="What kept rows may take, such as 1GB; the rest is in the store's files."
+)
+@click.option("--checkpoint", default="10 s", show_default=True, metavar="DURATION", help="Between two checkpoints.")
+@click.option(
+    "--max-body", type=click.IntRange(1), default=64 << 20, show_default=True, metavar="BYTES", help="The largest push."
+)
+@click.option(
+    "--max-streams", type=click.IntRange(1), default=64, show_default=True, help="That one client may hold open."
+)
+@click.option(
+    "--max-rate",
+    type=click.FloatRange(0, min_open=True),
+    default=500.0,
+    show_default=True,
+    help="Requests a second of one client.",
+)
+@click.option(
+    "--retain",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    metavar="ROWS",
+    help="Outputs of a standing query that who comes back still finds.",
+)
+def serve(
+    store: Path, host: str, port: int, token_file: Path | None, hosts: tuple[str, ...], origins: tuple[str, ...],
+    allow_files: bool, memory: str | None, checkpoint: str, max_body: int, max_streams: int, max_rate: float,
+    retain: int,
+) -> None:  # fmt: skip
+    """Serve the database in STORE (made if it is not there) over HTTP until Ctrl-C or SIGTERM, then write a checkpoint.
+
+    Every request needs the token. Needs the extra nile-streams[server].
+    """
+    try:
+        from nile.server.serve import Server, listen
+        from nile.server.settings import Settings, new_token, read_token
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"serve: needed the packages of the extra 'server'; got no {error.name}; pip install 'nile-streams[server]'"
+        ) from None
+    import nile
+
+    token = new_token() if token_file is None else read_token(token_file)
+    settings = Settings(
+        token, frozenset({*hosts, host.lower()}), frozenset(origins), allow_files, body=max_body, streams=max_streams,
+        rate=max_rate, burst=max(1, round(2 * max_rate)), retain=retain,
+    )  # fmt: skip
+    bound = listen(host, port)
+    at = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+    logging.basicConfig(stream=sys.stderr, format="%(message)s")
+    logging.getLogger("nile.server").setLevel(logging.INFO)
+
+    def say() -> None:
+        click.echo(f"serving {store} at {at}" + ("" if token_file is None else f", token in {token_file}"))
+        if token_file is None:
+            click.echo(f"token {token}")
+            click.echo(f"the inspector: {at}/#token={token}")
+        sys.stdout.flush()
+
+    db = nile.connect(store, memory=memory, checkpoint=checkpoint)
+    try:
+        server = Server(db, settings, str(store), ready=say)
+        try:
+            server.run([bound])
+        except KeyboardInterrupt:  # told to stop, and has
+            return
+    finally:
+        db.close()
+        bound.close()

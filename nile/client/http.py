@@ -1,0 +1,136 @@
+"""Requests to a server: small ones over one connection that is kept, streams over connections of their own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from nile.summaries import errors
+from nile.summaries.errors import ConfigError, NileError, Overloaded, SourceError
+
+__all__ = ["Answered", "Http", "quoted"]
+
+Answered = http.client.HTTPResponse
+_WAIT = 60.0  # seconds without a byte; a server says something every 15
+_KEPT = 10.0  # seconds for which an idle connection is kept: less than servers wait before they close it
+_OURS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, NileError)}
+
+
+def quoted(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="")
+
+
+class Http:
+    """A server's address and token.  Safe for threads: small requests take turns."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        token = token or parts.fragment.removeprefix("token=") or os.environ.get("NILE_TOKEN")
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise ConfigError(
+                f"connect: needed the address of a server, http://HOST:PORT; got {url.partition('#')[0]!r}"
+            )
+        if not token:
+            raise ConfigError(
+                f"connect, token: needed the token of {parts.netloc}; got none; say token=, or set NILE_TOKEN"
+            )
+        self.place = f"server {parts.scheme}://{parts.netloc}"
+        self._host, self._port = parts.hostname, port
+        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._token = token
+        self._kept: http.client.HTTPConnection | None = None
+        self._used = 0.0
+        self._lock = threading.Lock()
+
+    def ask(
+        self, method: str, path: str, body: bytes | Mapping[str, Any] | None = None, **headers: str
+    ) -> dict[str, Any]:
+        """A small request: the JSON object that answers it.  Raises what the server says, SourceError.
+
+        Sent once more where the connection that was kept turns out to be gone; but POST is not, which may have arrived.
+        """
+        with self._lock:
+            for last in (method == "POST", True):
+                if self._kept is not None and time.monotonic() - self._used > _KEPT:
+                    self._kept.close()
+                    self._kept = None
+                fresh = self._kept is None
+                self._kept = self._kept or self._connection()
+                try:
+                    response = self._send(self._kept, method, path, body, headers)
+                    found = response.read()
+                    self._used = time.monotonic()
+                    break
+                except (OSError, http.client.HTTPException) as error:
+                    self._kept.close()
+                    self._kept = None
+                    if fresh or last or not isinstance(error, http.client.RemoteDisconnected | ConnectionError):
+                        raise self._unreachable(error) from None
+        self._check(response.status, found)
+        told = json.loads(found)
+        return told if isinstance(told, dict) else {}
+
+    def stream(self, method: str, path: str, body: bytes | Mapping[str, Any] | None = None, **headers: str) -> Answered:
+        """A request whose answer is read as it comes; close it.  Raises what the server says, SourceError."""
+        connection = self._connection()
+        try:
+            response = self._send(connection, method, path, body, headers)
+            if response.status >= 300:
+                self._check(response.status, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            if isinstance(error, NileError):
+                raise
+            raise self._unreachable(error) from None
+        except BaseException:
+            connection.close()
+            raise
+        return response
+
+    def close(self) -> None:
+        """Let the connection go."""
+        with self._lock:
+            if self._kept is not None:
+                self._kept.close()
+            self._kept = None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        return self._kind(self._host, self._port, timeout=_WAIT)
+
+    def _send(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> Answered:
+        given = {"Authorization": f"Bearer {self._token}"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        if isinstance(body, Mapping):
+            body, given["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection.request(method, path, body, given)
+        return connection.getresponse()
+
+    def _check(self, status: int, body: bytes) -> None:
+        """Raise what a server says that could not do it, as the class it had there."""
+        if status < 300:
+            return
+        try:
+            told = json.loads(body)
+            message, kind = str(told["error"]), str(told["kind"])
+        except (ValueError, LookupError, TypeError):
+            message, kind = f"status {status}", ""
+        ours = _OURS.get(kind, Overloaded if status in (429, 503) else ConfigError if status < 500 else SourceError)
+        raise ours(message if kind in _OURS else f"{self.place}: {message}")
+
+    def _unreachable(self, error: Exception) -> SourceError:
+        return SourceError(
+            f"{self.place}: needed one that answers; got {type(error).__name__}: {error}; is it up, and where it was?"
+        )

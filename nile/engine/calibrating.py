@@ -1,0 +1,249 @@
+"""What each step of a strategy costs on this machine, measured through the code that queries run: `nile calibrate`."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from nile.engine.database import Database
+from nile.exact.join.chain import encode, window_codes
+from nile.exact.join.dense import dense_codes
+from nile.exact.join.listed import Lists
+from nile.operators.inputs.joining import Joinable, load_stream
+from nile.operators.strategies.counted import CountedJoin
+from nile.operators.strategies.forecast import Admission, Work, best_keys
+from nile.operators.strategies.looking import Look
+from nile.operators.strategies.prices import PRICES, Curve, Prices, along
+from nile.operators.strategies.telling import told
+from nile.summaries.hashing import key_words
+from nile.summaries.heavy import pa
+
+__all__ = ["calibrated"]
+
+Array = np.ndarray[Any, Any]
+_GAP = 1_000_000  # ns between tuples of a stream
+_ROUNDS = 5
+_TUPLES = 1 << 18  # of a stream
+_LEAST = 0.05  # ns: below, a difference of two measurements is noise
+_KNOTS = (8, 14, 17, 20)
+_DISTINCT = (10, 14, 17, 20)
+"""Binary logarithms of distinct keys, where they are joined and where they are coded."""
+_MATCHES = (0, 1, 3, 5, 8)
+"""Binary logarithms of pairs per tuple."""
+
+
+def calibrated(say: Callable[[str], None]) -> Prices:
+    """The prices of this machine: of each step the best of five turns, by CPU time of all threads.  Some 12 s.
+
+    say: is told each step before it is measured.
+    """
+    found: dict[str, Any] = {}
+    say("reading, looking and admitting")
+    query = _database(64, 8).join("a", "b", on="k", window=1.0)
+    found["begin"] = float(_ns(lambda: _asked(query)))
+    found |= _passes(_database(_TUPLES, 1 << 16), found["begin"])
+    found |= _files()
+    say("keys as joins take them")
+    numbers, text = _keys(_TUPLES, 1 << 16, text=False), _keys(_TUPLES, 1 << 16, text=True)
+    tuples = 2 * _TUPLES
+    found["code"] = _ns(lambda: window_codes(numbers)) / tuples
+    found["words"] = _ns(lambda: [key_words(column) for column in text]) / tuples
+    found["text"] = _ns(lambda: [column.take(pa.array(np.arange(0, _TUPLES, 2))) for column in text]) / _TUPLES
+    found["encode"] = _curve(_DISTINCT, lambda keys: _keys(_wide(keys), keys, text=True), _encoded)
+    found["dense"] = _curve(_DISTINCT, lambda keys: _spread(_wide(keys), keys), dense_codes)
+    say("joining and counting, by the number of keys")
+    found["join"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _listed)
+    found["count"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _counted)
+    say("partners and pairs")
+    found |= _pairs(along(found["join"], 1 << 12))
+    return replace(PRICES, **found)
+
+
+def _ns(run: Callable[[], Any], rounds: int = _ROUNDS) -> int:
+    run()  # kernels are loaded, memory is mapped
+    best = 1 << 62
+    gc.collect()
+    gc.disable()  # not between turns: collecting costs more than most of what is measured
+    try:
+        for _ in range(rounds):
+            began = time.process_time_ns()
+            run()
+            best = min(best, time.process_time_ns() - began)
+    finally:
+        gc.enable()
+    return best
+
+
+def _wide(keys: int) -> int:
+    return max(_TUPLES, keys)
+
+
+def _column(n: int, keys: int, seed: int, *, text: bool) -> pa.Array:
+    column = pa.array(np.random.Generator(np.random.PCG64(seed)).integers(0, keys, n))
+    return column.cast(pa.string()) if text else column
+
+
+def _keys(n: int, keys: int, *, text: bool) -> tuple[pa.Array, pa.Array]:
+    return _column(n, keys, 1, text=text), _column(n, keys, 2, text=text)
+
+
+def _spread(n: int, keys: int) -> list[Array]:
+    """Numbers far apart, of two streams."""
+    return [column.to_numpy() << 32 for column in _keys(n, keys, text=False)]
+
+
+def _database(n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table) -> Database:
+    db = Database()
+    for seed, name in enumerate("ab"):
+        ts = pa.array(np.arange(n) * _GAP).cast(pa.timestamp("ns"))
+        db.register(name, make({"ts": ts, "k": _column(n, keys, seed, text=False)}), time="ts")
+    return db
+
+
+def _joinable(db: Database, window: int) -> Joinable:
+    left, right = (load_stream(db._names.manager(name, "k", ())) for name in "ab")
+    return Joinable(left, right, window)
+
+
+def _coded(n: int, keys: int) -> Joinable:
+    """Two streams in a window of hardly a tuple, encoded."""
+    joined = _joinable(_database(n, keys), _GAP)
+    assert joined.exact.keys
+    return joined
+
+
+def _listed(joined: Joinable) -> int:
+    exact, window = joined.exact, -1 if joined.window is None else joined.window
+    lists = Lists((exact.left_ts, exact.right_ts), (exact.left_code, exact.right_code), window, exact.keys)
+    return sum(block.shape[0] for block in lists.pairs())
+
+
+def _counted(joined: Joinable) -> int:
+    return int(CountedJoin(joined.exact, standing=False).most().shape[0])
+
+
+def _encoded(two: tuple[pa.Array, pa.Array]) -> int:
+    return encode(*two)[2]
+
+
+def _curve(knots: Iterable[int], make: Callable[[int], Any], run: Callable[[Any], Any]) -> Curve:
+    """The price of a tuple by keys.  make: what `run` takes, for so many keys."""
+    told = []
+    for knot in knots:
+        given = make(1 << knot)
+        told.append((float(knot), max(_LEAST, _ns(partial(run, given), 3) / (2 * _wide(1 << knot)))))
+    return tuple(told)
+
+
+def _passes(db: Database, begin: float) -> dict[str, float]:
+    tuples = 2 * _TUPLES
+    table = _ns(lambda: _joinable(db, _GAP))
+    handed = _database(_TUPLES, 1 << 16, pa.record_batch)
+    reading = _ns(lambda: _joinable(handed, _GAP))
+    joined = _joinable(db, _GAP)
+    look = Look(joined, 0)
+    looking = _ns(lambda: Look(joined, 0))
+
+    def weighing() -> None:
+        fresh = Look(joined, 0)
+        best_keys(fresh.weighed(0), Work(fresh, PRICES), 1e8)
+
+    def admitting(level: float) -> float:
+        one, none = np.ones(1), np.zeros(look.slots, np.uint8)
+        return _ns(lambda: look.admitted(none, np.array([level]), (one, one))) / tuples
+
+    few, most = admitting(0.02), admitting(0.92)
+    return {
+        "table": max(_LEAST, (table - begin) / tuples),
+        "read": max(_LEAST, (reading - table) / tuples),
+        "seen": looking / look.looked,
+        "weigh": max(_LEAST, (_ns(weighing) - looking) / look.slots),
+        "look": few,
+        "copy": max(_LEAST, (most - few) / 0.9),
+    }
+
+
+def _files() -> dict[str, float]:
+    """What reading a tuple costs, from a Parquet file with keys that are numbers, and text besides, and from CSV."""
+    csv, parquet = import_module("pyarrow.csv"), import_module("pyarrow.parquet")
+    told: dict[str, float] = {}
+    with TemporaryDirectory() as folder:
+        for kind, tuples in (("parquet", _TUPLES), ("parquet_text", _TUPLES), ("csv", _TUPLES >> 3)):
+            ts = pa.array(np.arange(tuples) * _GAP).cast(pa.timestamp("ns"))
+            table = pa.table({"ts": ts, "k": _column(tuples, 1 << 16, 1, text=kind == "parquet_text")})
+            path = Path(folder) / f"{kind}.{kind.partition('_')[0]}"
+            (csv.write_csv if kind == "csv" else parquet.write_table)(table, path)
+            db = Database().register("a", path, time="ts")
+            told[kind] = _ns(partial(_loaded, db), 3) / tuples
+    told["parquet_text"] = max(_LEAST, told["parquet_text"] - told["parquet"])
+    return told
+
+
+def _loaded(db: Database) -> int:
+    return len(load_stream(db._names.manager("a", "k", ())))
+
+
+def _pairs(join: float) -> dict[str, Any]:
+    """What partners and pairs cost beside joining, by how many a tuple has.  join: ns per tuple, among few keys."""
+    places = np.arange(_TUPLES)
+    at = np.sort(np.random.Generator(np.random.PCG64(3)).integers(0, _TUPLES, 1 << 16))
+    room = np.empty(at.shape[0], np.int64)
+    among = {knot: _pairs_among(1 << knot, join) for knot in _MATCHES}
+    told: dict[str, Any] = dict(among[_MATCHES[2]])
+    for step in ("pair", "emit"):
+        told[step] = tuple((float(knot), max(_LEAST, found[step])) for knot, found in among.items())
+    told["chosen"] = 2.0 * _ns(lambda: [places.take(at, out=room, mode="clip") for _ in range(8)]) / (8 * at.shape[0])
+    return {step: ns if isinstance(ns, tuple) else max(_LEAST, ns) for step, ns in told.items()}
+
+
+def _pairs_among(matches: int, join: float) -> dict[str, float]:
+    """Of streams whose tuples complete so many pairs each."""
+    n = max(_TUPLES >> 3, min(_TUPLES, (1 << 21) // matches))
+    tuples, keys = 2 * n, 1 << 12
+    db = _database(n, keys)
+    window = matches * keys * _GAP
+    while window > n * _GAP // 8:  # fewer keys, so that ends of the streams do not matter
+        keys, window = keys // 2, window // 2
+        db = _database(n, keys)
+    dense, sparse = _joinable(db, window), _joinable(db, keys * _GAP // 2)
+    asked = [db.join("a", "b", on="k", window=each / 1e9) for each in (1, window)]
+    rows = [_asked(query) for query in asked]
+    spent = [_ns(partial(_asked, query), 3) for query in asked]
+    branch = max(0.0, _ns(lambda: _listed(sparse), 3) / tuples - join)
+    pair = (spent[1] - spent[0] - branch * tuples) / (rows[1] - rows[0])
+    counted = CountedJoin(dense.exact, standing=False)
+    arrivals, half = counted.most(), rows[1] // 2
+    written = _ns(lambda: sum(left.shape[0] for left, _ in counted.written(arrivals, half)), 3) / half
+    return {
+        "branch": branch,
+        "pair": pair,
+        "emit": written + max(0.0, pair - _ns(lambda: _listed(dense), 3) / rows[1]),
+        "draw": (draw := _ns(lambda: _drawn(counted, 1e-6), 3) / tuples),
+        "drawn": max(0.0, (_ns(lambda: _drawn(counted, 0.5), 3) - draw * tuples) / half - written),
+        "tell": _ns(lambda: _told(counted), 3) / tuples,
+    }
+
+
+def _drawn(counted: CountedJoin, rate: float) -> int:
+    one = np.ones(1)
+    return sum(left.shape[0] for left, _, _ in counted.drawn(np.zeros(0, np.uint8), rate * one, one, 0.5))
+
+
+def _told(counted: CountedJoin) -> Any:
+    one = np.ones(1)
+    admission = Admission(np.zeros(0, np.uint8), 0.5 * one, one, one, 0.0, 0.0)
+    which = np.zeros(counted.side.shape[0], np.uint8)
+    return told(counted, which, admission, (_TUPLES, _TUPLES), _GAP, _TUPLES * _GAP, 0.95)
+
+
+def _asked(query: Any) -> int:
+    return sum(len(batch) for batch in query.run().batches())

@@ -1,0 +1,53 @@
+"""Dense codes of numbers that are far apart: sparse identifiers, times, the bits of floats."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FACTOR", "dense_codes"]
+
+Array = np.ndarray[Any, Any]
+_LEAST, _GROWTH = 14, 2
+"""Binary logarithms of a table's first slots, and of how many times as many there are next."""
+# Drawn anew by each process: whoever chooses the keys cannot choose where they fall.  Codes do not depend on it.
+FACTOR = np.uint64(int.from_bytes(os.urandom(8), "little") | 1)
+
+
+def dense_codes(columns: Sequence[Array], *, shared: bool = False) -> tuple[tuple[Array, ...], int]:
+    """Codes of numbers, equal exactly when the numbers are, in the order in which they come: (codes of each, distinct).
+
+    columns: int64 [n] each, below 0 for null, whose code is -1; shared: the shortest column comes first, and what is
+    not in it has code -1 too, as it joins with nothing.  Cost: 6 to 20 ns a number by how many are distinct; memory: 8
+    bytes a number, and 16 to 64 per distinct one.
+    """
+    kernels = importlib.import_module("nile.exact.join.dense_kernels")
+    bits = _LEAST
+    table, known = _room(bits)
+    count, fresh = 0, True
+    out = tuple(np.empty(each.shape[0], np.int64) for each in columns)
+    for numbers, codes in sorted(zip(columns, out, strict=True), key=lambda pair: pair[1].shape[0] if shared else 0):
+        begin = 0
+        while begin < numbers.shape[0]:
+            begin, count = kernels.code_numbers(
+                numbers, begin, table, 64 - bits, FACTOR, known, known.shape[0] - 1, fresh, codes
+            )
+            if begin < numbers.shape[0]:
+                bits += _GROWTH
+                kept = known
+                table, known = _room(bits)
+                known[:count], known[-1] = kept[:count], count
+                kernels.place_numbers(known, count, table, 64 - bits, FACTOR)
+        fresh = not shared
+    return out, max(1, count)
+
+
+def _room(bits: int) -> tuple[Array, Array]:
+    """A table, and numbers by code for half as many as it has slots; their count stands behind them."""
+    known = np.empty((1 << (bits - 1)) + 1, np.int64)
+    known[-1] = 0
+    return np.zeros(1 << bits, np.int32), known

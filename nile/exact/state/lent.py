@@ -1,0 +1,48 @@
+"""Memory that Arrow owns, handed to kernels without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["lent", "lent_together"]
+
+Array = np.ndarray[Any, Any]
+
+
+class _Memory:
+    """What numpy makes an array of; keeps the owners of the memory."""
+
+    __slots__ = ("__array_interface__", "owners")
+
+    def __init__(self, first: Array, length: int, owners: Sequence[Array]) -> None:
+        self.owners = owners
+        self.__array_interface__ = {
+            "shape": (length,), "typestr": first.dtype.str, "data": (first.ctypes.data, False), "version": 3,
+        }  # fmt: skip
+
+
+def lent(array: Array) -> Array:
+    """A contiguous array of one dimension as kernels take it, in the same memory: to be read, never written.
+
+    Kernels are compiled for arrays that say they may be written; those of Arrow's memory do not say so.
+    """
+    if array.flags.writeable or not array.shape[0]:
+        return array if array.flags.writeable else array.copy()
+    return np.asarray(_Memory(array, array.shape[0], (array,)))
+
+
+def lent_together(parts: Sequence[Array], dtype: Any = np.int64) -> Array:
+    """Contiguous arrays of one dtype, one after the other: in their own memory where they lie so, else a copy.
+
+    To be read, never written.
+    """
+    given = [part for part in parts if part.shape[0]]
+    if not given:
+        return np.zeros(0, dtype)
+    begins = [part.ctypes.data for part in given]
+    if all(begin + part.nbytes == after for begin, part, after in zip(begins, given, begins[1:], strict=False)):
+        return np.asarray(_Memory(given[0], sum(part.shape[0] for part in given), given))
+    return np.concatenate(given)

@@ -1,0 +1,108 @@
+"""Which rows of a batch may satisfy conditions that compare one column with constants: sorted once for all of them.
+
+Many selections over one stream look for different constants; each then looks at the rows that may be its own.
+Source: STREAM (CIDR 2003), section 3.2, and the predicate index of approximate selections, for batches of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.expressions.tree import Column, Compare, Constant, Logic, Node
+from nile.summaries.heavy import pa
+
+__all__ = ["ByValue", "Sought", "chosen", "sought"]
+
+Array = np.ndarray[Any, Any]
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """column operator constant."""
+
+    column: str
+    operator: str
+    constant: Any
+
+
+def sought(condition: Node) -> tuple[Sought, ...]:
+    """What rows that satisfy a condition are, all of it; none: there is something in it that is not so simple."""
+    parts = condition.items if isinstance(condition, Logic) and condition.operator == "AND" else (condition,)
+    found = [_compared(part) for part in parts]
+    return tuple(one for one in found if one is not None) if None not in found else ()
+
+
+def _compared(node: Node) -> Sought | None:
+    if not isinstance(node, Compare) or node.operator not in _TURNED:
+        return None
+    left, right, operator = node.left, node.right, node.operator
+    if isinstance(left, Constant):
+        left, right, operator = right, left, _TURNED[operator]  # type: ignore[assignment]
+    if not isinstance(left, Column) or not isinstance(right, Constant):
+        return None
+    value = right.value
+    text = type(value) is str and left.kind == right.kind == "text" and operator == "="
+    number = type(value) in (int, float) and left.kind in ("integer", "number") and abs(value) < _EXACT  # type: ignore[arg-type]
+    return Sought(left.name, operator, value) if text or number else None
+
+
+class ByValue:
+    """The rows of one column in the order of its values.  Nulls satisfy nothing; NaN is beyond all numbers.
+
+    Cost: a sort; then O(log n) a constant, beside the rows that it has.
+    """
+
+    def __init__(self, column: pa.Array) -> None:
+        self._numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        self._whole = pa.types.is_integer(column.type)
+        self.usable = self._numbers or pa.types.is_string(column.type)
+        self._places: dict[Any, int] = {}
+        if not self.usable:
+            return
+        here = np.arange(len(column))
+        if column.null_count:
+            here = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            column = column.drop_null()
+        if not self._numbers:
+            coded = column.dictionary_encode()
+            self._places = {value: code for code, value in enumerate(coded.dictionary.to_pylist())}
+            column = coded.indices
+        values = column.to_numpy(zero_copy_only=False)
+        order = np.argsort(values, kind="stable")
+        self._values, self._order = values[order], here[order]
+
+    def places(self, wanted: Sought) -> Array | None:
+        """The rows that satisfy it, in no order; None: not known."""
+        value = wanted.constant
+        if not self.usable or isinstance(value, str) == self._numbers or (self._whole and type(value) is float):
+            return None
+        if not self._numbers:
+            value = self._places.get(value, -1)
+        low, high = 0, self._values.shape[0]
+        if wanted.operator in ("=", ">=", ">"):
+            low = int(np.searchsorted(self._values, value, "right" if wanted.operator == ">" else "left"))
+        if wanted.operator in ("=", "<=", "<"):
+            high = int(np.searchsorted(self._values, value, "left" if wanted.operator == "<" else "right"))
+        return self._order[low:high]
+
+
+def chosen(columns: Callable[[str], ByValue], wanted: Sequence[Sought]) -> Array | None:
+    """The rows that satisfy all of these, ascending; None: not known."""
+    found: list[Array] = []
+    for each in wanted:
+        if (places := columns(each.column).places(each)) is None:
+            return None
+        if not places.shape[0]:
+            return places
+        found.append(places)
+    found.sort(key=len)
+    rows = np.sort(found[0])
+    for other in found[1:]:
+        rows = rows[np.isin(rows, other)]
+    return rows

@@ -1,0 +1,303 @@
+"""An exact plan at work over live streams, once for all standing queries that ask for it.
+
+What the streams bring is an event: converted, worked on and formed once, by whoever comes first, and kept in a queue
+until every reader has taken it.  Readers have equal plans up to the selections and projections at the top (`Tail`),
+which each has for itself; readers with equal ones share what they make, too.
+Source: STREAM (CIDR 2003), section 3.2: a shared queue with a pointer for each reader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.pipeline.sources.taken_back import takes_nothing_back
+from nile.exact.pipeline.tail import Tail, cut
+from nile.exact.state.held import State
+from nile.execution.choice import Choice
+from nile.execution.exact.physical import Compiler, with_selections
+from nile.execution.exact.run import pipeline_of
+from nile.execution.held import flat, of
+from nile.execution.live.chosen import ByValue, Sought, chosen, sought
+from nile.execution.reading import Readable, Reading, named_leaf, selected
+from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
+from nile.streams.live import LiveStream
+from nile.summaries.heavy import pa
+
+__all__ = ["Running", "alike", "counts_of", "differences", "tail_of"]
+
+Array = np.ndarray[Any, Any]
+
+_COUNTS = ("tuples", "changes", "come", "gone", "pairs", "negative", "completed", "taken", "newest")
+"""What a state counts since the query was asked: what follows does not depend on it."""
+_MANY = 16
+"""Readers from which on sorting what came costs less than that each looks at all of it."""
+
+
+@dataclass(slots=True)
+class Event:
+    """What one thing that happened led to.  waits: readers that have not taken it; made: what tails made of it."""
+
+    waits: int
+    found: list[Changes] = field(default_factory=list)
+    fault: Exception | None = None
+    made: dict[Any, Any] = field(default_factory=dict)
+    by_value: dict[tuple[int, str], ByValue] = field(default_factory=dict)
+
+    def where(self, wanted: tuple[Sought, ...]) -> list[Changes] | None:
+        """Of what it led to, the rows that satisfy conditions; None: look at them."""
+        out = []
+        for number, each in enumerate(self.found):
+            places = chosen(partial(self._by_value, number, each), wanted)
+            if places is None:
+                return None
+            if places.shape[0]:
+                out.append(Changes(each.ts[places], each.sign[places], each.rows.take(pa.array(places))))
+        return out
+
+    def _by_value(self, number: int, changes: Changes, column: str) -> ByValue:
+        if (number, column) not in self.by_value:
+            self.by_value[number, column] = ByValue(changes.rows.column(changes.rows.schema.get_field_index(column)))
+        return self.by_value[number, column]
+
+
+def tail_of(plan: Plan, choice: Choice) -> tuple[list[Plan], Plan]:
+    """(selections and projections at the top of a plan that nothing is held above, from the top; what is below).
+
+    A selection over window functions is part of how they work.  Only where negative tuples say what expires.
+    """
+    above: list[Plan] = []
+    below = plan
+    while isinstance(below, Filter | Project) and not (isinstance(below, Filter) and isinstance(below.input, Over)):
+        above.append(below)
+        below = below.input
+    if choice.scheduling != "nta" or isinstance(below, Relation):
+        return [], plan
+    if isinstance(below, Stream) and (
+        choice.emit not in ("append", "stream") or not isinstance(below.window, int | None)
+    ):
+        return [], plan  # what is selected is held, so nothing else should be
+    return above, below
+
+
+class Running:
+    """One plan at work.  streams: the live ones, by name; leaves: where each stands in the plan.
+
+    readers: of the queue, in the order in which they came.
+    """
+
+    def __init__(
+        self, home: Readable, query: Query, choice: Choice, live: Mapping[str, LiveStream], *, whole: bool = False
+    ) -> None:
+        """whole: with what is at the top, too, as an older version stored it."""
+        self._emit = choice.emit
+        plan = with_selections(query.plan)
+        above, below = ([], plan) if whole else tail_of(plan, choice)
+        lowest = above[-1] if above else None
+        self.sought = sought(lowest.condition) if isinstance(lowest, Filter) else ()
+        self.reading = Reading(home, plan)
+        self.leaves: dict[str, list[Stream | Relation]] = {}
+        self.finite: list[Stream] = []
+        self._leaves = leaves = leaves_of(plan)
+        for leaf in leaves:
+            if leaf.name in live and (isinstance(leaf, Stream) or leaf.changes):
+                self.leaves.setdefault(leaf.name, []).append(leaf)
+            elif isinstance(leaf, Stream):
+                self.finite.append(leaf)
+        self.streams = {name: live[name] for name in self.leaves}
+        self.key = (
+            repr(below), choice.emit, choice.scheduling, choice.algorithm,
+            tuple((name, id(stream)) for name, stream in self.streams.items()),
+        )  # fmt: skip
+        tables = {
+            leaf.alias: pa.Table.from_batches([self.reading.whole(leaf).batch])
+            for leaf in leaves
+            if isinstance(leaf, Relation) and not leaf.changes
+        }
+        compiler = Compiler(self.reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm or "chain")
+        self._plan = compiler.plan(plan)
+        core, self._nodes = cut(self._plan, len(above))
+        self.tail_key = repr(above)
+        self._made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above))
+        self.pipeline: Pipeline = self._made()
+        self.readers: list[Any] = []
+        self._events: deque[Event] = deque()
+        self._first = 0
+        self.ending = False
+        """Whether all readers end now, so that whoever is first may end the plan."""
+
+    @property
+    def turn(self) -> int:
+        """How many events there were."""
+        return self._first + len(self._events)
+
+    def tail(self) -> Tail:
+        """A new one for a reader that asked what this was made for."""
+        return Tail(self._nodes, append=self._emit in ("append", "stream"))
+
+    def stored_whole(self, state: Mapping[str, Any]) -> bool:
+        """Whether a stored state is of one operator, which selected and projected what came before it was held."""
+        operators = state.get("operators")
+        held = operators.get("operators") if isinstance(operators, Mapping) else None
+        return bool(self._nodes) and isinstance(held, list) and len(held) == 1
+
+    def takes_nothing_back(self) -> str | None:
+        """What in the query this was made for has no way to take tuples back, in words; None: nothing."""
+        return takes_nothing_back(self._plan, self.pipeline.scheduling, self.pipeline.emit)
+
+    def alone(self) -> Running:
+        """This plan for one reader more that goes its own way from here: equal state, nothing shared."""
+        twin = object.__new__(Running)
+        twin.__dict__.update(self.__dict__)
+        twin.pipeline, twin.readers, twin._events, twin._first = self._made(), [], deque(), 0
+        twin.pipeline.restore(of(*flat(self.pipeline.capture())))
+        return twin
+
+    def leave(self, reader: Any, turn: int) -> None:
+        """One reader less, which has taken the events before `turn`."""
+        if reader in self.readers:
+            self.readers.remove(reader)
+            for event in list(self._events)[turn - self._first :]:
+                event.waits -= 1
+            self._free()
+
+    def take(
+        self,
+        turn: int,
+        work: Callable[[], list[Changes]],
+        form: Callable[[list[Changes], bool], Any],
+        key: Any,
+        wanted: tuple[Sought, ...],
+    ) -> Any:
+        """What event number `turn` led to, in the form of readers of this key.
+
+        wanted: what the lowest selection of the form looks for; form: of changes, and whether these are all like that.
+        work: what happened, done by whoever comes first.  Raises what it raised, to every reader.
+        """
+        if turn == self.turn and len(self.readers) <= 1:
+            self._first += 1
+            return form(work(), False)
+        if turn == self.turn:
+            event = Event(len(self.readers))
+            try:
+                event.found = work()
+            except Exception as error:
+                event.fault = error
+            self._events.append(event)
+        event = self._events[turn - self._first]
+        event.waits -= 1
+        self._free()
+        if event.fault is not None:
+            raise event.fault
+        if key not in event.made:
+            found = event.where(wanted) if wanted and len(self.readers) >= _MANY else None
+            event.made[key] = form(event.found, False) if found is None else form(found, True)
+        return event.made[key]
+
+    def _free(self) -> None:
+        while self._events and not self._events[0].waits:
+            self._events.popleft()
+            self._first += 1
+
+    def push_finite(self) -> Iterator[list[Changes]]:
+        """Take in what does not come live: streams of files, relations as they are."""
+        for leaf in self.finite:
+            held = self.reading.whole(leaf)
+            yield self.pipeline.push(leaf.alias, held.ts, held.batch)
+            yield self.pipeline.close(leaf.alias)
+        for each in self._leaves:
+            if isinstance(each, Relation) and each.changes:
+                log = self.reading.changes(each)
+                yield self.pipeline.push(each.alias, log.ts, log.batch)
+
+    def push_kept(self) -> Iterator[list[Changes]]:
+        """Take in what the live streams have kept."""
+        for leaves in self.leaves.values():
+            for leaf in leaves:
+                if isinstance(leaf, Stream):
+                    held = self.reading.whole(leaf)
+                    yield self.pipeline.push(leaf.alias, held.ts, held.batch)
+
+    def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
+        """Take in tuples of a live stream."""
+        found = []
+        for alias, times, rows in self._of_leaves(name, ts, batch):
+            found += self.pipeline.push(alias, times, rows)
+        return found
+
+    def take_back(self, name: str, at: int, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
+        """Tuples of a live stream are there no more from the instant `at` on."""
+        found = []
+        for alias, times, rows in self._of_leaves(name, ts, batch):
+            found += self.pipeline.take_back(alias, at, times, rows)
+        return found
+
+    def open_from(self, stream: LiveStream) -> int | None:
+        """The first instant of a stream that can still come; None: any can."""
+        leaves = [leaf for name, each in self.streams.items() if each is stream for leaf in self.leaves[name]]
+        found = [self.pipeline.open_from(leaf.alias) for leaf in leaves]
+        return max((at for at in found if at is not None), default=None)
+
+    def _of_leaves(self, name: str, ts: Array, batch: pa.RecordBatch) -> Iterator[tuple[str, Array, pa.RecordBatch]]:
+        """(alias, times, rows) that each place of a stream in the statement has of its tuples, where it has any."""
+        for leaf in self.leaves[name]:
+            if isinstance(leaf, Relation):
+                times, rows = self.reading.signed(leaf, ts, batch)
+                yield leaf.alias, times, rows
+                continue
+            columns = batch.select(list(self.reading.columns(leaf)))
+            times, rows = selected(leaf, ts, named_leaf(leaf, columns))
+            if rows.num_rows:
+                yield leaf.alias, times, rows
+
+
+def counts_of(state: State) -> Iterator[tuple[Any, str]]:
+    """(where, its name) of everything in a state that counts what has been, always in the same order."""
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from counts_of(value)
+        elif isinstance(value, list):
+            for each in value:
+                if isinstance(each, dict):
+                    yield from counts_of(each)
+        elif (name in _COUNTS and isinstance(value, int)) or (
+            name == "counts" and ("taken" in state or state.keys() == {"counts", "rows", "shown"})
+        ):
+            yield state, name
+
+
+def alike(mine: Pipeline, other: Pipeline) -> bool:
+    """Whether two pipelines of one plan go on alike whatever comes: they differ in what they have counted at most.
+
+    Cost: O(1) where they have come to different instants, else O(state).
+    """
+    if mine.reached != other.reached:
+        return False
+    states = [mine.capture(), other.capture()]
+    for state in states:
+        for where, name in counts_of(state):
+            where[name] = 0
+        state["origin"] = state["origin"] is None
+    (params, arrays), (others, theirs) = map(flat, states)
+    return (
+        params == others
+        and arrays.keys() == theirs.keys()
+        and all(
+            array.dtype == theirs[name].dtype
+            and array.shape == theirs[name].shape
+            and array.tobytes() == theirs[name].tobytes()
+            for name, array in arrays.items()
+        )
+    )
+
+
+def differences(mine: State, other: State) -> list[Any]:
+    """How much more `mine` has counted, for each of `counts_of`."""
+    pairs = zip(counts_of(mine), counts_of(other), strict=True)
+    return [here[name] - there[same] for (here, name), (there, same) in pairs]

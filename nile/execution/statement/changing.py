@@ -1,0 +1,260 @@
+"""Statements that change what live streams hold, or the queries that stand over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeGuard
+
+from nile.answers.result import Result
+from nile.execution.definitions import Filling, StreamDefinition
+from nile.execution.live.into import named_rows
+from nile.execution.live.relations import relation_definition, revise, versions_of
+from nile.execution.live.retracting import satisfying, take_back
+from nile.execution.options import Options
+from nile.execution.statement.engine import near_names
+from nile.execution.statement.statements import check_free, rows_of, run_query, said
+from nile.execution.values import column_of
+from nile.sensors.types import column_type
+from nile.sql.expression_text import identifier
+from nile.sql.plan import leaves_of
+from nile.sql.reading_statements import read_statement
+from nile.sql.statements import (
+    CreateMaterialized,
+    CreateRelation,
+    Delete,
+    Drop,
+    Insert,
+    Select,
+    Show,
+    Statement,
+    Update,
+)
+from nile.summaries.errors import ConfigError, SqlError, UnknownStream
+from nile.summaries.heavy import pa
+
+if TYPE_CHECKING:
+    from nile.execution.live.live import Live
+
+__all__ = ["Changing", "is_changing", "run_changing"]
+
+Changing = CreateMaterialized | CreateRelation | Delete | Drop | Insert | Show | Update
+
+
+def is_changing(statement: Statement) -> TypeGuard[Changing]:
+    """Whether a statement needs the live streams, not names alone."""
+    match statement:
+        case Delete() | Insert() | Update():
+            return True
+        case CreateRelation():
+            return bool(statement.columns)
+        case CreateMaterialized():
+            return True
+        case Drop():
+            return statement.kind in ("query", "materialized view")
+        case Show():
+            return statement.what == "queries"
+        case _:
+            return False
+
+
+def run_changing(live: Live, statement: Changing, options: Options) -> Result:
+    """Run one statement.  Raises what it finds wrong."""
+    match statement:
+        case CreateRelation():
+            return _create(live, statement)
+        case CreateMaterialized():
+            return _materialize(live, statement)
+        case Update() | Delete() if live.names.entries[statement.name].changes:
+            return _revise(live, statement)
+        case Update():
+            raise ConfigError(f"UPDATE {statement.name}: needed a relation that changes; got another; make one")
+        case Delete():
+            gone = take_back(live, statement.name, partial(satisfying, where=statement.where))
+            return said(f"{gone:,} rows of '{statement.name}' deleted")
+        case Insert():
+            return _insert(live, statement, options)
+        case Drop():
+            return _drop(live, statement)
+        case Show():
+            return _queries(live)
+
+
+def _create(live: Live, made: CreateRelation) -> Result:
+    check_free(live.names, made.name, made.replace)
+    where = f"CREATE RELATION {made.name}"
+    columns = pa.schema([(name, column_type(kind, where=where)) for name, kind in made.columns])
+    definition = relation_definition(made.name, columns)
+
+    live.change(lambda: _made_anew(live, made.name, definition))
+    return said(f"relation '{made.name}' created; INSERT, UPDATE and DELETE change it")
+
+
+def _made_anew(live: Live, name: str, definition: StreamDefinition) -> None:
+    if name in live.streams():
+        live.names.unregister(name)
+    live.make(name, definition)
+
+
+def _materialize(live: Live, made: CreateMaterialized) -> Result:
+    """A relation, and a standing query of the same name that fills it, with what its streams have kept first."""
+    check_free(live.names, made.name, made.replace)
+    if made.name in live.names.views:
+        raise SqlError(f"CREATE MATERIALIZED VIEW: '{made.name}' is a view; DROP VIEW {made.name} first")
+    types = [field.type for field in made.query.plan.fields]
+    definition = relation_definition(made.name, pa.schema(list(zip(made.columns, types, strict=True))))
+
+    def create() -> None:
+        if made.replace and made.name in live.streams():
+            _let_go(live, made.name)
+        _made_anew(live, made.name, definition)
+        filling = Filling(made.name, made.columns, relation=True)
+        live.subscribe(made.query, Options.of({"emit": "changes"}), None, name=made.name, into=filling)
+
+    live.change(create)
+    return said(f"view '{made.name}' created, which follows its query")
+
+
+def _let_go(live: Live, name: str) -> None:
+    """End the query that fills a view which nobody reads.  Raises ConfigError for one that is read."""
+    log = live.streams()[name]
+    live.standing.check_free(log, fills=False)
+    for standing in live.standing.filled(log):
+        standing.close()
+
+
+def _revise(live: Live, made: Update | Delete) -> Result:
+    """UPDATE and DELETE: what goes, and what comes for it, are queries of the relation as it is."""
+    name, where = identifier(made.name), "" if made.where is None else f" WHERE {made.where}"
+    columns = live.names.entries[made.name].schema
+    values = dict(made.values) if isinstance(made, Update) else {}
+
+    def rows(items: Sequence[str]) -> pa.Table:
+        read = read_statement(f"SELECT {', '.join(items)} FROM {name}{where}", live.names)
+        assert isinstance(read, Select)
+        return run_query(live.names, read.query, Options.of({})).to_arrow()
+
+    def change() -> list[tuple[int, pa.Table]]:
+        gone = (-1, rows([identifier(each) for each in columns.names]))
+        if isinstance(made, Delete):
+            return [gone]
+        fresh = rows([f"{values.get(each, identifier(each))} AS {identifier(each)}" for each in columns.names])
+        return [gone, (1, _converted(fresh.columns, columns, columns.names, f"UPDATE {made.name}"))]
+
+    done = revise(live, made.name, change, made.at)
+    if isinstance(made, Delete):
+        return said(f"{done:,} rows of '{made.name}' deleted")
+    return said(f"{done // 2:,} rows of '{made.name}' updated")
+
+
+def _converted(values: Sequence[pa.ChunkedArray], schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Table:
+    """Rows of a relation; what is not among `columns` is null.  Raises ConfigError for a value that does not fit."""
+    given = dict(zip(columns, values, strict=True))
+    arrays = []
+    for field in schema:
+        value = given.get(field.name, pa.nulls(len(values[0]), field.type))
+        try:
+            arrays.append(value.cast(field.type))
+        except (pa.ArrowException, NotImplementedError) as error:
+            raise ConfigError(
+                f"{where}: needed {field.type} for column '{field.name}'; got {value.type} that does not convert "
+                f"({str(error).splitlines()[0]}); cast it"
+            ) from None
+    return pa.table(arrays, schema=schema)
+
+
+def _insert_relation(live: Live, made: Insert, options: Options) -> Result:
+    schema = versions_of(live, made.name).schema
+    columns = made.columns or schema.names
+
+    def change() -> list[tuple[int, pa.Table]]:
+        if made.query is None:
+            values = [pa.chunked_array([each]) for each in _written(made, schema, columns)]
+        else:
+            values = run_query(live.names, made.query, options).to_arrow().columns
+        return [(1, _converted(values, schema, columns, f"INSERT INTO {made.name}"))]
+
+    return said(f"{revise(live, made.name, change, made.at):,} rows inserted into '{made.name}'")
+
+
+def _insert(live: Live, made: Insert, options: Options) -> Result:
+    if live.names.entries[made.name].changes:
+        return _insert_relation(live, made, options)
+    stream = live.get(made.name)
+    columns = made.columns or stream.schema.names
+    if made.query is None:
+        data = _written(made, stream.schema, columns)
+        live.push(made.name, named_rows(stream, columns, data))
+        return said(f"{len(made.rows):,} rows inserted into '{made.name}'")
+    if any(leaf.name in live.streams() for leaf in leaves_of(made.query.plan)):
+        taken = live.unread()
+        name = next(f"{made.name}_{at}" for at in range(1, len(taken) + 2) if f"{made.name}_{at}" not in taken)
+        live.subscribe(made.query, options, None, name=name, into=Filling(made.name, made.columns))
+        return said(f"standing query '{name}' fills stream '{made.name}' from now on; DROP QUERY {name} ends it")
+    table = run_query(live.names, made.query, options).to_arrow()
+    if table.num_rows:
+        data = [column.combine_chunks() for column in table.columns]
+        live.push(made.name, named_rows(stream, columns, data))
+    return said(f"{table.num_rows:,} rows inserted into '{made.name}'")
+
+
+def _written(made: Insert, schema: pa.Schema, columns: Sequence[str]) -> list[pa.Array]:
+    """The columns of VALUES.  Raises ConfigError for a value that is none of its column's type."""
+    nothing = pa.RecordBatch.from_pydict({"": [None]})
+    arrays: list[list[pa.Array]] = [[] for _ in columns]
+    for number, row in enumerate(made.rows, 1):
+        for values, name, node in zip(arrays, columns, row, strict=True):
+            value, wanted = column_of(node, nothing), schema.field(name).type
+            try:
+                values.append(value.cast(wanted))
+            except (pa.ArrowException, NotImplementedError):
+                raise ConfigError(
+                    f"INSERT INTO {made.name}, row {number}: needed {wanted} for column '{name}'; got "
+                    f"{value[0].as_py()!r}; write one"
+                ) from None
+    return [pa.concat_arrays(values) for values in arrays]
+
+
+def _drop(live: Live, dropped: Drop) -> Result:
+    """A standing query, or a view with the one that fills it."""
+    kind = "standing query" if dropped.kind == "query" else dropped.kind
+    with live.lock:
+        named = live.standing.named()
+        views = [name for name, (one, _) in named.items() if one.into is not None and one.into.relation]
+        known = list(named) if dropped.kind == "query" else views
+        if dropped.name in known:
+
+            def drop() -> None:
+                if dropped.kind == "query":
+                    live.subscription(dropped.name).close()
+                else:
+                    _let_go(live, dropped.name)
+                    live.names.unregister(dropped.name)
+
+            live.change(drop)
+            return said(f"{kind} '{dropped.name}' dropped")
+    if dropped.if_exists:
+        return said(f"there is no {kind} '{dropped.name}'")
+    raise UnknownStream(
+        f"DROP {dropped.kind.upper()}: there is no {kind} '{dropped.name}'{near_names(dropped.name, known)}"
+    )
+
+
+def _queries(live: Live) -> Result:
+    """SHOW QUERIES: standing queries with a name, where their rows go, and how many there were."""
+    with live.lock:
+        live.names.check_open()
+        named = live.standing.named()
+    return rows_of(
+        pa.table(
+            {
+                "name": pa.array(named, pa.string()),
+                "into": pa.array(
+                    [None if one.into is None else one.into.stream for one, _ in named.values()], pa.string()
+                ),
+                "query": pa.array([one.text for one, _ in named.values()], pa.string()),
+                "outputs": pa.array([standing.outputs for _, standing in named.values()], pa.int64()),
+                "unread": pa.array([standing.unread for _, standing in named.values()], pa.int64()),
+            }
+        )
+    )

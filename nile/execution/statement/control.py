@@ -1,0 +1,271 @@
+"""What runs in a database, as relations that SQL reads: the state of streams, standing queries and summaries as of now.
+
+UPDATE sets what takes effect while it runs: whether a query is active, what a summary's counters may take.
+Source: STREAM (CIDR 2003), section 6: entities with control tables, which is all that a graphical interface needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nile.answers.result import Result
+from nile.base.durations import format_duration
+from nile.execution.options import Options
+from nile.execution.statement.statements import run_query, said
+from nile.operators.inputs.shared import SharedSummary
+from nile.sql.reading_statements import read_statement
+from nile.sql.statements import Select, Update
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
+
+if TYPE_CHECKING:
+    from nile.execution.live.live import Live
+    from nile.execution.live.subscription import Subscription
+
+__all__ = ["CONTROL", "control_tables", "update_control"]
+
+_TEXT, _WHOLE, _NUMBER, _YES, _TIME = pa.string, pa.int64, pa.float64, pa.bool_, lambda: pa.timestamp("ns")
+_COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
+    "nile_queries": {
+        "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
+        "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "unit": _TEXT,
+        "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER, "high": _NUMBER,
+        "shares": _TEXT,
+    },
+    "nile_operators": {
+        "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
+        "held": _WHOLE, "memory": _WHOLE,
+    },
+    "nile_queues": {"kind": _TEXT, "of": _TEXT, "tuples": _WHOLE, "memory": _WHOLE},
+    "nile_synopses": {"kind": _TEXT, "of": _TEXT, "column": _TEXT, "tuples": _WHOLE, "memory": _WHOLE},
+    "nile_summaries": {
+        "name": _TEXT, "stream": _TEXT, "column": _TEXT, "granularity": _TEXT, "rate": _WHOLE, "depth": _WHOLE,
+        "structure": _TEXT, "tuples": _WHOLE, "zones": _WHOLE, "changes": _WHOLE, "error": _NUMBER, "memory": _WHOLE,
+        "upkeep": _WHOLE, "served": _WHOLE,
+    },
+    "nile_sources": {
+        "name": _TEXT, "kind": _TEXT, "time": _TEXT, "tuples": _WHOLE, "applied": _WHOLE, "late": _WHOLE,
+        "shed": _WHOLE, "rejected": _WHOLE, "waiting": _WHOLE, "kept": _WHOLE, "memory": _WHOLE, "passed": _TIME,
+        "silent": _YES, "offset": _TEXT,
+    },
+    "nile_zones": {
+        "summary": _TEXT, "granularity": _WHOLE, "zone": _WHOLE, "first": _TIME, "last": _TIME, "bucket": _WHOLE,
+        "tuples": _WHOLE, "most": _WHOLE,
+    },
+}  # fmt: skip
+CONTROL = tuple(_COLUMNS)
+"""The names of these relations; one that is registered under such a name comes first."""
+_SETTABLE = {"nile_queries": ("active",), "nile_summaries": ("memory",)}
+_LEAST_COUNTERS = 1_024  # bytes
+
+Rows = Iterator[dict[str, Any]]
+
+
+def control_tables(live: Live, text: str) -> dict[str, pa.Table]:
+    """Those that a statement may mean, as of now: their names stand in its text and are nobody else's.
+
+    Cost: O(what they tell); a nile_zones reads every sketch once.
+    """
+    lowered = text.lower()
+    wanted = [name for name in CONTROL if name in lowered and name not in live.names.entries]
+    if not wanted:
+        return {}
+    with live.lock:
+        live.commits.check()
+        made = {name: list(_ROWS[name](live)) for name in wanted}
+    return {
+        name: pa.Table.from_pylist(
+            rows, schema=pa.schema([(column, kind()) for column, kind in _COLUMNS[name].items()])
+        )
+        for name, rows in made.items()
+    }
+
+
+def update_control(live: Live, made: Update) -> Result:
+    """UPDATE of a control table: each row that it means, one after another.  Raises ConfigError, SqlError."""
+    if not isinstance(made, Update):
+        raise ConfigError(
+            f"{made.name}: needed SELECT or UPDATE; got another; its rows are what runs: CREATE or DROP that"
+        )
+    name, known = made.name.lower(), _SETTABLE.get(made.name.lower(), ())
+    wrong = [column for column, _ in made.values if column not in known]
+    if wrong:
+        settable = "; ".join(f"{', '.join(columns)} of {table}" for table, columns in _SETTABLE.items())
+        raise ConfigError(
+            f"UPDATE {made.name}: needed what can be set while it runs ({settable}), as it is now; got "
+            f"{wrong[0]}; change what it is made of instead"
+        )
+    where = "" if made.where is None else f" WHERE {made.where}"
+    asked = ", ".join(f"({value}) AS new_{column}" for column, value in made.values)
+    names = live.names.with_sources((), control_tables(live, name))
+    read = read_statement(f"SELECT name, {asked} FROM {name}{where}", names)
+    assert isinstance(read, Select)
+    rows = run_query(names, read.query, Options.of({})).to_arrow().to_pylist()
+    for row in rows:
+        for column, _ in made.values:
+            _SET[name, column](live, row["name"], row[f"new_{column}"])
+    return said(f"{len(rows):,} rows of '{name}' updated")
+
+
+def _set_active(live: Live, name: str | None, value: Any) -> None:
+    if name is None or type(value) is not bool:
+        raise ConfigError(
+            f"UPDATE nile_queries: needed a query with a name and true or false; got {name!r} and {value!r}; subscribe "
+            "with name= to pause and resume it"
+        )
+    standing = live.standing.get(name)
+    (standing.resume if value else standing.pause)()
+
+
+def _set_memory(live: Live, name: str, value: Any) -> None:
+    if type(value) is not int or value < _LEAST_COUNTERS:
+        raise ConfigError(
+            f"UPDATE nile_summaries, memory: needed at least {_LEAST_COUNTERS} bytes, a whole number; got {value!r}; "
+            "that is what its counters may take"
+        )
+    made = live.names.summaries[name]
+    options = tuple((each, given) for each, given in made.options if each != "columns")
+    fresh = replace(made, memory=value, error=None, options=options)
+    _ = fresh.spec  # what does not fit is refused before anything changes
+    live.change(lambda: live.names.keep_summary(fresh))
+
+
+_SET = {("nile_queries", "active"): _set_active, ("nile_summaries", "memory"): _set_memory}
+
+
+def _standing(live: Live) -> Iterator[tuple[str | None, str | None, Any, Any]]:
+    """(name, text, definition, query) of each that is open, those without a name too."""
+    named = {id(standing): (name, definition) for name, (definition, standing) in live.standing.named().items()}
+    for standing in live.standing.all():
+        if not standing.closed:
+            name, definition = named.get(id(standing), (None, None))
+            yield name, None if definition is None else definition.text, definition, standing
+
+
+def _queries(live: Live) -> Rows:
+    for name, text, definition, one in _standing(live):
+        budget, estimate = one.budget, one.estimate
+        yield {
+            "name": name, "query": text, "streams": ", ".join(one.streams), "active": not one.paused,
+            "into": None if definition is None or definition.into is None else definition.into.stream,
+            "epoch": one.epoch, "outputs": one.outputs, "unread": one.unread, "dropped": one.dropped,
+            "waiting": one.waiting, "memory": one.memory, "unit": budget.unit, "asked": budget.asked,
+            "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
+            "high": estimate.high, "shares": _names(live, one.sharers),
+        }  # fmt: skip
+
+
+def _names(live: Live, standing: Sequence[Subscription]) -> str | None:
+    """Those that run on one plan, as text; None of one that runs alone."""
+    if len(standing) < 2:
+        return None
+    named = {id(one): name for name, (_, one) in live.standing.named().items()}
+    names = [named[id(one)] for one in standing if id(one) in named]
+    nameless = len(standing) - len(names)
+    return ", ".join([*names, *([f"{nameless} without a name"] if nameless else [])])
+
+
+def _operators(live: Live) -> Rows:
+    for name, _, _, one in _standing(live):
+        for each in one.operators:
+            yield {
+                "query": name, "path": None if each.path is None else ".".join(map(str, each.path)),
+                "operator": each.name, "tuples": each.tuples, "positive": each.positive, "negative": each.negative,
+                "held": each.held, "memory": each.memory,
+            }  # fmt: skip
+
+
+def _queues(live: Live) -> Rows:
+    for name, stream in live.streams().items():
+        yield {"kind": "order", "of": name, "tuples": stream.pushed - stream.accounting.tuples_in, "memory": None}
+    for query, _, _, one in _standing(live):
+        yield {"kind": "paused", "of": query, "tuples": one.waiting, "memory": one.waiting_bytes}
+        yield {"kind": "unread", "of": query, "tuples": one.unread, "memory": one.unread_bytes}
+
+
+def _synopses(live: Live) -> Rows:
+    for grid in _grids(live):
+        if grid.manager is not None:
+            memory = grid.manager.memory
+            for part in ("sketches", "directory", "tuples"):
+                yield {
+                    "kind": part, "of": grid.name, "column": grid.column, "tuples": grid.manager.store.tuples,
+                    "memory": getattr(memory, part),
+                }  # fmt: skip
+    for name, stream in live.streams().items():
+        if stream.history is not None:
+            yield {
+                "kind": "history",
+                "of": name,
+                "column": None,
+                "tuples": stream.rows,
+                "memory": stream.history.memory,
+            }
+    for query, _, _, one in _standing(live):
+        if one is one.sharers[0]:  # what several run on is there once
+            of = _names(live, one.sharers) or query
+            yield {"kind": "state", "of": of, "column": None, "tuples": None, "memory": one.memory}
+
+
+def _summaries(live: Live) -> Rows:
+    for grid in _grids(live):
+        made, held = live.names.summaries[grid.name], grid.manager
+        yield {
+            "name": grid.name, "stream": grid.stream, "column": grid.column,
+            "granularity": format_duration(made.granularity), "rate": made.rate, "depth": made.depth,
+            "structure": grid.spec.structure, "tuples": held and held.store.tuples,
+            "zones": held and len(held.zones()), "changes": held and held.changes, "error": held and held.error,
+            "memory": held and held.memory.total, "upkeep": grid.upkeep, "served": grid.served,
+        }  # fmt: skip
+
+
+def _sources(live: Live) -> Rows:
+    streams, files = live.streams(), live.names.sources()
+    for name, entry in live.names.entries.items():
+        if name not in streams:
+            kind = ("file" if name in files else "object") if entry.is_stream else "relation"
+            yield {"name": name, "kind": kind, "time": entry.time, "tuples": live.names.rows(name)}
+            continue
+        stream, accounts = streams[name], streams[name].accounting
+        yield {
+            "name": name, "kind": "live", "time": entry.time, "tuples": accounts.tuples_in, "applied": accounts.applied,
+            "late": accounts.late, "shed": accounts.shed, "rejected": accounts.rejected, "kept": stream.rows,
+            "waiting": stream.pushed - accounts.tuples_in, "passed": stream.passed, "silent": stream.silent,
+            "memory": None if stream.history is None else stream.history.memory,
+            "offset": json.dumps(live.offsets[name]) if name in live.offsets else None,
+        }  # fmt: skip
+
+
+def _zones(live: Live) -> Rows:
+    """Of each zone and bucket of values: its tuples, and at most how many of one key (what `desc` goes by)."""
+    for grid in _grids(live):
+        manager = grid.manager
+        if manager is None or manager.spec.structure in ("T1", "T2"):
+            continue
+        for number, zone in enumerate(manager.zones()):
+            sketch = manager.index(zone.granularity).sketch(zone)
+            cells = sketch.reshape(sketch.shape[0], manager.spec.buckets, -1)
+            tuples, most = cells[0].sum(axis=1), cells.max(axis=2).min(axis=0)
+            for bucket in range(manager.spec.buckets):
+                yield {
+                    "summary": grid.name, "granularity": zone.granularity, "zone": number, "first": zone.first,
+                    "last": zone.last, "bucket": bucket, "tuples": int(tuples[bucket]), "most": int(most[bucket]),
+                }  # fmt: skip
+
+
+def _grids(live: Live) -> list[SharedSummary]:
+    return [live.names.grid(name) for name in live.names.summaries]
+
+
+_ROWS: dict[str, Callable[[Live], Rows]] = {
+    "nile_queries": _queries,
+    "nile_operators": _operators,
+    "nile_queues": _queues,
+    "nile_synopses": _synopses,
+    "nile_summaries": _summaries,
+    "nile_sources": _sources,
+    "nile_zones": _zones,
+}

@@ -1,0 +1,122 @@
+"""What a table function gives of a stream, as rows of another one: found as tuples come, series by series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.base.raw import RawBatch, check_columns
+from nile.mining.call import FUNCTIONS, Call, Finder, Found
+from nile.streams.manager import StreamManager
+from nile.summaries.heavy import pa
+
+__all__ = ["MinedSource", "Miner"]
+
+Array = np.ndarray[Any, Any]
+_ROWS = 65_536
+
+
+class Miner:
+    """The finders of all series of a stream.  A null or a NaN is no value of its series.
+
+    schema: of what it gives; library: rows that a function looks things up in.
+    A row's time is that of the tuple that decided it, so that rows come in order.
+    """
+
+    def __init__(self, call: Call, schema: pa.Schema, library: Any) -> None:
+        self.schema = schema
+        self._call = call
+        self._library = library
+        self._lists = FUNCTIONS[call.function].values == "lists"
+        self._finders: dict[Any, Finder] = {}
+        self._seen, self._last = 0, 0
+
+    def push(self, ts: Array, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What tuples decide.  ts: int64 [n] ns; batch: with the columns of the call, [n]."""
+        at = np.arange(self._seen, self._seen + len(ts))
+        self._seen += len(ts)
+        self._last = int(ts[-1]) if len(ts) else self._last
+        found: list[tuple[Any, Found]] = []
+        for key, mask in self._series(batch):
+            if key not in self._finders:
+                self._finders[key] = self._call.finder(self._library)
+            finder = self._finders[key]
+            values, valid = self._values(batch.column(batch.schema.get_field_index(self._call.value)), mask, finder)
+            if len(valid):
+                found += [(key, each) for each in finder.push(at[valid], ts[valid], values)]
+        found.sort(key=lambda pair: pair[1][0])
+        return self._rows(found)
+
+    def finish(self) -> pa.RecordBatch:
+        """What is decided by that no tuples follow."""
+        found = [(key, each) for key, finder in self._finders.items() for each in finder.finish()]
+        found.sort(key=lambda pair: pair[1][0])
+        return self._rows([(key, (self._seen, self._last, row)) for key, (_, _, row) in found])
+
+    def _series(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, Array]]:
+        if self._call.key is None:
+            yield None, np.arange(batch.num_rows)
+            return
+        coded = batch.column(batch.schema.get_field_index(self._call.key)).dictionary_encode("encode")
+        codes = coded.indices.to_numpy(zero_copy_only=False)
+        order = np.argsort(codes, kind="stable")
+        ends = np.flatnonzero(np.diff(codes[order], append=-1)) + 1
+        for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=False):
+            yield coded.dictionary[int(codes[order[begin]])].as_py(), order[begin:end]
+
+    def _values(self, column: pa.Array, places: Array, finder: Any) -> tuple[Array, Array]:
+        """(values, the places that have one)."""
+        if self._lists:
+            rows = column.take(pa.array(places)).to_pylist()
+            values = np.full((len(rows), finder.width), np.nan)
+            for k, row in enumerate(rows):
+                if row is not None and len(row) == finder.width and None not in row:
+                    values[k] = row
+            return values, places
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)[places]
+        valid = np.isfinite(values)
+        return values[valid], places[valid]
+
+    def _rows(self, found: list[tuple[Any, Found]]) -> pa.RecordBatch:
+        columns: list[list[Any]] = [[each[1] for _, each in found]]
+        if self._call.key is not None:
+            columns.append([key for key, _ in found])
+        columns += [[each[2][k] for _, each in found] for k in range(len(FUNCTIONS[self._call.function].gives))]
+        of_ns = {self.schema.names[0], *(name for name, kind in FUNCTIONS[self._call.function].gives if kind == "time")}
+        arrays = [
+            pa.array(column, pa.int64()).view(field.type) if field.name in of_ns else pa.array(column, field.type)
+            for column, field in zip(columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class MinedSource:
+    """A source that reads another stream through a table function.
+
+    manager: makes what reads that stream; miner: makes a new one.
+    """
+
+    name: str
+    schema: pa.Schema
+    manager: Callable[[], StreamManager]
+    miner: Callable[[], Miner]
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+        """What is found, as it is."""
+        check_columns(self.schema, columns, where=self.name)
+        miner, start = self.miner(), 1
+        for found in self._found(miner):
+            for at in range(0, found.num_rows, rows):
+                piece = found.slice(at, rows).select(list(columns))
+                yield RawBatch(piece, np.arange(start, start + piece.num_rows))
+                start += piece.num_rows
+
+    def _found(self, miner: Miner) -> Iterator[pa.RecordBatch]:
+        for batch in self.manager().batches(_ROWS):
+            assert batch.carried is not None
+            yield miner.push(batch.ts, batch.carried)
+        yield miner.finish()

@@ -1,0 +1,91 @@
+"""The clock of a question under a budget of CPU seconds, or with a deadline: from the call to the last batch read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from nile.preferences.budget import Budget
+
+__all__ = ["Clock", "timed"]
+
+T = TypeVar("T")
+
+
+class Clock:
+    """The CPU time of a question since it was asked, but for what lies between `pause` and `resume`: the caller's.
+
+    limits: whether `elapsed` is what the budget bounds: CPU time, or, with a deadline, which waits for nobody, time by
+    the clock on the wall.  CPU time is that of the thread which asks and reads.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None,
+        *,
+        cpu: Callable[[], int] = time.thread_time_ns,
+        wall: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """cpu, wall: ns."""
+        unit = "fraction" if budget is None else budget.unit
+        self.limits = unit in ("seconds", "seconds_per_tuple", "deadline")
+        self._deadline = unit == "deadline"
+        self._cpu, self._wall = cpu, wall
+        self._since, self._began = cpu(), wall()
+        self._working = 1
+        self._paused: int | None = None
+
+    @classmethod
+    def at_rest(cls, budget: Budget | None) -> Clock:
+        """One that begins when the first work does."""
+        clock = cls(budget)
+        clock.pause()
+        return clock
+
+    @property
+    def cpu(self) -> int:
+        """ns of CPU so far."""
+        return (self._cpu() if self._paused is None else self._paused) - self._since
+
+    @property
+    def elapsed(self) -> int:
+        """ns so far, of what the budget is one of."""
+        return self._wall() - self._began if self._deadline else self.cpu
+
+    def pause(self) -> None:
+        """One piece of work is done; when none goes on, what comes now is the caller's."""
+        self._working -= 1
+        if not self._working:
+            self._paused = self._cpu()
+
+    def resume(self) -> None:
+        """A piece of work begins, maybe inside of another."""
+        self._working += 1
+        if self._paused is not None:
+            self._since += self._cpu() - self._paused
+            self._paused = None
+
+    def during(self, work: Callable[[], T]) -> T:
+        """Do something that is the question's."""
+        self.resume()
+        try:
+            return work()
+        finally:
+            self.pause()
+
+    def without(self, work: Callable[[], None]) -> None:
+        """Do something whose CPU time is not the question's, which a clock at rest does not count anyway."""
+        began = self._cpu()
+        work()
+        if self._paused is None:
+            self._since += self._cpu() - began
+
+
+def timed(parts: Iterator[T], clock: Clock | None) -> Iterator[T]:
+    """The parts as they come, none of which is None, the clock running only while one is made."""
+    if clock is None:
+        yield from parts
+        return
+    while (part := clock.during(lambda: next(parts, None))) is not None:
+        yield part

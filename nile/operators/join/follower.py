@@ -1,0 +1,106 @@
+"""The weighted join of live streams, whose rates follow what is granted: its place in the sample, and its coins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.state.held import MOST, Held, State
+from nile.operators.common.figures import JoinFigures
+from nile.operators.common.plan import JoinPlan
+from nile.preferences import state as st
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.join import follow_kernels, sample_kernels
+else:
+    follow_kernels = lazy("nile.operators.join.follow_kernels")
+    sample_kernels = lazy("nile.operators.join.sample_kernels")
+
+__all__ = ["Follower", "expect", "is_followed"]
+
+Array = np.ndarray[Any, Any]
+_OUTPUTS = 16.0  # outputs
+_FOR, _FOR_LONG = 128, 512  # arrivals that what is expected counts for
+
+
+def is_followed(plan: JoinPlan) -> bool:
+    """Whether a live plan asks for pairs drawn at rates that follow grants, of which a fraction's alone tell much."""
+    return (
+        plan.preference == "weighted"
+        and plan.budget.unit == "fraction"
+        and plan.output == "pairs"
+        and not plan.is_exact
+        and not plan.spec.forgetting
+    )
+
+
+def expect(state: st.Clocked, others: int, mean: float | None) -> None:
+    """What arrivals are expected to grant before any has come.  others: streams that a tuple is looked up in.
+
+    mean: of the whole input, where it is there; None: as if each found some outputs.  Too many expected thins tuples
+    for a while; too few would drop keys, whole, from all of the first window.
+    """
+    prices = state.prices
+    exact = prices[st.P_INSERT] + others * prices[st.P_LOOKUP] + _OUTPUTS * prices[st.P_EMIT]
+    state.real[st.PER_ARRIVAL] = state.real[st.FRACTION] * exact if mean is None else mean
+    state.whole[st.CONTROLS] = _FOR if mean is None else _FOR_LONG
+
+
+class Follower:
+    """One run over live streams; a `nile.operators.join.runners.Runner`."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        none = np.zeros((0, 0))
+        whole = np.zeros(0, np.int64)
+        self.sampling = sample_kernels.Sampling(
+            level=none, left=none, right=none, rate=none, slot=np.zeros((0, 0), np.uint8), ends=whole,
+            to_come=np.zeros(0), price=np.zeros(0), every=whole, left_thinned=np.zeros(0), right_thinned=np.zeros(0),
+            changes=np.zeros((0, 2), np.int64), at=np.array([0, -1, 0, 0], np.int64),
+            real=np.zeros(sample_kernels.REAL_FIELDS),
+        )  # fmt: skip
+        phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
+        self.sampling.real[:] = phase, phase, 0.0, 1.0, 0.0, 1.0, 0.0
+
+    def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
+        """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""
+        return int(follow_kernels.follow(left, right, order, grant, end, state, self.sampling, out))
+
+    def grow(self, state: st.State) -> None:
+        """Nothing waits but the entry in progress, so the kernel never asks."""
+
+    def regrant(self, more: float) -> None:
+        """Nothing was planned with."""
+
+    def told(self, figures: JoinFigures, pairs: float) -> JoinFigures:
+        """Figures whose rates are what was drawn, as `Sampler.told`."""
+        met = figures.admitted + sum(figures.shed)
+        return replace(
+            figures,
+            admission=figures.admitted / met if met else 1.0,
+            sampling_rate=figures.outputs / pairs if pairs else 1.0,
+        )
+
+    @property
+    def thinned(self) -> tuple[Array, Array]:
+        """The probability of each tuple by its own coin, from ordinal `ADMISSIONS_GONE` on; 0: it did not come in."""
+        return self.sampling.left_thinned, self.sampling.right_thinned
+
+    def put_thinned(self, side: int, thinned: Array) -> None:
+        """Other room for the coins of a stream's tuples."""
+        self.sampling = self.sampling._replace(**{"left_thinned" if side == 0 else "right_thinned": thinned})
+
+    def capture(self) -> State:
+        """The place in the sample; the coins of tuples are kept beside their levels."""
+        return {"at": self.sampling.at.copy(), "real": self.sampling.real.copy()}
+
+    def restore(self, held: Held) -> None:
+        """Be where another one was.  Raises EnvelopeError."""
+        at = held.array("at", "int64", self.sampling.at.shape)
+        real = held.array("real", "float64", self.sampling.real.shape)
+        if (at < -1).any() or (at > MOST).any() or not np.isfinite(real).all() or not 0.0 <= real[1] <= 1.0:
+            held.refuse("a place in a sample", "another")
+        self.sampling.at[:], self.sampling.real[:] = at, real
+        held.end()

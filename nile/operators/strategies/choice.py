@@ -1,0 +1,129 @@
+"""Which way a join is answered: what may be spent, what every contestant is expected to do with it, and the best."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.clock import Clock
+from nile.operators.inputs.joining import Joinable
+from nile.operators.strategies.forecast import Forecast, Work, choose, forecasts
+from nile.operators.strategies.looking import Look
+from nile.operators.strategies.machine import machine_prices
+from nile.summaries.errors import BudgetError
+
+__all__ = ["WHOLE", "Choice"]
+
+WHOLE = 1e30
+"""ns that pay for anything."""
+_MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
+"""How far a clock may move the table's prices, after how many ns, and what of the rest may be planned."""
+
+
+class Choice:
+    """The strategy of one run over two streams, chosen when it is first asked for.
+
+    known: how many pairs there are, once that was counted; clock: of the question, under a budget of time.
+    """
+
+    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.prices = machine_prices()
+        self.known: int | None = None
+        self._joined = joined
+        self._tuples = sum(map(len, joined.streams))
+
+    @cached_property
+    def look(self) -> Look:
+        """The look at both streams that forecasts are made from."""
+        return Look(self._joined, self.plan.seed, fine=self.plan.preference == "asc")
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether there was one."""
+        return "look" in self.__dict__
+
+    @cached_property
+    def work(self) -> Work:
+        """What steps cost for these streams."""
+        return Work(self.look, self.prices)
+
+    @property
+    def exact_cost(self) -> float:
+        """ns of the exact answer."""
+        return self.work.exact(self.look.pairs if self.known is None else self.known)
+
+    @cached_property
+    def grant(self) -> float:
+        """ns that may be spent, reading included."""
+        budget = self.plan.budget
+        if budget.fraction is not None:
+            return WHOLE if self.plan.is_exact else self.prices.start + budget.fraction * self.exact_cost
+        if budget.outputs is not None:
+            return WHOLE
+        per = self._tuples if budget.unit == "seconds_per_tuple" else 1
+        return 1e9 * budget.amount * per
+
+    @property
+    def is_named(self) -> bool:
+        """Whether nothing has to be looked at before it runs: all was asked for, or so many outputs."""
+        return self.plan.is_exact or self.plan.budget.unit == "outputs"
+
+    @cached_property
+    def planned(self) -> float:
+        """ns at the table's prices that candidates may cost: under a clock what is left on it, and what is behind."""
+        if self.clock is None or self.is_named:
+            return self.grant
+        behind = self.work.reading + self.work.looking
+        pace = min(_MOST_PACE, max(1.0 / _MOST_PACE, self.clock.elapsed / behind)) if behind > _TOLD else 1.0
+        return behind + _SAFE * (self.grant - self.clock.elapsed) / pace
+
+    @cached_property
+    def candidates(self) -> list[Forecast]:
+        """Every contestant's forecast."""
+        return forecasts(self.look, self.work, self.plan.preference, self.plan.outlier_cap, min(self.planned, 1e18))
+
+    @cached_property
+    def way(self) -> str:
+        """The strategy that runs.  Raises BudgetError where time finds nothing."""
+        if self.plan.strategy != "auto":
+            return self.plan.strategy
+        if self.is_named:  # the exact join tells outliers from other pairs only by counting
+            return "exact" if self.plan.is_exact and self.plan.preference != "asc" else "counts"
+        chosen = choose(self.candidates, self.planned, 0.0 if self.clock is not None else self.prices.start)
+        if self.clock is not None and chosen.cost > self.planned:
+            least = 1.1e-9 * (self._least + self.grant - self.planned)
+            raise BudgetError(
+                f"budget: needed {least:.2g} seconds to pass over {self._tuples:,} tuples and find anything; got "
+                f"{self.plan.budget}; allow as much, or say strategy='summary', which only tells how many there are"
+            )
+        return chosen.strategy
+
+    @property
+    def forecast(self) -> Forecast:
+        """That of the strategy that runs."""
+        return next(each for each in self.candidates if each.strategy == self.way)
+
+    @property
+    def _least(self) -> float:
+        """ns of a pass over the input in which anything may be found."""
+        return self.work.reading + self.work.looking + self.work.passing
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know of the way that ran: that the budget did not pay for a pass over the input."""
+        fraction = self.plan.budget.fraction
+        if self.plan.strategy != "auto" or self.is_named or fraction is None or self.way != "exact":
+            return ()
+        exact = next(each for each in self.candidates if each.strategy == "exact")
+        if exact.cost <= self.grant + self.prices.start:
+            return ()
+        return (
+            f"budget: needed {self._least / self.exact_cost:.2g} of the exact answer's CPU for a pass over the input "
+            f"that finds anything; got {fraction:g}; the whole answer came back instead; allow more",
+        )
+
+    def explain(self) -> list[str]:
+        """The contestants, one line each; the one that runs is marked."""
+        return [each.line(each.strategy == self.way, self.exact_cost) for each in self.candidates]

@@ -1,0 +1,65 @@
+"""What a sample of keys, tuples and pairs tells of the whole join, and how its pairs are drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nile.exact.join.count import count_whole
+from nile.operators.inputs.joining import Joinable
+from nile.operators.strategies.counted import CountedJoin
+from nile.operators.strategies.forecast import Admission
+from nile.operators.strategies.looking import span_of
+from nile.preferences.key_sample import counted as counted_estimate
+from nile.preferences.key_sample import of_one_key
+from nile.summaries.estimate import Estimate
+
+__all__ = ["counted_all", "drawing_rates", "told"]
+
+Array = np.ndarray[Any, Any]
+
+
+def told(
+    counted: CountedJoin, which: Array, admission: Admission, tuples: tuple[int, ...], window: int | None, span: int,
+    confidence: float,
+) -> Estimate:  # fmt: skip
+    """How many pairs there are, by all that the sampled keys have, drawn or not.
+
+    which: uint8, the stratum of each arrival; tuples: of either stream, with a key; window: ns or None; span: ns.
+    The variance is that of keys that are in or out whole, and of tuples with coins of their own, whose pairs with
+    later tuples are taken to be as many as those with earlier ones.
+    """
+    coins = np.stack([admission.left, admission.right])
+    by_key, level, came, sums = counted.stands(which, admission.level, coins)
+    keys = (1.0 - level) * by_key**2
+    variance, squares = float(sums[1] + keys.sum()), float(sums[2] + (keys * keys).sum())
+    freedom = max(1.0, np.floor(variance**2 / squares)) if squares else np.inf
+    unseen = 0.0
+    if level.min() < 1.0:
+        stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
+        unseen = of_one_key([n - float(one) for n, one in zip(tuples, stood, strict=True)], window, span)
+    return counted_estimate(float(counted.pairs), float(sums[0]), variance, float(freedom), unseen, confidence)
+
+
+def drawing_rates(pairs: Array, weight: Array, room: float) -> Array:
+    """The probability of a pair of each stratum, so that weights are as even as they can be and `room` pairs come.
+
+    pairs, weight: float64 [strata]: how many pairs came in, and for how many each stands.
+    """
+    if pairs.sum() <= room:
+        return np.ones(weight.shape[0])
+    low, high = 0.0, float((pairs * weight).sum()) / max(room, 1e-9)
+    for _ in range(60):
+        tick = 0.5 * (low + high)
+        if float((pairs * np.minimum(1.0, weight / tick)).sum()) > room:
+            low = tick
+        else:
+            high = tick
+    return np.minimum(1.0, weight / high)
+
+
+def counted_all(joined: Joinable) -> int:
+    """How many pairs there are, by their keys as window joins take them; none is made.  O(tuples)."""
+    window = span_of(joined) if joined.window is None else joined.window
+    return count_whole((joined.left.ts, joined.right.ts), joined.window_codes, window)

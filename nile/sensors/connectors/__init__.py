@@ -1,0 +1,14 @@
+"""Sources that come with Nile, by the names that USING takes.  Imports `nile.sensors` and the rooms below it."""
+
+__all__ = ["CONNECTORS"]
+
+CONNECTORS = {
+    "file": "nile.sensors.connectors.file:GrowingFile",
+    "http": "nile.sensors.connectors.http:Polled",
+    "kafka": "nile.sensors.connectors.kafka:Topic",
+    "mqtt": "nile.sensors.connectors.mqtt:Topic",
+    "postgres": "nile.sensors.connectors.postgres:InsertedRows",
+    "redis": "nile.sensors.connectors.redis:RedisStream",
+    "stdin": "nile.sensors.connectors.stdin:StandardInput",
+}
+"""'module:Class' of each."""

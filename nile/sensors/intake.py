@@ -1,0 +1,130 @@
+"""What sources gave, checked and made into rows: every value is applied, late, shed or rejected, by its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from nile.base.times import TIME_LIMIT, event_times
+from nile.sensors.port import Port
+from nile.sensors.table import SensorsSpec
+from nile.summaries.heavy import pa
+
+__all__ = ["Given", "Intake"]
+
+Given = tuple[Port, int, tuple[Any, ...] | None, int]
+"""A port, the version of its row, what read returned (None: it will give no more), and when (ns)."""
+
+_TIME, _VALUE = "time says nothing", "value does not fit the stream's fields"
+
+
+class Intake:
+    """Makes record batches of what sources gave.
+
+    Times of one source do not fall, and no tuple lies further than the lateness behind the latest one of the table:
+    others are late.  A value without a time gets that of its arrival.  Cost: about 2 us a value.
+    """
+
+    def __init__(self, spec: SensorsSpec) -> None:
+        self._spec = spec
+        self._fields = spec.fields
+        self._batch = spec.kind.batch
+        self.newest = -TIME_LIMIT
+        self.schema = spec.given
+
+    def rows(self, given: Sequence[Given]) -> pa.RecordBatch:
+        """The rows that are applied."""
+        ports: list[Port] = []
+        versions: list[int] = []
+        stamps: list[int] = []
+        values: list[Any] = []
+        newest, lateness = self.newest, self._spec.lateness
+        for port, version, found, at in given:
+            if found is None:
+                continue
+            for value, said in self._values(port, found):
+                if said is None:
+                    ts = max(at, newest, port.last)
+                else:
+                    read = _nanoseconds(said)
+                    if read is None:
+                        port.accounting.reject({_TIME: 1})
+                        continue
+                    ts = read
+                    if ts < port.last or ts < newest - lateness:
+                        port.accounting.arrive_late(1)
+                        continue
+                port.last = ts
+                newest = max(newest, ts)
+                ports.append(port)
+                versions.append(version)
+                stamps.append(ts)
+                values.append(value)
+        self.newest = newest
+        columns = self._columns(values)
+        if columns is None:  # some value fits nowhere: one by one
+            made = [self._columns([value]) for value in values]
+            bad = [k for k, each in enumerate(made) if each is None]
+            for k in bad:
+                ports[k].accounting.reject({_VALUE: 1})
+            kept = [k for k, each in enumerate(made) if each is not None]
+            ports, versions, stamps = ([each[k] for k in kept] for each in (ports, versions, stamps))  # type: ignore
+            columns = self._columns([values[k] for k in kept])
+            assert columns is not None
+        for port in ports:
+            port.accounting.apply(1)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(versions, pa.int64()), pa.array(stamps, pa.int64()), *columns], schema=self.schema
+        )
+
+    def _values(self, port: Port, found: tuple[Any, ...]) -> Sequence[tuple[Any, Any]]:
+        """(value, time or None) of each value that a read gave."""
+        said = found[2] if len(found) == 3 else None
+        if not self._batch:
+            return ((found[1], said),)
+        try:
+            values = list(found[1])
+            times = [None] * len(values) if said is None else list(said)
+            return list(zip(values, times, strict=True))
+        except (TypeError, ValueError):
+            port.accounting.reject({"batch without as many values as times": 1})
+            return ()
+
+    def _columns(self, values: Sequence[Any]) -> list[pa.Array] | None:
+        """Values as columns; None where one does not fit."""
+        names, columns = self._fields.names, []
+        try:
+            for k, field in enumerate(self._fields):
+                cells = [_cell(value, names, k) for value in values]
+                columns.append(pa.array(cells, field.type))
+        except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError):
+            return None
+        return columns
+
+
+def _cell(value: Any, names: Sequence[str], at: int) -> Any:
+    """A field of a value.  Raises LookupError where the value has other fields."""
+    if isinstance(value, Mapping):
+        if at == 0 and not value.keys() <= set(names):
+            raise LookupError
+        return value.get(names[at])
+    if len(names) == 1:
+        return value
+    if not isinstance(value, tuple | list) or len(value) != len(names):
+        raise LookupError
+    return value[at]
+
+
+def _nanoseconds(said: Any) -> int | None:
+    """A time as ns since 1970; None for what says no time."""
+    if type(said) is float or type(said) is int:
+        if not abs(said) <= TIME_LIMIT / 1e9:  # NaN too
+            return None
+        return said * 1_000_000_000 if type(said) is int else round(said * 1e9)
+    try:
+        column = pa.array([said], pa.timestamp("ns", "UTC") if isinstance(said, datetime) and said.tzinfo else None)
+        times = event_times(column)
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+        return None
+    return int(times.ns[0]) if times.reason is None else None

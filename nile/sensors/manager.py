@@ -1,0 +1,211 @@
+"""The stream manager of a table of sensors: which sources run, and which query gets which of their tuples."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from nile.sensors.awaiting import Awaiter
+from nile.sensors.intake import Given, Intake
+from nile.sensors.polling import NAME, Poller
+from nile.sensors.port import Port
+from nile.sensors.scan import Scan, hand_out
+from nile.sensors.sensor import is_async
+from nile.sensors.table import Rows, Table
+from nile.summaries.heavy import pa
+
+__all__ = ["SensorManager"]
+
+_PATIENCE = 5.0
+"""Seconds that closing a query waits for its sources to be closed; those that hang are closed later."""
+
+
+class SensorManager:
+    """Runs while a query reads the table.
+
+    A source is begun for the first query that wants it and closed after the last; what it gives goes to all of them.
+    What this knows is changed by the thread that polls alone.  Source: STEAM, sections 5 and 5.2.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._kind = table.spec.kind
+        self._intake = Intake(table.spec)
+        self._arrived: deque[Given] = deque()
+        self._ports: dict[int, Port] = {}
+        self._known: dict[int, Port] = {}
+        self._scans: dict[Scan, None] = {}
+        self._poller = Poller(self)
+        self._awaiter: Awaiter | None = None
+        self._full = False
+        table.changed, table.ports = self._rows_changed, self._sources
+
+    def open(self, scan: Scan) -> None:
+        """Begin the sources that a query wants; which ones they are is known on return."""
+        begun = threading.Event()
+
+        def attach() -> None:
+            if scan.closed.is_set():
+                begun.set()
+                return
+            if not self._scans:
+                self._known.clear()
+                atexit.register(self._exit)
+            self._scans[scan] = None
+            self._follow(scan, self.table.rows)
+            begun.set()
+
+        self._poller.note(attach)
+        while not begun.wait(0.2):
+            self._poller.start()
+
+    def close(self, scan: Scan) -> None:
+        """Let go of a query's sources; those that nobody else reads are closed when it returns, unless they hang."""
+        scan.queue.close()
+        self._poller.note(lambda: self._detach(scan))
+        if threading.current_thread().name.startswith(NAME):
+            return  # the garbage collector runs anywhere
+        until = time.monotonic() + _PATIENCE
+        if scan.closed.wait(_PATIENCE):
+            for port in scan.left:
+                port.closed.wait(max(0.0, until - time.monotonic()))
+
+    # --- what the thread that polls does beside (`Work`) ----------------------------------------------------------
+
+    def give(self, port: Port, found: tuple[Any, ...] | None) -> bool:
+        first = not self._arrived
+        self._arrived.append((port, port.version, found, time.time_ns()))
+        return first
+
+    def waiting(self) -> int:
+        return len(self._arrived)
+
+    def full(self) -> bool:
+        return self._full
+
+    def look(self) -> bool:
+        self._full = any(scan.queue.full for scan in self._scans)
+        return self._full
+
+    def over(self) -> bool:
+        if self._scans or self._ports:
+            return False
+        if self._awaiter is not None:
+            if any(port.gone.is_set() and not port.closed.is_set() for port in self._known.values()):
+                return False
+            self._awaiter.stop()
+            self._awaiter = None
+        return True
+
+    def gather(self) -> None:
+        given = [self._arrived.popleft() for _ in range(len(self._arrived))]
+        batch = self._intake.rows(given)
+        if batch.num_rows:
+            hand_out(batch, self._scans)
+        for port, _, found, _ in given:
+            if found is None:
+                self._has_ended(port)
+
+    # --- queries and rows -----------------------------------------------------------------------------------------
+
+    def _has_ended(self, port: Port) -> None:
+        for scan in self._scans:
+            if scan.ports.get(port.row) is port:
+                del scan.ports[port.row]
+                scan.past[port.row] = port
+                scan.finish()
+        if self._ports.get(port.row) is port:
+            del self._ports[port.row]
+
+    def _rows_changed(self) -> None:
+        if self._poller.running:
+            self._poller.note(self._follow_rows)
+
+    def _detach(self, scan: Scan) -> None:
+        if scan in self._scans:
+            del self._scans[scan]
+            for port in list(scan.ports.values()):
+                self._leave(scan, port)
+            if not self._scans:
+                atexit.unregister(self._exit)
+        scan.closed.set()
+
+    def _follow_rows(self) -> None:
+        """Rows changed: begin, keep, begin anew and close sources as each query wants them now."""
+        rows = self.table.rows
+        for row, port in list(self._ports.items()):
+            at = rows.current.get(row)
+            values = None if at is None else rows.versions.slice(at, 1).to_pylist()[0] if at != port.version else None
+            if at is None or (values is not None and values[self.table.spec.stream] != port.address):
+                for scan in self._scans:
+                    if scan.ports.get(row) is port:
+                        self._leave(scan, port)
+            elif values is not None:
+                port.version, port.static = at, values
+        for scan in self._scans:
+            self._follow(scan, rows)
+
+    def _follow(self, scan: Scan, rows: Rows) -> None:
+        """Have a query read what it wants of the rows."""
+        wanted = scan.learn(rows)
+        for row, port in list(scan.ports.items()):
+            if row not in wanted:
+                self._leave(scan, port)
+        missing = [row for row in wanted if row not in scan.ports]
+        new = [row for row in missing if row not in self._ports]
+        static = rows.versions.take(pa.array([wanted[row] for row in new], pa.int64())).to_pylist()
+        made, spec = {}, self.table.spec
+        for row, values in zip(new, static, strict=True):
+            made[row] = Port(self._kind, spec.fields, row, wanted[row], values[spec.stream], values)
+        for row in missing:
+            past = scan.past.get(row)
+            if past is not None and row in made and past.address == made[row].address:
+                continue  # it has ended, and is not another one by now
+            if row in made:
+                self._begin(made[row])
+            port = self._ports[row]
+            port.queries += 1
+            scan.ports[row] = port
+        scan.finish()
+
+    def _begin(self, port: Port) -> None:
+        self._ports[port.row] = self._known[port.row] = port
+        if not is_async(self._kind):
+            self._poller.begin(port)
+            return
+        if self._awaiter is None:
+            self._awaiter = Awaiter(self._awaited, self.full)
+        self._awaiter.begin(port)
+
+    def _awaited(self, port: Port, found: tuple[Any, ...] | None) -> None:
+        if self.give(port, found):
+            self._poller.ring()
+
+    def _leave(self, scan: Scan, port: Port) -> None:
+        """A query reads a source no longer; it is closed when none does."""
+        del scan.ports[port.row]
+        port.queries -= 1
+        if port.queries:
+            return
+        scan.left.append(port)
+        if self._ports.get(port.row) is port:
+            del self._ports[port.row]
+        port.gone.set()
+        if port.closed.is_set():
+            return
+        if self._awaiter is not None:
+            self._awaiter.leave(port)
+        else:
+            self._poller.leave(port)
+
+    def _sources(self) -> list[Port]:
+        """Those that are read, and those that were since somebody last began to; in the order of rows."""
+        return [port for _, port in sorted(self._known.items())]
+
+    def _exit(self) -> None:
+        """At the end of the process: every source is closed."""
+        for scan in list(self._scans):
+            self.close(scan)

@@ -1,0 +1,111 @@
+"""Running a server until it is told to stop: one process, one database, HTTP/1.1 and websockets by uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nile.engine.database import Database
+from nile.server.app import application
+from nile.server.guard import Guard
+from nile.server.settings import Settings
+from nile.summaries.errors import ConfigError
+
+__all__ = ["Server", "listen"]
+
+_HEADER_WAIT = 10.0  # seconds that a connection may take to say its request
+_CONNECTIONS = 4_096
+_BACKLOG = 1_024
+
+
+class _Prompt(H11Protocol):
+    """Connections that say a whole request in time, or are closed: what slow headers would hold for ever."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._busy:
+            self._wait_no_more()  # its headers are there; the guard sees to the body
+        elif self._waiting is None:
+            self._wait()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(error)
+
+    @property
+    def _busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(_HEADER_WAIT, self._late)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = None
+
+    def _late(self) -> None:
+        self._waiting = None
+        if self.transport.get_protocol() is self and not self._busy:  # a websocket has another
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn over one database.  `run` returns when it was told to stop and the database is closed.
+
+    Streams of outputs end first, since nobody else would end them; answers have `drain` seconds, then the database
+    writes its last checkpoint.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        settings: Settings,
+        *places: str,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.app: Guard = application(db, settings, *places)
+        self._ready = ready
+        super().__init__(
+            uvicorn.Config(
+                self.app, http=_Prompt, ws="websockets-sansio", lifespan="on", log_config=None, access_log=False,
+                proxy_headers=False, server_header=False, limit_concurrency=_CONNECTIONS, backlog=_BACKLOG,
+                timeout_graceful_shutdown=max(1, round(settings.drain)), ws_max_size=1 << 16,
+                ws_per_message_deflate=False, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
+            )
+        )  # fmt: skip
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.app.service is not None:
+            self.app.service.end_streams()
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0: any that is free.  Raises ConfigError."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        raise ConfigError(
+            f"serve: needed an address that is free; got {host}:{port} ({error.strerror}); name another --port"
+        ) from None
+    return bound

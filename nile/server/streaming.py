@@ -1,0 +1,183 @@
+"""Answers and outputs as they are found, to clients that read as fast as they can."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.websockets import WebSocket
+
+from nile.answers.result import Result
+from nile.server.asked import read_place
+from nile.server.feeds import Feed, Lost
+from nile.server.forms import Form, Outputs, Rows, media_type
+from nile.server.guard import client_of
+from nile.server.service import Service
+from nile.summaries.errors import NileError
+from nile.summaries.heavy import pa
+
+__all__ = ["answer_of", "answered", "followed", "over_websocket"]
+
+Found = tuple[pa.Schema, Iterator[pa.RecordBatch], Result | None]
+
+
+async def answer_of(service: Service, result: Result) -> Found:
+    """A result with its first batch found: what is wrong with a statement is mostly told before any byte is sent."""
+    batches = result.batches()
+    first = await service.answer(next, batches, None)
+
+    def all_of_them() -> Iterator[pa.RecordBatch]:
+        if first is not None:
+            yield first
+            yield from batches
+
+    return result.schema, all_of_them(), result
+
+
+def answered(service: Service, found: Found, form: Form) -> Response:
+    """The rows of a statement, a batch at a time: the next is found when the client has taken the last."""
+    schema, batches, result = found
+    rows = Rows(form, schema)
+
+    async def parts() -> AsyncIterator[bytes]:
+        try:
+            while (batch := await service.answer(next, batches, None)) is not None:
+                service.counts["rows_out"] += batch.num_rows
+                yield await service.answer(rows.rows, batch)
+            if end := rows.end(**(await service.answer(_worth, result))):
+                yield end
+        except Exception as error:
+            _, told = service.telling.told(error)
+            if not (last := rows.failed(told)):
+                raise  # cut off
+            yield last
+
+    return StreamingResponse(parts(), media_type=media_type(form))
+
+
+def _worth(result: Result | None) -> dict[str, Any]:
+    """What an answer says of itself beside its rows: of an approximate one its estimate, and what was spent."""
+    if result is None:
+        return {}
+    if result.message is not None:
+        return {"message": result.message}
+    if result.worth() is None:
+        return {}
+    estimate = result.estimate
+    return {
+        "worth": result.worth(), "coverage": result.coverage, "spent": result.budget.fraction,
+        "estimate": asdict(estimate), "warnings": list(result.warnings),
+    }  # fmt: skip
+
+
+async def followed(
+    service: Service, connection: HTTPConnection, form: Form, told: str | None, wait: float | None = None
+) -> Response:
+    """The outputs of a standing query from a place on.  told: EPOCH:ORDINAL, start, or None; wait: ends
+    when nothing came for so long, s.
+
+    409 for the place of a query of that name which is no more.
+    """
+    feed = await service.feed(connection.path_params["name"])
+    place = read_place(told)
+    if place.epoch not in (None, feed.epoch):
+        return JSONResponse(
+            {
+                "error": f"query {feed.name!r} was made anew: its outputs are numbered from 0 in another epoch; "
+                "begin with from=start", "kind": "epoch", "epoch": feed.epoch,
+            },
+            409,
+        )  # fmt: skip
+    assert service.guard is not None
+    room = contextlib.ExitStack()
+    if not room.enter_context(service.guard.stream(client_of(connection.scope))):
+        return service.guard.refusal("streams")
+    first = feed.subscription.outputs if place.ordinal is None else place.ordinal
+
+    headers = {"cache-control": "no-store", "nile-epoch": str(feed.epoch), "nile-ordinal": str(first)}
+    return _Held(_parts(service, feed, form, first, wait), room, media_type=media_type(form), headers=headers)
+
+
+class _Held(StreamingResponse):
+    """A stream that gives its room back, though it may never be begun."""
+
+    def __init__(self, content: AsyncGenerator[bytes, None], room: contextlib.ExitStack, **named: Any) -> None:
+        super().__init__(content, **named)
+        self.parts = content
+        self.room = room
+
+    async def __call__(self, *given: Any) -> None:
+        with self.room:
+            await super().__call__(*given)
+
+
+async def _parts(
+    service: Service, feed: Feed, form: Form, ordinal: int, wait: float | None
+) -> AsyncGenerator[bytes, None]:
+    """What a client of a query reads, without an end."""
+    outputs = Outputs(form, feed.subscription.schema, feed.epoch)
+    yield outputs.said(ordinal, query=feed.name, epoch=feed.epoch, ordinal=ordinal)
+    try:
+        async with contextlib.aclosing(feed.read(ordinal, wait)) as found:
+            async for each in found:
+                if each is None:
+                    yield outputs.beat()
+                elif isinstance(each, Lost):
+                    ordinal = each.end
+                    yield outputs.said(ordinal, lost=[each.first, each.end])
+                else:
+                    ordinal = each.end
+                    yield outputs.rows(each.first, each.batch, each.forms)
+        yield outputs.end(ordinal, feed.why or "waited")
+    except NileError as error:
+        _, told = service.telling.told(error)
+        yield outputs.end(ordinal, told["error"])
+
+
+async def over_websocket(service: Service, websocket: WebSocket) -> None:
+    """The same as text messages, one a line; ?form=arrow: as binary ones.  The client says nothing."""
+    form: Form = "arrow" if websocket.query_params.get("form") == "arrow" else "ndjson"
+    asked = websocket.scope.get("subprotocols", ())
+    try:
+        response = await followed(service, websocket, form, websocket.query_params.get("from"))
+    except NileError as error:
+        _, told = service.telling.told(error)
+        await websocket.close(1008, told["error"][:120])
+        return
+    if not isinstance(response, _Held):
+        await websocket.close(1008, "refused")
+        return
+    await websocket.accept("nile" if "nile" in asked else None)
+    leaving = asyncio.create_task(_until_gone(websocket))
+    sending = asyncio.create_task(_send_all(service, websocket, response, form))
+    await asyncio.wait({leaving, sending}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (leaving, sending):
+        task.cancel()
+    for outcome in await asyncio.gather(leaving, sending, return_exceptions=True):
+        if isinstance(outcome, TimeoutError):
+            service.guard.refused["stalled"] += 1  # type: ignore[union-attr]
+
+
+async def _send_all(service: Service, websocket: WebSocket, response: _Held, form: Form) -> None:
+    """Every part as a message; a client that takes none for too long is let go."""
+    with response.room:
+        async with contextlib.aclosing(response.parts) as parts:
+            async for part in parts:
+                async with asyncio.timeout(service.settings.send_wait):
+                    if form == "arrow":
+                        await websocket.send_bytes(part)
+                    else:
+                        await websocket.send_text(part.decode())
+    with contextlib.suppress(RuntimeError):
+        await websocket.close(1001 if service.closing.is_set() else 1000)
+
+
+async def _until_gone(websocket: WebSocket) -> None:
+    with contextlib.suppress(RuntimeError):
+        while (await websocket.receive())["type"] != "websocket.disconnect":
+            pass

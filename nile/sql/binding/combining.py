@@ -1,0 +1,80 @@
+"""Queries together: the sides of a set operation made alike, and GROUPING SETS, ROLLUP and CUBE as unions of groups.
+
+A key that a grouping set leaves out is null in its rows.  Source: Gray and others, Data Cube, Data Mining and Knowledge
+Discovery 1 (1997), section 3, where the cube is that union too.  Cost: that of each grouping, reading included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nile.expressions.binding import kind_of
+from nile.expressions.folding import fold
+from nile.expressions.places import Fault
+from nile.expressions.tree import Cast, Constant
+from nile.sql import plan as ops
+from nile.sql.binding.expression_binder import typed
+from nile.sql.binding.from_binder import column_of
+from nile.sql.parsed import Operation
+from nile.sql.plan import Field, Plan
+
+__all__ = ["alike", "all_of_sets"]
+
+
+def all_of_sets(groups: Sequence[Plan]) -> Plan:
+    """The rows of all groupings, nulls in the types that the column has where it is a key."""
+    projects = [each for each in groups if isinstance(each, ops.Project)]
+    assert len(projects) == len(groups)
+    types = [field.type for field in projects[0].fields]
+    for each in projects:
+        types = [old if _is_null(item) else item.field.type for old, item in zip(types, each.items, strict=True)]
+    made: list[Plan] = []
+    for each in projects:
+        items = tuple(
+            replace(item, field=Field(item.name, kind)) if _is_null(item) else item
+            for item, kind in zip(each.items, types, strict=True)
+        )
+        made.append(replace(each, items=items))
+    return _together(made)
+
+
+def _together(plans: Sequence[Plan]) -> Plan:
+    """Halves of halves, so that many are not nested deep."""
+    if len(plans) == 1:
+        return plans[0]
+    middle = (len(plans) + 1) // 2
+    return ops.SetOperation("union", True, _together(plans[:middle]), _together(plans[middle:]))
+
+
+def _is_null(item: ops.Item) -> bool:
+    return isinstance(item.node, Constant) and item.node.value is None
+
+
+def alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
+    """Both sides with columns of the same kinds: whole numbers beside numbers become numbers."""
+    kinds = [(kind_of(a.type), kind_of(b.type)) for a, b in zip(left.fields, right.fields, strict=True)]
+    for at, (one, other) in enumerate(kinds):
+        if one != other and {one, other} != {"integer", "number"}:
+            raise Fault(
+                f"needed columns of one kind on both sides of {query.kind.upper()}; got {one} and {other} for "
+                f"column {at + 1}, '{left.fields[at].name}'; CAST one of them",
+                query.start,
+            )
+    return (
+        _widened(left, [one != other and one == "integer" for one, other in kinds]),
+        _widened(right, [one != other and other == "integer" for one, other in kinds]),
+    )
+
+
+def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
+    """The plan with some whole numbers as numbers."""
+    if not any(which):
+        return plan
+    nodes = [item.node for item in plan.items] if isinstance(plan, ops.Project) else list(map(column_of, plan.fields))
+    below = plan.input if isinstance(plan, ops.Project) else plan
+    items = []
+    for field, node, widen in zip(plan.fields, nodes, which, strict=True):
+        value = fold(Cast(node, "number")) if widen else node
+        items.append(ops.Item(typed(field.name, value, below) if widen else field, value))
+    return ops.Project(below, tuple(items))

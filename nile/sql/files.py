@@ -1,0 +1,71 @@
+"""Files in FROM: a text where the name of a stream could stand is a file, or a glob, for this statement alone."""
+
+from __future__ import annotations
+
+import re
+
+from nile.expressions.places import Fault
+from nile.expressions.tokens import plain_signs, tokens_of
+
+__all__ = ["named_files", "own_alias"]
+
+_QUERY, _SOURCES, _OTHER = range(3)
+_AFTER_SOURCES = (
+    "ON",
+    "USING",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "QUALIFY",
+    "ORDER",
+    "LIMIT",
+    "WINDOW",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+)
+_STEM = re.compile(r"[^\W\d]\w*")
+
+
+def named_files(text: str) -> tuple[str, tuple[str, ...]]:
+    """The statement with each file in a FROM as a name in double quotes, in the same place, and these files.
+
+    FROM in EXTRACT, TRIM, SUBSTRING and IS DISTINCT FROM is none of a query; statements that begin with CREATE say
+    themselves where their rows are.  What does not read is left as it is, for `read_statement` to say.  O(length).
+    """
+    try:
+        text = plain_signs(text)
+        tokens = tokens_of(text)
+    except Fault:
+        return text, ()
+    if not tokens or tokens[0].word == "CREATE":
+        return text, ()
+    found: dict[str, None] = {}
+    written, before, places = text, "", [_QUERY]  # by parenthesis: what stands in it
+    for token in tokens:
+        if token.word == "(":
+            places.append(_QUERY if before in ("FROM", "JOIN", "(", ",") and places[-1] == _SOURCES else _OTHER)
+        elif token.word == ")" and len(places) > 1:
+            places.pop()
+        elif token.word in ("SELECT", "WITH"):
+            places[-1] = _QUERY
+        elif token.word in ("FROM", "JOIN") and places[-1] != _OTHER and before != "DISTINCT":
+            places[-1] = _SOURCES
+        elif token.word in _AFTER_SOURCES and places[-1] == _SOURCES:
+            places[-1] = _QUERY
+        elif token.kind == "STRING" and places[-1] == _SOURCES and before in ("FROM", "JOIN", ","):
+            if text[token.start : token.end] == f"'{token.text}'" and '"' not in token.text:
+                written = f'{written[: token.start]}"{token.text}"{written[token.end :]}'
+                found[token.text] = None
+        elif token.word == "COPY" and not before:
+            places[-1] = _OTHER
+        before = token.word
+    return written, tuple(found)
+
+
+def own_alias(name: str) -> str:
+    """What a source is called that has no alias: its name; a file by its stem, a glob that has none by its folder."""
+    if name.isidentifier():
+        return name
+    stems = [part.split(".")[0] for part in reversed(re.split(r"[/\\\\]", name))]
+    return next((stem for stem in stems if _STEM.fullmatch(stem)), "file")

@@ -1,0 +1,36 @@
+"""Which statements stay inside of the database: what a stranger may send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nile.sql.statements import Copy, CreateRelation, CreateSensors, CreateStream, Statement
+from nile.summaries.errors import SqlError
+
+__all__ = ["check_names_no_file", "check_stays_inside"]
+
+_ADVICE = "register it where the database is opened, and say its name"
+
+
+def check_names_no_file(paths: Sequence[str]) -> None:
+    """Of what stands in FROM.  Raises SqlError where it names files; does not look whether they are there."""
+    if paths:
+        raise SqlError(f"FROM: needed names of streams and relations here; got the path of a file; {_ADVICE}")
+
+
+def check_stays_inside(statement: Statement) -> None:
+    """Raises SqlError for a statement that reads or writes files, or loads code that it names."""
+    match statement:
+        case Copy():
+            raise SqlError(
+                "COPY: needed a statement that writes no file here; got COPY; ask its query, and keep the rows"
+            )
+        case CreateSensors():
+            raise SqlError(
+                "CREATE SENSORS: needed a statement that loads no code here; got one; make them where the database "
+                "is opened"
+            )
+        case CreateStream() | CreateRelation() if not statement.registered:
+            raise SqlError(f"CREATE: needed a source that is registered; got the path of a file; {_ADVICE}")
+        case _:
+            return

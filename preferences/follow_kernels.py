@@ -1,0 +1,91 @@
+"""Rates at which a weighted join draws where nothing can be learnt ahead: they follow what arrivals grant.
+
+Design.  A grant is a fraction of the cost of the exact matches that an arrival completes, whoever came in.  From the
+mean of what is granted follow the level of key hashes, the coin of tuples and the rate of outputs that would spend just
+that; what is in hand moves the last two.
+Why the mean of the weights is right.  The level of a tuple is set when it arrives, by grants alone, which no coin has
+decided.  Its own coin and rate lean on earlier coins alone, and nobody whose level let it in is refused but by its
+coin, cast once: who comes in, and all behind, wait until what is in hand pays for it.  In hand is what would be there
+had as many outputs been drawn as were to be expected: ticks that have fallen tell which are to come, so nothing leans
+on them.  Nearly nobody comes in where little is in hand, so what waits when one stops is little.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nile.preferences import state as js
+from nile.preferences.state import Clocked
+from nile.summaries.kernels import inlined, part
+
+Array = np.ndarray[Any, Any]
+_MEMORY = 512  # arrivals that the mean grant reaches back
+_LEAST_LEVEL = 1e-4
+_SPENT = 0.95  # of what is granted: planned to be spent
+_TAKING = 0.5  # of what is granted, the least that takes tuples in where it does not do for all
+_IN_HAND, _AHEAD = 8.0, 64.0  # tuples taken in, and arrivals, whose cost is kept in hand
+_AT_FIRST = 0.25  # of all that has been granted, the most that is kept in hand
+_LEAST, _MOST = 1.0 / 16.0, 4.0  # of the factor
+_LEAST_COIN = 1e-3  # of what was planned: nearly nobody comes in, and waits, where nothing is in hand
+_ONE_ENTRY = 0.5  # of what is in hand, the most that the outputs of one tuple may take
+_LEAST_RATE = 1e-9
+DRAWS = 2.0
+"""Outputs that what is in hand pays for besides, where a tuple comes in: one may be drawn ahead of what is expected."""
+
+
+@part
+def rates(taking: float, others: int, st: Clocked) -> tuple[float, float, float]:
+    """(level of key hashes, probability of a tuple, rate of outputs) that spend what is granted.
+
+    taking: the cost of taking a tuple in; others: streams beside its own.  Of a key that is in, tuples are thinned to
+    about the root of those that a window has of it in a stream: fewer would find too little of light keys, more would
+    leave out too many keys.  By square roots alone, which are the same on every machine.
+    """
+    granted = _SPENT * st.real[js.PER_ARRIVAL]
+    exact = st.real[js.PER_ARRIVAL] / st.real[js.FRACTION] - st.prices[js.P_INSERT] - others * st.prices[js.P_LOOKUP]
+    emitting = max(0.0, exact)
+    root = math.sqrt(max(1.0, emitting / st.prices[js.P_EMIT]))
+    streams = 1
+    while streams < others:
+        root = math.sqrt(root)
+        streams *= 2
+    thinned = 1.0 / root
+    met = emitting
+    for _ in range(others):
+        met *= thinned
+    come = min(1.0, max(_TAKING * granted / taking, granted / (taking + met)))
+    level = min(1.0, max(_LEAST_LEVEL, come / thinned))
+    kept = min(1.0, come / level)
+    met = level * kept * emitting
+    for _ in range(others):
+        met *= kept
+    spare = max(0.0, granted - level * kept * taking)
+    return level, kept, 1.0 if met <= spare else spare / met
+
+
+@inlined
+def learn(grant: float, st: Clocked) -> None:
+    """The newest arrival grants so much; CONTROLS: arrivals that the mean knows, those expected at first included."""
+    st.whole[js.CONTROLS] += 1
+    st.real[js.PER_ARRIVAL] += (grant - st.real[js.PER_ARRIVAL]) / np.float64(min(st.whole[js.CONTROLS], _MEMORY))
+
+
+@inlined
+def factors_of(in_hand: float, entrance: float, st: Clocked) -> tuple[float, float]:
+    """By how much the coins of tuples and the rate of outputs move for what is in hand, had draws gone as expected.
+
+    Outputs give way first: tuples are thinned for them no more than was planned.
+    """
+    few = _IN_HAND * entrance
+    wanted = min(max(few, _AHEAD * st.real[js.PER_ARRIVAL]), max(entrance, _AT_FIRST * st.real[js.GRANTED]))
+    factor = min(_MOST, in_hand / wanted)
+    return max(_LEAST_COIN, factor, min(1.0, in_hand / few)), max(_LEAST, factor)
+
+
+@inlined
+def affordable(rate: float, in_hand: float, outputs: float) -> float:
+    """A rate that takes no more than half of what is in hand for one tuple's outputs, which would cost so much."""
+    return min(1.0, min(max(_LEAST_RATE, _ONE_ENTRY * in_hand / outputs), rate))

@@ -1,0 +1,68 @@
+"""The exact benchmarks compare like with like: every formulation gives the same pairs as the operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nile.exact.join.count import count_whole
+from nile.exact.join.window_graph import WindowGraph
+from nile.exact.join.wjoin import window_join
+from nile.experiments.benchmarks.exact.join import joined_table
+from nile.experiments.benchmarks.exact.streams import (
+    SECOND,
+    best_of,
+    duckdb_queries,
+    duckdb_session,
+    spark_join,
+    streams,
+)
+
+WORK = streams(2_000, 3, keys=50, window=7 * SECOND)
+
+
+def our_pairs() -> list[tuple[int, int]]:
+    table = joined_table(window_join(WindowGraph.uniform(2, WORK.window)), WORK)
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def test_every_formulation_for_duckdb_gives_the_pairs_of_the_operator() -> None:
+    connection = duckdb_session(WORK)
+    ours = our_pairs()
+    queries = duckdb_queries("L.o AS l, R.o AS r", WORK.window)
+    assert len(queries) == 8
+    for name, query in queries.items():
+        assert sorted(connection.sql(query).fetchall()) == ours, name
+    for name, query in duckdb_queries("count(*)", WORK.window).items():
+        assert connection.sql(query).fetchall() == [(len(ours),)], name
+
+
+def test_the_count_over_whole_arrays_is_the_number_of_pairs() -> None:
+    assert count_whole((WORK.ts[0], WORK.ts[1]), (WORK.codes[0], WORK.codes[1]), WORK.window) == len(our_pairs())
+
+
+@pytest.mark.parametrize("spread", [1, 10**14])
+def test_the_count_over_whole_arrays_takes_nulls_and_codes_however_far_apart(spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    for _ in range(50):
+        window = int(rng.integers(1, 40))
+        ts = [np.sort(rng.integers(0, 300, rng.integers(0, 80))) for _ in range(2)]
+        codes = [rng.integers(-1, 6, each.shape[0]) * spread for each in ts]
+        pairs = sum(
+            1
+            for a, x in zip(ts[0].tolist(), codes[0].tolist(), strict=True)
+            for b, y in zip(ts[1].tolist(), codes[1].tolist(), strict=True)
+            if x == y >= 0 and abs(a - b) <= window
+        )
+        assert count_whole((ts[0], ts[1]), (codes[0], codes[1]), window) == pairs
+
+
+@pytest.mark.spark
+def test_the_formulation_for_spark_gives_the_pairs_of_the_operator(spark: object) -> None:
+    seen: list[tuple[int, int]] = []
+    spark_join(spark, WORK, lambda pairs: seen.extend((row.l, row.r) for row in pairs.collect()))()
+    assert sorted(seen) == our_pairs()
+
+
+def test_the_fastest_of_several_ways_is_found() -> None:
+    assert best_of({"slow": lambda: sum(range(300_000)), "fast": lambda: None}) == "fast"

@@ -1,0 +1,263 @@
+"""The benchmark harness under a clock that does as it is told, and the contestants' answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from nile.experiments.benchmarks import harness, names, run, sketch, surface
+from nile.experiments.benchmarks.exact import ranges
+from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
+from nile.experiments.benchmarks.realtime import Shape, contestants
+from nile.experiments.benchmarks.streams import workload
+from nile.experiments.cli import main
+from nile.summaries.countsketch import CountSketch
+from nile.summaries.errors import ConfigError
+from nile.summaries.hashing import KeyHasher
+
+
+class Clock:
+    """Nanoseconds that pass only when a contestant says so."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.turns: list[str] = []
+
+    def __call__(self) -> int:
+        return self.now
+
+    def contestant(self, name: str, *milliseconds: int) -> Contestant:
+        costs = iter(milliseconds)
+        last = milliseconds[-1]
+
+        def work() -> None:
+            self.turns.append(name)
+            self.now += next(costs, last) * 1_000_000
+
+        return Contestant(name, work)
+
+
+def raced(clock: Clock, *contestants: Contestant, bars: tuple[Bar, ...] = (), **options: Any) -> Result:
+    return race("r", "a race", contestants, work=1_000, unit="tuples", bars=bars, clock=clock, **options)
+
+
+def test_ratios_are_medians_of_rounds_with_their_spread_and_bar() -> None:
+    clock = Clock()
+    # Warm-up, a look, then five rounds of one pass each.
+    ours = clock.contestant("ours", 500, 50, 50, 50, 50, 100, 50)
+    theirs = clock.contestant("theirs", 500, 200, 200, 150, 250, 200, 200)
+    other = clock.contestant("other", 500, 100)
+    result = raced(clock, ours, theirs, other, bars=(Bar("theirs", 4.0),), rounds=5)
+    first, second = result.measures
+    assert (first.name, first.value, first.low, first.high) == ("ours, against theirs", 4.0, 2.0, 5.0)
+    assert (first.bar, first.met) == (4.0, True)
+    assert (second.value, second.bar, second.met) == (2.0, None, None)
+    assert result.timings[0].seconds == (0.05, 0.05, 0.05, 0.1, 0.05)
+    assert result.timings[0].per_unit_ns == pytest.approx(50_000)
+    assert result.timings[0].per_second == pytest.approx(20_000)
+    assert "ours, against theirs: 4 times as fast (2 to 5); bar at least 4: reached" in result.text()
+    written = json.loads(json.dumps(result.as_dict()))["measures"][0]
+    assert (written["value"], written["met"]) == (4.0, True)
+
+
+def test_a_bar_that_is_not_reached_is_said_plainly() -> None:
+    clock = Clock()
+    result = raced(clock, clock.contestant("a", 50), clock.contestant("b", 100), bars=(Bar("b", 6.0),))
+    assert result.measures[0].met is False
+    assert "a, against b: 2 times as fast (2 to 2); bar at least 6: NOT reached" in result.text()
+
+
+def test_contestants_take_turns_and_every_one_begins_once() -> None:
+    clock = Clock()
+    raced(clock, *(clock.contestant(name, 60) for name in "abc"), rounds=6)
+    assert "".join(clock.turns) == "aabbcc" + "abc" + "bca" + "cab" + "abc" + "bca" + "cab"
+
+
+def test_fast_contestants_repeat_their_work_until_a_turn_is_long_enough() -> None:
+    clock = Clock()
+    result = raced(clock, clock.contestant("fast", 5), clock.contestant("slow", 100), rounds=5)
+    assert [timing.passes for timing in result.timings] == [10, 1]
+    assert result.measures[0].value == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("contestants", "options"),
+    [
+        ("a", {}),
+        ("aa", {}),
+        ("ab", {"rounds": 4}),
+        ("ab", {"bars": (Bar("c", 2.0),)}),
+        ("ab", {"bars": (Bar("a", 2.0),)}),
+    ],
+    ids=["alone", "same name", "four rounds", "bar for nobody", "bar against oneself"],
+)
+def test_a_race_that_compares_nothing_is_refused(contestants: str, options: dict[str, Any]) -> None:
+    clock = Clock()
+    with pytest.raises(ConfigError, match="bench r: needed"):
+        raced(clock, *(clock.contestant(name, 50) for name in contestants), **options)
+    assert clock.turns == []
+
+
+def test_benchmarks_run_by_name_in_the_order_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "_REGISTRY", {})
+    begun: list[str] = []
+
+    def body(name: str) -> Callable[[], Result]:
+        return lambda: Result(name, name, "tuples", 1, (), ())
+
+    for name in ("beta", "alpha"):
+        harness.benchmark(name, f"the {name}")(body(name))
+    assert names() == {"alpha": "the alpha", "beta": "the beta"}
+    assert [result.name for result in run(["beta", "alpha"])] == ["beta", "alpha"]
+    assert [result.name for result in run(["all"], lambda name, _: begun.append(name))] == begun
+    assert begun == ["alpha", "beta"]
+    with pytest.raises(ConfigError, match="needed one of alpha, beta or all; got 'gamma'"):
+        run(["alpha", "gamma"], lambda name, _: begun.append(name))
+    assert begun == ["alpha", "beta"]
+
+
+def test_all_runs_the_brief_form_of_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "_REGISTRY", {})
+    harness.benchmark("long", "long", brief=lambda: Result("long", "", "tuples", 1, (), ()))(
+        lambda: Result("long", "", "tuples", 9, (), ())
+    )
+    assert [(result.work, result.brief) for result in run(["all", "long"])] == [(1, True), (9, False)]
+    assert "brief" in run(["all"])[0].text()
+
+
+def report(path: Path, *results: Result) -> Path:
+    path.write_text(json.dumps({"results": [result.as_dict() for result in results]}))
+    return path
+
+
+def of(name: str, *measures: Measure, work: int = 1) -> Result:
+    return Result(name, name, "tuples", work, (), measures)
+
+
+def test_two_runs_are_compared_figure_by_figure_and_a_lost_bar_fails(tmp_path: Path) -> None:
+    noisy = {"bar": 2.0, "low": 1.0, "high": 9.0}
+    old = report(
+        tmp_path / "old.json",
+        of("a", Measure("held", 3.0, "times", 2.0, low=2.5, high=3.5), Measure("noisy", 3.0, **noisy)),
+        of("b", Measure("most", 1.0, "s", 1.5, most=True), Measure("told", 5.0), Measure("gone", 1.0)),
+        of("c", Measure("sized", 1.0), work=1),
+    )
+    new = report(
+        tmp_path / "new.json",
+        of("a", Measure("held", 1.5, "times", 2.0, low=1.4, high=1.6), Measure("noisy", 2.0, **noisy)),
+        of("b", Measure("most", 0.5, "s", 1.5, most=True), Measure("told", 7.0), Measure("new", 1.0)),
+        of("c", Measure("sized", 9.0), work=2),
+    )
+    result = CliRunner().invoke(main, ["bench", "compare", str(old), str(new)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "worse   a, held: 3 times (2.5 to 3.5) -> 1.5 times (1.4 to 1.6); the bar is LOST",
+        "better  b, most: 1 s -> 0.5 s",
+        "changed b, told: 5 -> 7",
+        "gone    b, gone: 1",
+        "new     b, new: 1",
+        "other   c, not compared: 1 tuples and 2 tuples",
+        "7 figures: 1 the same within their spread, 6 not; 1 bars lost.",
+    ]
+    again = CliRunner().invoke(main, ["bench", "compare", str(old), str(old)])
+    assert (again.exit_code, again.output) == (0, "6 figures: 6 the same within their spread, 0 not; 0 bars lost.\n")
+
+
+def test_a_report_becomes_a_table_of_what_has_a_bar(tmp_path: Path) -> None:
+    path = report(tmp_path / "b.json", of("a", Measure("x | y", 3.0, "s", 2.0, most=True), Measure("told", 5.0)))
+    result = CliRunner().invoke(main, ["bench", "table", str(path)])
+    assert result.output.splitlines()[2:] == ["| a | x \\| y | 3 s | at most 2, **not reached** |"]
+
+
+def test_a_table_has_the_benchmarks_that_are_named(tmp_path: Path) -> None:
+    runs = [of(name, Measure("x", 3.0, bar=2.0)) for name in ("a", "b-one", "b-two", "c")]
+    path = report(tmp_path / "b.json", *runs)
+    result = CliRunner().invoke(main, ["bench", "table", str(path), "c", "b"])
+    assert [line[:7].rstrip() for line in result.output.splitlines()[2:]] == ["| c | x", "| b-one", "| b-two"]
+    wrong = CliRunner().invoke(main, ["bench", "table", str(path), "bb"])
+    assert "needed one of a, b-one, b-two, c; got 'bb'" in wrong.output + str(wrong.exception)
+
+
+def test_the_surface_is_measured_against_its_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surface, "ROUNDS", 1)
+    monkeypatch.setattr(surface, "STATEMENTS", 1)
+    monkeypatch.setattr(surface, "COLD_ROUNDS", 1)
+    first = surface._first_answer
+    monkeypatch.setattr(surface, "_first_answer", lambda program: first(program, warm=True))
+    (result,) = run(["surface"])
+    assert [(each.unit, each.bar) for each in result.measures] == [("s", 0.3), ("ms", 5.0), ("s", 5.0), ("s", 10.0)]
+    assert all(each.value > 0 for each in result.measures)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "no.json", "no.json"], "no such file"),
+        (["compare", "bad.json", "bad.json"], "needed what `nile bench ... --out DIR` writes"),
+        (["table", "no.json"], "no such file"),
+    ],
+)
+def test_reports_that_are_none_are_refused(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text('{"results": [{"name": "a"}]}')
+    result = CliRunner().invoke(main, ["bench", *words])
+    assert isinstance(result.exception, ConfigError) or result.exit_code == 2
+    assert said in result.output + str(result.exception)
+
+
+def test_the_sketch_benchmark_is_listed() -> None:
+    assert "count-sketch batch update" in names()["sketch"]
+
+
+def test_every_contestant_of_the_sketch_benchmark_counts_the_same() -> None:
+    keys = sketch.zipf_keys(1 << 16, 1_000, 1.1, seed=2)
+    hashes = KeyHasher().words(keys)
+    assert np.array_equal(hashes, sketch.mix_with_numpy(keys, KeyHasher().seed))
+    ours = CountSketch(5, 1024)
+    ours.summarize(hashes)
+    difference = ours.counters[:, ::2] - ours.counters[:, 1::2]
+    cells = np.zeros((5, 2048), np.int64)
+    signed = np.zeros((5, 1024))
+    sketch.bincount_cells(cells, ours.row_multipliers, hashes)
+    sketch.bincount_signs(signed, ours.row_multipliers, hashes)
+    assert np.array_equal(ours.counters, cells)
+    assert np.array_equal(difference, signed)
+
+
+def test_zipf_keys_are_the_same_for_a_seed_and_fall_in_frequency() -> None:
+    keys = sketch.zipf_keys(50_000, 100, 1.1, seed=2)
+    assert np.array_equal(keys, sketch.zipf_keys(50_000, 100, 1.1, seed=2))
+    counts = np.bincount(keys, minlength=100)
+    assert counts[0] > counts[9] > counts[99] > 0
+
+
+def test_the_c_loop_finds_the_records_that_the_kernel_finds(tmp_path: Path) -> None:
+    work = workload(0.067, seed=3, tuples=3_000)
+    plan = ranges.plan_of("ranges", work.window)
+    data = work.joined.input(plan.costs, ranges=True)
+    ours = ranges.OnlineJoin(plan, data)
+    records = ours.records()
+    assert int((records[:, 2] - records[:, 1]).sum()) == work.joined.pairs
+    assert np.array_equal(ours.records(), records)  # from nothing each time
+    library = ranges.compiled(tmp_path)
+    if library is None:
+        pytest.skip("no C compiler here")
+    theirs = ranges.CJoin(library, data, work.window)
+    assert np.array_equal(theirs.records(), records)
+    theirs.close()
+
+
+def test_budgets_on_the_real_clock_are_measured_beside_one_exact_answer(tmp_path: Path) -> None:
+    shape = Shape(4, 0.8, 2_000, 200, "text", "Parquet")
+    found = {name: ask() for name, ask in contestants(shape, tmp_path).items()}
+    exact = found["exact, db.sql"].rows
+    assert exact == found["exact, db.join"].rows > 0
+    assert all(0 < one.rows <= exact for one in found.values())

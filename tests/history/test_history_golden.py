@@ -1,0 +1,141 @@
+"""Files of rows and of key indices of every released version are read forever.
+
+`python tests/history/test_history_golden.py` wrote those of version 1; a version that changes the format adds a folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nile.pyramid.disk.manifest import StoredFile
+from nile.pyramid.history.history import History, plain_schema
+from nile.pyramid.history.pages import VERSION, blocks
+from nile.pyramid.history.rows_file import StoredRows, rows_file
+from nile.pyramid.history.warm_index import WarmIndex
+from nile.pyramid.history.zone_file import zone_file
+from nile.pyramid.lake.key_sketch import cells_for
+from nile.summaries.errors import StoreCorrupt, StoreTooNew
+
+FOLDER = Path(__file__).parents[1] / "golden" / "v1"
+N = 2_500
+
+
+def rows() -> tuple[np.ndarray, pa.RecordBatch]:
+    """The rows that the files hold: made without chance."""
+    i = np.arange(N, dtype=np.int64)
+    ts = 1_291_190_400_000_000_000 + (i // 3) * 1_000_000_000
+    key = pa.array([f"item {(int(n) * n) % 701}" for n in i], mask=i % 97 == 0)
+    decimals = pa.array(i % 1_000).cast(pa.decimal128(21, 2))
+    flags = pa.array(i % 5 == 0, mask=i % 11 == 0)
+    nested = pa.array([[int(n), None] if n % 2 else None for n in i], pa.list_(pa.int16()))
+    columns = [key, pa.array(i * 7919 % 1_000), pa.array(i / 8), decimals, flags, nested]
+    return ts, pa.RecordBatch.from_arrays(columns, names=["key", "number", "real", "money", "flag", "list"])
+
+
+class Folder:
+    """Gives files as a store does."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def map(self, file: StoredFile) -> memoryview:
+        """The bytes."""
+        return memoryview(self.data[: file.length])
+
+
+def opened(kind: str, data: bytes) -> Any:
+    """The rows or the index that bytes hold."""
+    file = StoredFile(f"{kind}.nile", f"history-{kind}", len(data), "0" * 64)
+    folder: Any = Folder(data)
+    return StoredRows(folder, file, plain_schema(rows()[1].schema)) if kind == "rows" else WarmIndex(folder, file)
+
+
+def made() -> dict[str, bytes]:
+    """The files of this version."""
+    ts, batch = rows()
+    history = History("s", batch.schema, indexed=["key"])
+    history.append(ts, batch)
+    index = history.indices("key")[0]
+    zone = zone_file("key", pa.string(), 0, N, index.since, index.until, [index.part(0, 1, 1)], cells_for(index.keys))
+    return {
+        "rows": b"".join(blocks(rows_file(0, plain_schema(batch.schema), [(ts, batch)]))),
+        "zone": b"".join(blocks(zone)),
+    }
+
+
+@pytest.mark.parametrize("which", ["golden", "new"])
+def test_rows_of_version_1_are_read(which: str) -> None:
+    data = (FOLDER / "rows.nile").read_bytes() if which == "golden" else made()["rows"]
+    ts, batch = rows()
+    stored = opened("rows", data)
+    assert (stored.first, stored.tuples, stored.since, stored.until) == (0, N, int(ts[0]), int(ts[-1]))
+    assert stored.times(0, N).tolist() == ts.tolist()
+    assert stored.slice(0, N, batch.schema.names).equals(batch)
+
+
+@pytest.mark.parametrize("which", ["golden", "new"])
+def test_an_index_of_version_1_is_read(which: str) -> None:
+    data = (FOLDER / "zone.nile").read_bytes() if which == "golden" else made()["zone"]
+    index = opened("zone", data)
+    keys = rows()[1].column("key").to_pylist()
+    assert index.keys == len({key for key in keys if key is not None})
+    seen = 0
+    for bucket in range(index.buckets):
+        cell = index.cell(bucket)
+        for e, value in enumerate(cell.values.to_pylist()):
+            mine = cell.positions[cell.starts[e] : cell.starts[e + 1]]
+            assert mine.tolist() == [row for row in mine.tolist() if keys[row] == value]
+            assert index.bounds(cell.hashes[e : e + 1])[1][0] >= mine.shape[0]
+            seen += mine.shape[0]
+    assert seen == sum(key is not None for key in keys)
+
+
+@pytest.mark.parametrize("kind", ["rows", "zone"])
+def test_a_newer_version_is_refused(kind: str) -> None:
+    data = bytearray((FOLDER / f"{kind}.nile").read_bytes())
+    data[8:12] = (VERSION + 1).to_bytes(4, "little")
+    with pytest.raises(StoreTooNew, match="upgrade Nile"):
+        opened(kind, bytes(data))
+    with pytest.raises(StoreCorrupt, match="kind"):
+        opened("zone" if kind == "rows" else "rows", (FOLDER / f"{kind}.nile").read_bytes())
+
+
+@pytest.mark.parametrize("kind", ["rows", "zone"])
+def test_every_truncation_and_flips_everywhere_are_refused(kind: str) -> None:
+    """All pages are read.  A flip that changes nothing is one in padding: 4 bytes at the start, ends of pages."""
+    good = (FOLDER / f"{kind}.nile").read_bytes()
+    chance = np.random.default_rng(1)
+    for length in [*range(200), *chance.integers(0, len(good), 300).tolist(), *range(len(good) - 200, len(good))]:
+        with pytest.raises(StoreCorrupt):
+            opened(kind, good[:length])
+    harmless, whole = 0, read_all(kind, good)
+    for at in chance.integers(0, len(good), 150).tolist():
+        bad = bytearray(good)
+        bad[at] ^= 1 << int(chance.integers(0, 8))
+        try:
+            assert read_all(kind, bytes(bad)) == whole
+            harmless += 1
+        except (StoreCorrupt, StoreTooNew):
+            continue
+    assert harmless <= 4
+
+
+def read_all(kind: str, data: bytes) -> Any:
+    """Everything that a file holds."""
+    stored = opened(kind, data)
+    if kind == "rows":
+        return stored.times(0, N).tolist(), stored.slice(0, N, stored._schema.names)
+    part = stored.part(0, 1, 1)
+    return (part.hashes.tolist(), part.starts.tolist(), part.rows().tolist(), part.values(),
+            stored.sketch.codes.tolist())  # fmt: skip
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, content in made().items():
+        (FOLDER / f"{name}.nile").write_bytes(content)

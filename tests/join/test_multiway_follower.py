@@ -1,0 +1,44 @@
+"""The weighted join of n streams, whose rates follow what is granted: unbiased, at once and live."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from workload_join import random_stream
+from workload_multiway import brute_force
+
+import nile
+from nile.operators.inputs.joining import Loaded
+
+SECOND = 1_000_000_000
+WINDOW = 30
+
+
+def _streams(keys: int) -> tuple[Loaded, ...]:
+    rng = np.random.default_rng(keys)
+    return tuple(random_stream(name, rng, 500, keys, gap=1) for name in "ABC")
+
+
+def _table(stream: Loaded) -> pa.Table:
+    return pa.table({"t": stream.ts.astype(float) / SECOND, "k": stream.key})
+
+
+@pytest.mark.parametrize("budget", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("guide", ["directory", "countsketch"])
+@pytest.mark.parametrize("keys", [6, 60])
+def test_the_mean_total_is_the_truth(keys: int, guide: str, budget: float) -> None:
+    streams = _streams(keys)
+    truth = len(brute_force(streams, WINDOW * SECOND))
+    totals = np.zeros(150)
+    with nile.connect() as db:
+        for stream in streams:
+            db.register(stream.name, _table(stream), time="t")
+        query = db.join("A", "B", "C", on="k", window=f"{WINDOW} s").prefer("weighted").guided_by(guide)
+        for seed in range(totals.shape[0]):
+            answer = query.using(seed=seed).run(budget)
+            totals[seed] = answer.members().weight.sum() / truth
+            assert answer.figures.spent <= answer.figures.granted * (1 + 1e-9)
+    assert abs(totals.mean() - 1.0) <= 3.5 * totals.std(ddof=1) / math.sqrt(totals.shape[0]) + 2e-3

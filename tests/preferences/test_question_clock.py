@@ -1,0 +1,152 @@
+"""Budgets of CPU seconds and deadlines: one clock from the call to the last batch, and what is refused before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.operators.drive.clock import Clock, timed
+from nile.preferences.budget import Budget
+from nile.summaries.errors import BudgetError
+
+TEXT = "SELECT a.k, b.t AS other FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW '100 s' "
+
+
+class _Now:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def _database(n: int = 2_000) -> nile.Database:
+    db = nile.connect()
+    for seed, name in enumerate("ab"):
+        keys = np.random.default_rng(seed).integers(0, 50, n)
+        db.register(name, pa.table({"t": pa.array(np.arange(n, dtype=float)), "k": keys}), time="t")
+    return db
+
+
+def test_what_the_caller_does_between_batches_is_not_charged_but_by_a_deadline() -> None:
+    for budget, spent in ((Budget(seconds=1.0), 1 + 3 * 1), (Budget(deadline=1.0), 1 + 50 + 3 * 11 + 20)):
+        now = _Now()
+        clock = Clock(budget, cpu=now, wall=now)
+        now.ns += 1  # reading
+        clock.pause()
+        now.ns += 50
+
+        def parts(now: _Now = now) -> Any:
+            for part in range(3):
+                now.ns += 1
+                yield part
+
+        for _ in timed(parts(), clock):
+            now.ns += 10
+        now.ns += 20
+        assert clock.elapsed == spent
+        assert clock.cpu == 1 + 3 * 1
+        assert list(timed(iter((1, 2)), None)) == [1, 2]
+
+
+def test_which_budgets_a_clock_bounds() -> None:
+    assert not any(Clock(budget).limits for budget in (None, Budget(0.5), Budget(outputs=3), Budget(share=0.5)))
+    assert all(Clock(budget).limits for budget in (Budget(seconds=1.0), Budget(seconds_per_tuple=1.0)))
+    assert Clock(Budget(deadline=1.0)).limits
+
+
+def test_what_was_spent_is_told_by_part_with_cpu_time_beside() -> None:
+    db = _database(40_000)
+    for costs, steps in (
+        ("machine", {"read", "look", "admit", "copy", "join", "hand out"}),
+        ("engine", {"insert", "hit"}),
+    ):
+        answer = db.join("a", "b", on="k", window="100 s").prefer("desc").using(costs=costs).run(0.5)
+        rows = len(answer.to_arrow())
+        told = answer.budget
+        assert rows > 0
+        assert set(told.parts) <= steps | {"count"}
+        assert sum(told.parts.values()) == pytest.approx(told.fraction)
+        assert told.cpu_seconds is not None
+        assert told.cpu_seconds > 0.0
+
+
+@pytest.mark.parametrize("costs", ["engine", "machine"])
+@pytest.mark.parametrize("budget", [Budget(seconds=60.0), Budget(deadline=60.0)])
+def test_time_enough_finds_everything_and_all_of_it_is_told(budget: Budget, costs: str) -> None:
+    db = _database()
+    whole = len(db.join("a", "b", on="k", window="100 s").run().to_arrow())
+    answer = db.join("a", "b", on="k", window="100 s").prefer("desc").using(costs=costs).run(budget)
+    assert len(answer.to_arrow()) == whole
+    told = answer.budget
+    assert told.unit == budget.unit
+    assert 0.0 < told.spent < 60.0
+    assert not told.reproducible
+    assert len(db.sql(TEXT, budget=budget, costs=costs).to_arrow()) == whole
+
+
+def test_sql_says_a_deadline_and_prints_it_again() -> None:
+    db = _database()
+    result = db.sql(TEXT + "BY DEADLINE '30 s'", costs="machine")
+    assert len(result.to_arrow()) > 0
+    assert result.budget.unit == "deadline"
+    assert result.budget.asked == 30.0
+    told = db.sql("EXPLAIN " + TEXT + "BY DEADLINE 2")
+    assert "2 seconds by the clock" in str(told.to_arrow().to_pylist())
+    with pytest.raises(nile.NileError, match="needed BUDGET once"):
+        db.sql(TEXT + "BUDGET 0.1 BY DEADLINE '30 s'")
+    with pytest.raises(nile.NileError, match="a duration above 0"):
+        db.sql(TEXT + "BY DEADLINE 0")
+
+
+def test_time_that_finds_nothing_is_refused_before_a_row_is_looked_for() -> None:
+    db = _database(20_000)
+    query = db.join("a", "b", on="k", window="100 s").using(costs="machine")
+    for preference in ("desc", "asc", "weighted"):
+        for budget in (Budget(seconds=1e-6), Budget(deadline=1e-6)):
+            with pytest.raises(BudgetError, match=r"needed .* seconds to pass over 40,000 tuples and find anything"):
+                query.prefer(preference).run(budget)
+
+
+def test_selections_and_joins_of_three_have_the_same_clock() -> None:
+    db = _database(300)
+    db.register("c", pa.table({"t": np.arange(300.0), "k": np.arange(300) % 50}), time="t")
+    for budget in (Budget(seconds=600.0), Budget(deadline=600.0)):
+        three = db.join("a", "b", "c", on="k", window="30 s").prefer("desc").run(budget)
+        assert len(three.to_arrow()) == len(db.join("a", "b", "c", on="k", window="30 s").run().to_arrow())
+        assert 0.0 < three.budget.spent < 600.0
+        assert len(db.sql("SELECT k FROM a WHERE k < 9 WITH PREFERENCE desc k", budget=budget).to_arrow()) > 0
+
+
+def test_time_is_charged_as_well_when_the_estimate_is_read_before_the_rows() -> None:
+    db = _database(40_000)
+    query = db.join("a", "b", on="k", window="300 s").prefer("desc").using(costs="machine")
+    for budget in (Budget(seconds=60.0), Budget(deadline=60.0)):
+        answer = query.run(budget)
+        assert answer.clock is not None
+        before = answer.clock.cpu
+        assert before == answer.clock.cpu  # nobody asks, nothing is charged
+        assert answer.estimate.low > 0
+        assert answer.clock.cpu > before
+        again = answer.again(Budget(seconds=60.0))
+        assert len(again.to_arrow()) == len(answer.to_arrow())
+        assert 0.0 < again.budget.spent < 60.0
+
+
+def test_an_estimate_does_not_find_again_what_was_too_much_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nile.answers.kept_outputs._MOST_KEPT", 1)
+    db = _database(40_000)
+    query = db.join("a", "b", on="k", window="300 s").prefer("weighted").using(strategy="counts")
+    answer = query.run(0.6)
+    told = answer.estimate
+    assert not answer._found.done
+    rows = answer.to_arrow()
+    assert answer.estimate == told
+    assert told.low <= len(query.run().to_arrow()) <= told.high
+    assert rows.num_rows > 0

@@ -1,0 +1,73 @@
+"""The whole engine killed at random moments: state exactly once, and the source goes on from its offset."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from child_engine import differences, opened, push, seen
+from store_killer import ROOT, Kills, kill_over_and_over
+
+import nile
+from nile.pyramid.disk import StoreDirectory
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A place in memory where there is one: a killed process loses nothing that it wrote, wherever it wrote it."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder) / "store"
+
+
+class Twin:
+    """A database that never stops; it is brought to where the store is, and both must be the same."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.db = opened(None)
+
+    def verify(self, _: int) -> int:
+        """Compare, and return how many rows the store has taken."""
+        if not (self.path / "manifest-1").exists():
+            return 0
+        with nile.connect(self.path, checkpoint=None) as kept:
+            if kept.subscriptions == ():  # killed while it was still being set up
+                return 0
+            offset = int(kept.offset("sales"))
+            push(self.db, int(self.db.offset("sales")), offset)
+            assert differences(seen(kept), seen(self.db)) == []
+        return offset
+
+
+def kills(path: Path, count: int, seed: int, early: float) -> Kills:
+    command = [sys.executable, ROOT / "tests/harness/child_engine.py", path]
+    return kill_over_and_over(command, Twin(path).verify, count, seed, longest=1.0, early=early)
+
+
+def test_an_engine_killed_a_few_times_has_lost_and_doubled_nothing(path: Path) -> None:
+    done = kills(path, 3, 1, 0.0)
+    assert done.counted >= 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_an_engine_killed_five_hundred_times_has_lost_and_doubled_nothing(path: Path, seed: int) -> None:
+    """Ten stores, each killed fifty times: one alone can be run again."""
+    done = kills(path, 50, seed, 0.1)
+    assert done.counted >= 50
+
+
+def test_offsets_committed_apart_from_the_rows_are_found(path: Path) -> None:
+    """The control: two generations mixed, as two files without a manifest would."""
+    with opened(path) as db:
+        push(db, 0, 700)
+    with StoreDirectory.open(path) as store:
+        state = {**store.state, "streams": {"sales": {**store.state["streams"]["sales"], "offset": 650}}}
+        store.commit(state, store.files().values())
+    with pytest.raises(AssertionError):
+        Twin(path).verify(0)
