@@ -83,7 +83,7 @@ def test_the_state_of_sessions_is_that_of_those_which_may_go_on() -> None:
             ts = pa.array(seconds * 1_000_000).cast(CLICKS[0].type)
             db.push("clicks", pa.table([ts, who, pa.array(seconds)], schema=CLICKS))
             standing.poll()
-        built = standing._pipeline._built.all  # type: ignore[attr-defined]
+        built = standing._plan.pipeline._built.all  # type: ignore[attr-defined]
         (opening,) = (one.operator for one in built if one.operator.KIND == "sessions")
         assert len(opening._table) < 20_000
 
