@@ -467,7 +467,7 @@ PAYLOADS = [
 
 
 _HANGS = 20.0
-"""CPU seconds after which reading a statement is a hang: far above what a loaded machine makes of the half second it takes."""
+"""CPU seconds that only a hang takes: a loaded machine needs half a second."""
 
 
 def test_there_are_more_than_enough_payloads() -> None:
