@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
     import pyarrow.dataset as pads
+    import pyarrow.flight as flight
     import pyarrow.json as pajson
     import pyarrow.parquet as pq
     import pyspark
@@ -43,6 +44,7 @@ else:
     pc = lazy("pyarrow.compute")
     pacsv = lazy("pyarrow.csv")
     pads = lazy("pyarrow.dataset")
+    flight = lazy("pyarrow.flight")
     pajson = lazy("pyarrow.json")
     pq = lazy("pyarrow.parquet")
     pyspark = lazy("pyspark")
@@ -64,6 +66,7 @@ __all__ = [
     "datasketches",
     "duckdb",
     "exp",
+    "flight",
     "java_gateway",
     "numba",
     "pa",

@@ -58,17 +58,23 @@ __all__ = ["serve"]
     metavar="ROWS",
     help="Outputs of a standing query that who comes back still finds.",
 )
+@click.option(
+    "--flight-port",
+    type=click.IntRange(0, 65_535),
+    help="Serve Arrow Flight SQL too, for ADBC, JDBC and ODBC drivers, on this port; 0: any that is free.",
+)
 def serve(
     store: Path, host: str, port: int, token_file: Path | None, hosts: tuple[str, ...], origins: tuple[str, ...],
     allow_files: bool, memory: str | None, checkpoint: str, max_body: int, max_streams: int, max_rate: float,
-    retain: int,
+    retain: int, flight_port: int | None,
 ) -> None:  # fmt: skip
     """Serve the database in STORE (made if it is not there) over HTTP until Ctrl-C or SIGTERM, then write a checkpoint.
 
     Every request needs the token. Needs the extra nile-streams[server].
     """
     try:
-        from nile.server.serve import Server, listen
+        from nile.server.serve import Beside, Server, listen
+        from nile.server.service import Service
         from nile.server.settings import Settings, new_token, read_token
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -86,16 +92,24 @@ def serve(
     logging.basicConfig(stream=sys.stderr, format="%(message)s")
     logging.getLogger("nile.server").setLevel(logging.INFO)
 
+    def flight(service: Service) -> Beside:
+        from nile.server.flight.serve import FlightSql  # gRPC is loaded by those alone who serve it
+
+        return FlightSql(service, host, flight_port or 0)
+
     def say() -> None:
         click.echo(f"serving {store} at {at}" + ("" if token_file is None else f", token in {token_file}"))
         if token_file is None:
             click.echo(f"token {token}")
             click.echo(f"the inspector: {at}/#token={token}")
+        if server.besides is not None:
+            name = f"[{host}]" if ":" in host else host
+            click.echo(f"Flight SQL: grpc://{name}:{server.besides.port}")
         sys.stdout.flush()
 
     db = nile.connect(store, memory=memory, checkpoint=checkpoint)
     try:
-        server = Server(db, settings, str(store), ready=say)
+        server = Server(db, settings, str(store), ready=say, beside=None if flight_port is None else flight)
         try:
             server.run([bound])
         except KeyboardInterrupt:  # told to stop, and has

@@ -123,7 +123,7 @@ class Guard:
         for origin in headers.getlist("origin"):
             if origin not in self._settings.origins and origin not in (f"http://{host}", f"https://{host}"):
                 return "origin"
-        if not self._in_time(client_of(scope)):
+        if not self.in_time(client_of(scope)):
             return "rate"
         if scope["path"] not in OPEN and not any(
             hmac.compare_digest(each.encode("utf-8", "replace"), self._token) for each in _tokens(scope, headers)
@@ -137,7 +137,7 @@ class Guard:
                 return "large"
         return None
 
-    def _in_time(self, client: str) -> bool:
+    def in_time(self, client: str) -> bool:
         """Whether a client may ask once more: `rate` a second on average, `burst` at once."""
         now, settings = time.monotonic(), self._settings
         left, before = self._rates.pop(client, (float(settings.burst), now))

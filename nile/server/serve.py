@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -13,10 +13,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nile.engine.database import Database
 from nile.server.app import application
 from nile.server.guard import Guard
+from nile.server.service import Service
 from nile.server.settings import Settings
 from nile.summaries.errors import ConfigError
 
-__all__ = ["Server", "listen"]
+__all__ = ["Beside", "Server", "listen"]
 
 _HEADER_WAIT = 10.0  # seconds that a connection may take to say its request
 _CONNECTIONS = 4_096
@@ -61,9 +62,19 @@ class _Prompt(H11Protocol):
             self.transport.close()
 
 
+class Beside(Protocol):
+    """What serves the same database in another way."""
+
+    port: int
+
+    def stop(self, seconds: float) -> None:
+        """End, within about so long."""
+
+
 class Server(uvicorn.Server):
     """uvicorn over one database.  `run` returns when it was told to stop and the database is closed.
 
+    beside: begins what serves it in another way; `besides` is what it gave, from when the server is ready.
     Streams of outputs end first, since nobody else would end them; answers have `drain` seconds, then the database
     writes its last checkpoint.
     """
@@ -74,9 +85,13 @@ class Server(uvicorn.Server):
         settings: Settings,
         *places: str,
         ready: Callable[[], None] = lambda: None,
+        beside: Callable[[Service], Beside] | None = None,
     ) -> None:
         self.app: Guard = application(db, settings, *places)
+        self.besides: Beside | None = None
         self._ready = ready
+        self._beside = beside
+        self._drain = settings.drain
         super().__init__(
             uvicorn.Config(
                 self.app, http=_Prompt, ws="websockets-sansio", lifespan="on", log_config=None, access_log=False,
@@ -89,11 +104,15 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            if self._beside is not None and self.app.service is not None:
+                self.besides = self._beside(self.app.service)
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.app.service is not None:
             self.app.service.end_streams()
+        if self.besides is not None:
+            await asyncio.to_thread(self.besides.stop, self._drain)
         await super().shutdown(sockets)
 
 

@@ -52,6 +52,14 @@ class Service:
         """Run a step of an answer."""
         return await asyncio.get_running_loop().run_in_executor(self._answers, partial(call, *given, **named))
 
+    def change_now(self, call: Callable[..., Any], *given: Any) -> Any:
+        """The same as `change`, for a thread that may wait."""
+        return self._changes.submit(call, *given).result()
+
+    def answer_now(self, call: Callable[..., Any], *given: Any) -> Any:
+        """The same as `answer`, for a thread that may wait."""
+        return self._answers.submit(call, *given).result()
+
     async def look(self, call: Callable[[], Any]) -> Any:
         """Look at outputs."""
         return await asyncio.get_running_loop().run_in_executor(self._looks, call)

@@ -21,7 +21,7 @@ from nile.server.service import Service
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
-__all__ = ["answer_of", "answered", "followed", "over_websocket"]
+__all__ = ["answer_of", "answered", "followed", "over_websocket", "worth_of"]
 
 Found = tuple[pa.Schema, Iterator[pa.RecordBatch], Result | None]
 
@@ -49,7 +49,7 @@ def answered(service: Service, found: Found, form: Form) -> Response:
             while (batch := await service.answer(next, batches, None)) is not None:
                 service.counts["rows_out"] += batch.num_rows
                 yield await service.answer(rows.rows, batch)
-            if end := rows.end(**(await service.answer(_worth, result))):
+            if end := rows.end(**(await service.answer(worth_of, result))):
                 yield end
         except Exception as error:
             _, told = service.telling.told(error)
@@ -60,7 +60,7 @@ def answered(service: Service, found: Found, form: Form) -> Response:
     return StreamingResponse(parts(), media_type=media_type(form))
 
 
-def _worth(result: Result | None) -> dict[str, Any]:
+def worth_of(result: Result | None) -> dict[str, Any]:
     """What an answer says of itself beside its rows: of an approximate one its estimate, and what was spent."""
     if result is None:
         return {}

@@ -52,11 +52,11 @@ def client_to(url: str, **named: Any) -> httpx.Client:
 
 
 @contextmanager
-def served(db: nile.Database, *places: str, port: int = 0, **settings: Any) -> Iterator[Served]:
+def served(db: nile.Database, *places: str, port: int = 0, beside: Any = None, **settings: Any) -> Iterator[Served]:
     """Serve a database while the block runs; it is closed afterwards, as the command does."""
     bound = listen("127.0.0.1", port)
     ready = threading.Event()
-    server = Server(db, Settings(TOKEN, **settings), *places, ready=ready.set)
+    server = Server(db, Settings(TOKEN, **settings), *places, ready=ready.set, beside=beside)
     thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()
     try:
