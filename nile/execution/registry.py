@@ -30,6 +30,7 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.sensors.source import SensorsSource
 from nile.sql.catalog import Entry
 from nile.sql.plan import Query, Relation, Stream
+from nile.sql.reading.listed import Listed
 from nile.sql.statements import CreateSummary, CreateView
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
@@ -302,6 +303,8 @@ class Registry:
 
     def rows(self, name: str) -> int | None:
         """How many rows a source has, where it says so without reading."""
+        if isinstance(name, Listed):
+            return int(name.table().num_rows)
         held = self._held.get(name)
         return held.source.rows if held is not None and isinstance(held.source, CountedSource) else None
 
@@ -416,6 +419,8 @@ class Registry:
     def relation(self, name: str) -> tuple[Source, Condition | None]:
         """The source of a stored relation, and which of its rows belong to it.  Raises UnknownStream."""
         self.check_open()
+        if isinstance(name, Listed):
+            return open_source(name.table(), name=name), None
         held = self._held.get(name)
         if held is None:
             raise UnknownStream(f"relation {name!r} is not registered any more; register it again")

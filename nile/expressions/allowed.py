@@ -9,6 +9,7 @@ from nile.expressions.tree import Comparison, Function, Kind, Operator
 __all__ = [
     "ALLOWED",
     "ARGUMENTS",
+    "CALLED",
     "COMPARISONS",
     "FUNCTIONS",
     "NAMED",
@@ -73,20 +74,64 @@ NAMED: Mapping[str, tuple[Function, tuple[str, ...]]] = {
     "DayOfWeek": ("dayofweek", ("this",)),
     "DayOfWeekIso": ("isodow", ("this",)),
     "TimeToUnix": ("epoch", ("this",)),
+    "IntDiv": ("divide", ("this", "expression")),
+    "Cbrt": ("cbrt", ("this",)),
+    "Trunc": ("trunc", ("this",)),
+    "Sin": ("sin", ("this",)),
+    "Cos": ("cos", ("this",)),
+    "Tan": ("tan", ("this",)),
+    "Asin": ("asin", ("this",)),
+    "Acos": ("acos", ("this",)),
+    "Atan": ("atan", ("this",)),
+    "Atan2": ("atan2", ("this", "expression")),
+    "Degrees": ("degrees", ("this",)),
+    "Radians": ("radians", ("this",)),
+    "IsNan": ("isnan", ("this",)),
+    "IsInf": ("isinf", ("this",)),
+    "WeekOfYear": ("week", ("this",)),
+    "Dayname": ("dayname", ("this",)),
+    "Monthname": ("monthname", ("this",)),
+    "LastDay": ("last_day", ("this",)),
+    "TimeToStr": ("strftime", ("this", "format")),
+    "StrToTime": ("strptime", ("this", "format")),
+    "MD5": ("md5", ("this",)),
+    "SHA2": ("sha256", ("this",)),
+    "Unicode": ("unicode", ("this",)),
+    "Translate": ("translate", ("this", "from_", "to")),
 }
 """Plain functions as sqlglot calls them, and their arguments."""
+CALLED: Mapping[str, Function] = {
+    **{
+        name: name
+        for name in (
+            "date_sub", "divide", "epoch_ns", "epoch_us", "gcd", "isfinite", "lcm", "microsecond", "millisecond",
+            "sha256", "strlen",
+        )
+    },
+    "datesub": "date_sub",
+    "ord": "unicode",
+    "prefix": "starts_with",
+    "suffix": "ends_with",
+    "try_strptime": "strptime",
+    "weekday": "dayofweek",
+}  # fmt: skip
+"""Plain functions that sqlglot knows nothing of, and what they are in the table."""
 PARTS: Mapping[str, Function] = {
     **{
         name: name
-        for name in ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "epoch", "isodow")
+        for name in (
+            "year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond",
+            "epoch", "isodow",
+        )
     },
+    **{f"{name}s": name for name in ("hour", "minute", "second", "millisecond", "microsecond")},
     "dow": "dayofweek",
     "dayofweek": "dayofweek",
     "doy": "dayofyear",
     "dayofyear": "dayofyear",
-}
+}  # fmt: skip
 """What extract takes out of a time."""
-UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
+UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 TYPES: Mapping[str, tuple[Kind, int]] = {
     "TINYINT": ("integer", 8),
     "SMALLINT": ("integer", 16),

@@ -44,7 +44,7 @@ _TIMES = ("timestamp", "date")
 _CASTS: dict[Kind, tuple[Kind, ...]] = {
     "integer": ("integer", "number", "text", "boolean"),
     "number": ("integer", "number", "text", "boolean"),
-    "text": ("integer", "text", "boolean"),
+    "text": ("integer", "number", "text", "boolean", "timestamp", "date"),
     "boolean": ("integer", "text", "boolean"),
     "timestamp": ("timestamp", "date", "text"),
     "date": ("timestamp", "date", "text"),
@@ -168,6 +168,12 @@ class Binder(ABC):
     def _compared(self, operator: str, left: Node, right: Node) -> list[Node]:
         """Both sides brought to one kind; columns of one type that has no kind are compared as they are."""
         types = [self.arrow.get(each.name) if isinstance(each, Column) else None for each in (left, right)]
+        spans = [
+            each.kind == "interval" or (kind is not None and pa.types.is_duration(kind))
+            for each, kind in zip((left, right), types, strict=True)
+        ]
+        if all(spans) and "interval" in (left.kind, right.kind):
+            return [left, right]
         if left.kind == right.kind == "other" and None not in types:
             if types[0] != types[1] or not can_be_ordered(types[0]):
                 raise Fault(
@@ -224,10 +230,13 @@ class Binder(ABC):
     def _arithmetic(self, node: Arithmetic) -> Node:
         left, right = self.bind(node.left), self.bind(node.right)
         what = f"'{node.operator}'"
-        if left.kind in _TIMES and right.kind == "interval" and node.operator in "+-":
+        if left.kind in _TIMES and isinstance(right, Constant) and right.kind == "interval" and node.operator in "+-":
             return replace(node, left=left, right=right, kind="timestamp")
-        if left.kind == "interval" and right.kind in _TIMES and node.operator == "+":
+        if isinstance(left, Constant) and left.kind == "interval" and right.kind in _TIMES and node.operator == "+":
             return replace(node, left=right, right=left, kind="timestamp")
+        if left.kind in _TIMES and right.kind in _TIMES and node.operator == "-":
+            days = left.kind == right.kind == "date"
+            return replace(node, left=left, right=right, kind="integer" if days else "interval")
         for side in (left, right):
             if side.kind not in (*_NUMERIC, "null"):
                 raise Fault(f"{what} needs numbers, or a time and an interval; got {self.told(side)}; {_remedy(side)}")
@@ -247,8 +256,7 @@ class Binder(ABC):
         if node.function in _OF_NUMBER:
             return self._of_number(node)
         if node.function == "concat":
-            parts = tuple(self.wanted(each, "text", "'||'") for each in node.arguments)
-            return replace(node, arguments=parts, kind="text")
+            return replace(node, arguments=tuple(self._part(each) for each in node.arguments), kind="text")
         if node.function == "substring":
             item = self.wanted(node.arguments[0], "text", "substring()")
             return replace(node, arguments=(item, *node.arguments[1:]), kind="text")
@@ -260,17 +268,31 @@ class Binder(ABC):
             return replace(node, arguments=(item,), kind=item.kind)
         raise AssertionError(node.function)
 
+    def _part(self, node: Node) -> Node:
+        """A part of ||, as text."""
+        bound = self.bind(node)
+        if bound.kind in ("integer", "number", "boolean", "timestamp", "date"):
+            return Cast(bound, "text", 0)
+        if bound.kind == "null":
+            return _null("text")
+        if bound.kind != "text":
+            raise Fault(f"'||' needs text, got {self.told(bound)}; {_remedy(bound)}")
+        return bound
+
     def _plain(self, node: Call) -> Node:
         """A function of the table: whole numbers stand for numbers, dates for times."""
         rule = PLAIN[node.function]
-        values = [self.bind(each) for each in node.arguments[: len(rule.takes)]]
+        written, literals = rule.split(node.arguments)
+        values = [self.bind(each) for each in written]
         for at, (value, kind) in enumerate(zip(values, rule.takes, strict=True)):
-            also = {"number": "integer", "timestamp": "date"}.get(kind)
+            also = ["integer"] if kind == "number" else ["date"] if kind == "timestamp" else []
+            also += ["interval"] if node.function == "epoch" else []
             if value.kind == "null":
                 values[at] = _null(kind)
-            elif value.kind not in (kind, also):
+            elif value.kind not in (kind, *also):
                 raise Fault(f"{node.function}() needs {_NAMES[kind]}, got {self.told(value)}; {_remedy(value)}")
-        return replace(node, arguments=(*values, *node.arguments[len(rule.takes) :]), kind=rule.gives)
+        arguments = (*literals, *values) if rule.leading else (*values, *literals)
+        return replace(node, arguments=arguments, kind=rule.gives)
 
     def _of_one_kind(self, node: Call) -> Node:
         arguments = self._alike(node.arguments, f"{node.function}()")

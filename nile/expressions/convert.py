@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.cells import BOOLEAN, INTEGER, NUMBER, NUMBER_WORD, TIMESTAMP, parse_cells
+from nile.expressions.time_functions import time_text
 from nile.expressions.tree import Kind
 from nile.summaries.heavy import pa, pc
 
@@ -85,9 +86,18 @@ def _cast(value: pa.Array, source: Kind, wanted: Kind, bits: int) -> pa.Array:
         return to_number(value)
     if wanted == "date":
         return _midnight(value)
+    if wanted == "text" and source in ("timestamp", "date"):
+        return time_text(value, date=source == "date")
+    if wanted == "text" and source == "number":
+        return pa.array([None if each is None else _shortest(each) for each in value.to_pylist()], pa.string())
     if wanted == "timestamp" or source == "text":
         return value
     return pc.cast(value, pa.string() if wanted == "text" else pa.bool_())
+
+
+def _shortest(number: float) -> str:
+    """The shortest text that reads as the same double, as DuckDB writes it."""
+    return repr(number)
 
 
 def _to_integer(value: pa.Array, source: Kind, bits: int) -> pa.Array:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.expressions.convert import cast_values, in_nanoseconds, leaf, to_number
+from nile.expressions.convert import MICROSECONDS_A_DAY, cast_values, in_nanoseconds, leaf, to_number
 from nile.expressions.functions import PLAIN
 from nile.expressions.tree import (
     Arithmetic,
@@ -100,6 +100,7 @@ _ARROW_TYPES: dict[Kind, Callable[[], pa.DataType]] = {
     "text": lambda: pa.string(),
     "timestamp": lambda: pa.timestamp("us"),
     "date": lambda: pa.timestamp("us"),
+    "interval": lambda: pa.duration("us"),
 }
 
 
@@ -230,9 +231,21 @@ def _arithmetic(node: Arithmetic, batch: pa.RecordBatch) -> Value:
             interval = pa.scalar(interval.as_py() * 1_000, pa.int64())
         return pc.cast(_computed(node.operator, pc.cast(left, pa.int64()), interval), left.type)
     right = _value(node.right, batch)
+    if pa.types.is_timestamp(left.type):
+        return _apart(node, left, right)
     if node.kind == "number":
         left, right = to_number(left), to_number(right)
     return _computed(node.operator, left, right)
+
+
+def _apart(node: Arithmetic, left: Value, right: Value) -> Value:
+    """What lies between two times: days between dates, else an interval, in whole microseconds."""
+    fine = any(each.type == pa.timestamp("ns") for each in (left, right))
+    one, other = (in_nanoseconds(each) if fine else each for each in (left, right))
+    ticks = _computed("-", pc.cast(one, pa.int64()), pc.cast(other, pa.int64()))
+    if node.kind == "integer":
+        return pc.divide(ticks, MICROSECONDS_A_DAY)
+    return pc.cast(pc.divide(ticks, 1_000) if fine else ticks, pa.duration("us"))
 
 
 def _computed(operator: str, left: Value, right: Value) -> Value:
@@ -331,13 +344,13 @@ _PARTS: dict[str, Callable[[Value], Value]] = {
 def _plain(node: Call, batch: pa.RecordBatch) -> Value:
     """A function of the table."""
     rule = PLAIN[node.function]
-    count = len(rule.takes)
-    values = [_value(each, batch) for each in node.arguments[:count]]
+    written, given = rule.split(node.arguments)
+    values = [_value(each, batch) for each in written]
     scalars = all(isinstance(each, pa.Scalar) for each in values)
     size = 1 if scalars else len(batch)
     arrays = [pa.repeat(each, size) if isinstance(each, pa.Scalar) else each for each in values]
     arrays = [to_number(each) if kind == "number" else each for each, kind in zip(arrays, rule.takes, strict=True)]
-    literals = [each.value for each in node.arguments[count:] if isinstance(each, Constant)]
+    literals = [each.value for each in given if isinstance(each, Constant)]
     found = rule.kernel(*arrays, *literals)
     return found[0] if scalars else found
 

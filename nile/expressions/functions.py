@@ -6,48 +6,21 @@ Values are DuckDB's.  Functions with rules of their own (coalesce, round, date_t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nile.expressions.tree import Kind
+from nile.expressions.number_functions import NUMBERS
+from nile.expressions.rules import Array, Literal, Plain
+from nile.expressions.time_functions import TIMES
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa, pc
 
 __all__ = ["PLAIN", "Literal", "Plain", "regex_fault"]
 
-Array = Any
-"""A pyarrow Array."""
-
 _MOST_TEXT = 1 << 28
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """An argument that must be a literal: text of least to most characters, or a whole number from least to most."""
-
-    kind: Kind
-    least: int = 0
-    most: int = 2**31
-    zero: bool = True
-    optional: bool = False
-    regex: bool = False
-    only: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """takes: the kinds of values, then literals; gives: the kind of the value; kernel: of an Arrow array for each value
-    and the literals' own values; examples: calls over columns t (text), v (number), n (whole number), ts (time).
-    """
-
-    takes: tuple[Kind, ...]
-    gives: Kind
-    kernel: Callable[..., Array]
-    literals: tuple[Literal, ...] = ()
-    examples: tuple[str, ...] = ()
 
 
 def _split_part(value: Array, separator: str, index: int) -> Array:
@@ -155,41 +128,37 @@ def _regexp_replace(value: Array, pattern: str, new: str, every: str = "") -> Ar
     return pc.replace_substring_regex(value, pattern, new, max_replacements=-1 if every else 1)
 
 
-def _numbers(function: Callable[[Any], Any], least: float | None = None) -> Callable[[Array], Array]:
-    """A function of doubles by numpy; null up to `least`, where it has no value."""
+def _each(function: Callable[[Any], Any], kind: Callable[[], Any]) -> Callable[[Array], Array]:
+    """A function of one value, of each different value once."""
 
     def kernel(value: Array) -> Array:
-        null = value.is_null().to_numpy(zero_copy_only=False)
-        numbers = pc.fill_null(value, 1.0).to_numpy(zero_copy_only=False)
-        if least is not None:
-            null = null | (numbers <= least)
-            numbers = np.where(numbers <= least, 1.0, numbers)
-        with np.errstate(all="ignore"):
-            return pa.array(function(numbers), mask=null)
+        coded = pc.dictionary_encode(value)
+        found = pa.array([function(each) for each in coded.dictionary.to_pylist()], kind())
+        return found.take(coded.indices)
 
     return kernel
 
 
-def _power(base: Array, exponent: Array) -> Array:
-    null = pc.or_(base.is_null(), exponent.is_null()).to_numpy(zero_copy_only=False)
-    one, other = (pc.fill_null(each, 1.0).to_numpy(zero_copy_only=False) for each in (base, exponent))
-    with np.errstate(all="ignore"):
-        return pa.array(np.power(one, other), mask=null)
+def _hashed(function: Callable[..., Any]) -> Callable[[Array], Array]:
+    return _each(lambda text: function(text.encode(), usedforsecurity=False).hexdigest(), lambda: pa.string())
 
 
-def _sign(value: Array) -> Array:
-    found = _numbers(lambda numbers: np.nan_to_num(np.sign(numbers)))(value)
-    return found.cast(pa.int64())
+_code_point = _each(lambda text: ord(text[0]) if text else -1, lambda: pa.int64())
+_character = _each(
+    lambda code: chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else None, lambda: pa.string()
+)
+
+
+def _translated(value: Array, old: str, new: str) -> Array:
+    """Characters of `old` replaced by those of `new` at their places; without one there they go."""
+    table: dict[int, str | None] = {}
+    for at, sign in enumerate(old):
+        table.setdefault(ord(sign), new[at] if at < len(new) else None)
+    return _each(lambda text: text.translate(table), lambda: pa.string())(value)
 
 
 def _whole(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda value: pc.cast(function(value), pa.int64())
-
-
-def _epoch(value: Array) -> Array:
-    ticks = value.cast(pa.int64())
-    size = 1e9 if value.type == pa.timestamp("ns") else 1e6
-    return pc.divide(ticks.cast(pa.float64(), safe=False), size)
 
 
 _TEXT = Literal("text", 1)
@@ -268,20 +237,18 @@ PLAIN: Mapping[str, Plain] = {
         (_REGEX, _ANY, Literal("text", optional=True, only=("g",))),
         ("regexp_replace(t, '[a-c]', '<\\0>')", "regexp_replace(t, '/', '', 'g')"),
     ),
-    "sign": Plain(("number",), "integer", _sign, (), ("sign(v)", "sign(n)")),
-    "power": Plain(("number", "number"), "number", _power, (), ("power(v, 2)", "pow(n, 0.5)")),
-    "exp": Plain(("number",), "number", _numbers(np.exp), (), ("exp(v)",)),
-    "ln": Plain(("number",), "number", _numbers(np.log, 0.0), (), ("ln(abs(v) + 1)",)),
-    "log10": Plain(("number",), "number", _numbers(np.log10, 0.0), (), ("log10(abs(v) + 1)", "log(abs(n) + 1)")),
-    "log2": Plain(("number",), "number", _numbers(np.log2, 0.0), (), ("log2(abs(n) + 1)",)),
-    "quarter": Plain(("timestamp",), "integer", _whole(lambda v: pc.quarter(v)), (), ("quarter(ts)",)),
-    "week": Plain(("timestamp",), "integer", _whole(lambda v: pc.iso_week(v)), (), ("week(ts)",)),
-    "dayofyear": Plain(("timestamp",), "integer", _whole(lambda v: pc.day_of_year(v)), (), ("dayofyear(ts)",)),
-    "dayofweek": Plain(
-        ("timestamp",), "integer", _whole(lambda v: pc.day_of_week(v, week_start=7)), (), ("dayofweek(ts)",),
+    "regexp_full_match": Plain(
+        ("text",), "boolean", lambda value, pattern: pc.match_substring_regex(value, rf"\A(?:{pattern})\z"), (_REGEX,),
+        ("regexp_full_match(t, 'a.*b')", "t SIMILAR TO '[a-z]+'"),
     ),
-    "isodow": Plain(
-        ("timestamp",), "integer", _whole(lambda v: pc.day_of_week(v, count_from_zero=False)), (), ("isodow(ts)",),
+    "strlen": Plain(("text",), "integer", _whole(lambda value: pc.binary_length(value)), (), ("strlen(t)",)),
+    "unicode": Plain(("text",), "integer", _code_point, (), ("unicode(t)", "ord(t)")),
+    "chr": Plain(("integer",), "text", _character, (), ("chr(CAST(n + 65 AS INTEGER))",)),
+    "translate": Plain(
+        ("text",), "text", _translated, (_ANY, _ANY), ("translate(t, 'ab', 'xy')", "translate(t, 'a/b', 'é')"),
     ),
-    "epoch": Plain(("timestamp",), "number", _epoch, (), ("epoch(ts)", "extract(epoch FROM ts)")),
+    "md5": Plain(("text",), "text", _hashed(hashlib.md5), (), ("md5(t)",)),
+    "sha256": Plain(("text",), "text", _hashed(hashlib.sha256), (), ("sha256(t)",)),
+    **NUMBERS,
+    **TIMES,
 }  # fmt: skip

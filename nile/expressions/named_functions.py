@@ -9,6 +9,7 @@ from nile.expressions.allowed import NAMED
 from nile.expressions.functions import Literal, regex_fault
 from nile.expressions.parsed_nodes import own_start, sql_of, start_of
 from nile.expressions.places import Fault
+from nile.expressions.time_functions import format_fault
 from nile.expressions.tree import Constant, Node
 
 __all__ = ["called", "check_literal"]
@@ -19,7 +20,7 @@ def called(node: Any, only: Callable[..., Any]) -> tuple[str, list[Any]]:
     if type(node).__name__ == "Log":
         return _logarithm(node, only("this", "expression"))
     name, arguments = NAMED[type(node).__name__]
-    only(*arguments, "position", "is_left")
+    only(*arguments, "position", "is_left", "length")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), name)
     name = "lpad" if node.args.get("is_left") else name
     given = [node.args[each] for each in arguments if node.args.get(each) is not None]
@@ -50,9 +51,14 @@ def check_literal(name: str, written: Any, value: Node, wanted: Literal) -> None
             what = f"one of {', '.join(map(repr, wanted.only))}"
         elif wanted.kind == "text":
             what = f"a text literal of {wanted.least} to {wanted.most} characters"
+        elif wanted.kind == "interval":
+            what = "an interval such as INTERVAL '10 minutes'"
         else:
             what = f"a whole number from {wanted.least} to {wanted.most}{'' if wanted.zero else ' but 0'}"
         raise Fault(f"needed {what} in {name}(); got {sql_of(written)}", start_of(written))
     fault = regex_fault(str(held)) if wanted.regex else None
     if fault is not None:
         raise Fault(f"needed a regular expression (RE2) in {name}(); got one with {fault}", start_of(written))
+    fault = format_fault(str(held), parsed=wanted.form == "strptime") if wanted.form else None
+    if fault is not None:
+        raise Fault(f"needed a format of times in {name}(); got one with {fault}", start_of(written))

@@ -124,6 +124,11 @@ def _piece(piece: nodes.Piece, lower: bool) -> str:
 
 def _arithmetic(node: nodes.Arithmetic) -> str:
     left, right = spark_text(node.left), spark_text(node.right)
+    if node.kind != "timestamp" and node.left.kind in ("timestamp", "date"):
+        raise ExpressionError(
+            "needed arithmetic that Spark knows alike; got the difference of two times; compare the times, or leave "
+            "it to a query over what Spark wrote"
+        )
     if node.operator == "/":
         return f"try_divide(CAST({left} AS DOUBLE), CAST({right} AS DOUBLE))"
     if node.kind == "timestamp":
@@ -185,6 +190,10 @@ _ROUNDED: dict[str, Callable[[nodes.Call], str]] = {
 
 def _cast(node: nodes.Cast) -> str:
     item = spark_text(node.item)
+    if node.kind == "text" and node.item.kind in ("number", "timestamp", "date"):
+        raise ExpressionError(
+            f"needed a CAST that Spark knows alike; got a {node.item.kind} as text; compare the {node.item.kind} itself"
+        )
     if node.item.kind == "text" and node.kind != "text":
         # In Java "$" also matches before a last line end; "\\z" does not.
         pattern = quoted(CAST_PATTERNS[node.kind].replace("$", "\\z"))

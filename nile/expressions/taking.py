@@ -29,6 +29,7 @@ from nile.expressions.literals import read_interval, read_number, read_parameter
 from nile.expressions.named_functions import called, check_literal
 from nile.expressions.parsed_nodes import own_start, sql_of, start_of
 from nile.expressions.places import Fault, Parameter
+from nile.expressions.spellings import SPELLINGS, Takes, called_by_name
 from nile.expressions.tokens import MAX_DEPTH
 from nile.expressions.tree import Column, Node, children_of, parts_of
 
@@ -37,7 +38,6 @@ __all__ = ["Taker", "start_of"]
 _MOST_DIGITS = 15
 _CALLED = re.compile(r"(\w+)\(")
 _INSTEAD = {
-    "Concat": "concat() (write a || b, which is null where a part is)",
     "GroupConcat": "the function string_agg()",
     "ToChar": "the function to_char()",
 }
@@ -78,7 +78,6 @@ class Taker:
             "Or": self._logic,
             "Between": self._between,
             "In": self.listed,
-            "Is": self._is,
             "Like": self._like,
             "ILike": self._like,
             "Escape": self._like,
@@ -98,6 +97,8 @@ class Taker:
             **dict.fromkeys(OPERATORS, self._arithmetic),
             **dict.fromkeys(FUNCTIONS, self._call),
             **dict.fromkeys((*NAMED, "Log"), self._plain),
+            **{name: self._spelt(reader) for name, reader in SPELLINGS.items()},
+            "Anonymous": self._by_name,
             **(extra or {}),
         }
 
@@ -206,11 +207,14 @@ class Taker:
             raise Fault("IN needs a list such as (1, 2)", start_of(node))
         return nodes.In(item, choices)
 
-    def _is(self, node: Any, depth: int) -> Node:
-        item = self.take(self.only(node, "this", "expression"), depth)
-        if type(node.expression).__name__ != "Null":
-            raise self.refused(f"IS {sql_of(node.expression)}", node)
-        return nodes.IsNull(item)
+    def _spelt(self, reader: Callable[[Takes, Any, int], Node]) -> Callable[[Any, int], Node]:
+        return lambda node, depth: reader(self, node, depth)
+
+    def _by_name(self, node: Any, depth: int) -> Node:
+        tree = called_by_name(self, node, depth)
+        if tree is None:
+            raise self.refused(self._spelling(node, "Anonymous"), node)
+        return tree
 
     def _call(self, node: Any, depth: int) -> Node:
         function = FUNCTIONS[type(node).__name__]
@@ -230,7 +234,7 @@ class Taker:
         if not least <= len(given) <= count + len(rule.literals):
             raise Fault(f"needed {name}() with {least} arguments; got {len(given)}", start_of(node))
         taken = [self.take(each, depth) for each in given]
-        for each, value, wanted in zip(given[count:], taken[count:], rule.literals, strict=False):
+        for each, value, wanted in zip(rule.split(given)[1], rule.split(taken)[1], rule.literals, strict=False):
             check_literal(name, each, value, wanted)
         return nodes.Call(name, tuple(taken))
 

@@ -23,7 +23,7 @@ _MAX_PREFIXES = 256
 _SIGNS = {"DASH", "PLUS", "INTERVAL"}
 _PREFIXED = {"IN", "LIKE", "ILIKE", "BETWEEN", "NULL", "EXISTS"}  # NOT IN is no prefix of its own
 _LITERALS = {"STRING", "NUMBER", "IDENTIFIER"}
-_SYMBOLS = frozenset("(),.;=<>+-*/%?$[]") | {"==", "<>", "!=", "<=", ">=", "||", "::", "=>"}
+_SYMBOLS = frozenset("(),.;=<>+-*/%?$[]") | {"==", "<>", "!=", "<=", ">=", "||", "::", "=>", "//", "**", "^"}
 _WORD = re.compile(r"[^\W\d][\w\s]*")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
 

@@ -9,6 +9,7 @@ from typing import Literal
 from nile.expressions.tree import Comparison, Node
 from nile.mining.call import Call
 from nile.sql.over import Frame
+from nile.sql.reading.listed import Listed
 from nile.sql.reading.own_windows import OwnWindow, SampleCall
 
 __all__ = [
@@ -110,10 +111,16 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """* or qualifier.*"""
+    """* or qualifier.*
+
+    without: EXCLUDE; replaced: REPLACE (value AS name); renamed: RENAME (old AS new).
+    """
 
     qualifier: str | None
     start: int
+    without: tuple[str, ...] = ()
+    replaced: tuple[tuple[str, Expression], ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,7 @@ class SelectItem:
 class Table:
     """A name in FROM.  own: its window in brackets; where: the condition in them; mined: the function around it.
 
-    as_of: FOR SYSTEM_TIME AS OF a stream's time: as the relation was then.
+    as_of: FOR SYSTEM_TIME AS OF a stream's time: as the relation was then.  listed: rows that are written down.
     """
 
     name: str
@@ -140,6 +147,7 @@ class Table:
     sample: SampleCall | None = None
     mined: Call | None = None
     as_of: Reference | None = None
+    listed: Listed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +187,21 @@ class Joined:
     using: tuple[Reference, ...] = ()
     kind: JoinKind = "comma"
     start: int = 0
+    natural: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An ORDER BY key."""
+    """An ORDER BY key; key None: ALL columns, from left to right."""
 
-    key: Expression
+    key: Expression | None
     descending: bool
     nulls_last: bool
+
+    @property
+    def start(self) -> int:
+        """Where its key begins."""
+        return 0 if self.key is None else self.key.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +241,7 @@ class Operation:
     left: Written
     right: Written
     start: int
+    by_name: bool = False
     order: tuple[Ordered, ...] = ()
     limit: int | None = None
     offset: int = 0

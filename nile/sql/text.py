@@ -11,6 +11,7 @@ from nile.mining.call import Mined
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream
+from nile.sql.reading.listed import Listed
 from nile.sql.reading.over_reading import item_text
 
 __all__ = ["budget_text", "duration_text", "query_text"]
@@ -135,7 +136,7 @@ class _Writer:
         """
         if isinstance(plan, ops.SetOperation):
             word = plan.kind.upper() + (" ALL" if plan.all else "")
-            sides = [self._query(each)[0] for each in (plan.left, plan.right)]
+            sides = [self.top(each) for each in (plan.left, plan.right)]
             names = {each.name: identifier(each.name) for each in plan.fields}
             return f"({sides[0]}) {word} ({sides[1]})", [_key(key, names) for key in keys]
         distinct = isinstance(plan, ops.Distinct)
@@ -303,6 +304,9 @@ class _Writer:
         source.items.append(f"{' CROSS JOIN '.join(first)} JOIN {last} ON {' AND '.join(condition) or 'TRUE'}")
 
     def _table(self, plan: Stream | ops.Relation) -> str:
+        if isinstance(plan.name, Listed):
+            columns = ", ".join(map(identifier, plan.name.columns))
+            return f"{plan.name.written} AS {identifier(plan.alias)}({columns})"
         parts = [plan.name if isinstance(plan.name, Mined) else identifier(plan.name)]
         if plan.alias != plan.name:
             parts.append(f"AS {identifier(plan.alias)}")

@@ -105,7 +105,6 @@ SELECT * INTO OUTFILE 'x' FROM rooms
 SELECT * INTO t FROM rooms
 SELECT * FROM rooms FOR UPDATE
 SELECT * FROM rooms INTO DUMPFILE 'x'
-SELECT 1
 SELECT @@version
 SELECT $$text$$ FROM rooms
 SELECT E'\\x41' FROM rooms
@@ -121,15 +120,11 @@ SELECT room FROM rooms OFFSET -1
 SELECT room FROM rooms LIMIT 99999999999999999999
 SELECT room FROM rooms TABLESAMPLE 10 %
 SELECT room FROM rooms USING SAMPLE 10
-SELECT DISTINCT ON (room) room FROM rooms
 SELECT TOP 5 room FROM rooms
 SELECT room FROM rooms GROUP BY ROLLUP ()
 SELECT room FROM rooms GROUP BY GROUPING SETS (room) WITH TOTALS
 SELECT room FROM rooms AT (VERSION => 1)
 SELECT room FROM rooms AS r(a, b)
-SELECT * EXCLUDE (room) FROM rooms
-SELECT * REPLACE (1 AS room) FROM rooms
-SELECT * RENAME (room AS r) FROM rooms
 SELECT * LIKE 'r%' FROM rooms
 """.strip().split("\n")
 
@@ -169,8 +164,6 @@ repeat('x', 1000000000)
 unnest([1, 2])
 UNNEST(rooms)
 LATERAL (SELECT 1)
-(VALUES (1))
-(VALUES (1)) AS t
 (SELECT 1)
 (SELECT * FROM read_csv('x')) AS t
 (COPY rooms TO 'x') AS t
@@ -239,10 +232,7 @@ random()
 uuid()
 gen_random_uuid()
 hash(room)
-md5(room)
-sha256(room)
 encode(room)
-chr(0)
 repeat('x', 1000000000)
 lpad('x', 1000000000, 'y')
 rpad('x', 1000000000, 'y')
@@ -251,7 +241,6 @@ format('{:>1000000000}', 1)
 regexp_full_match(room, '(a+)+$', 'x')
 regexp_split_to_array(room, '(a+)+$')
 room ~ '(a+)+$'
-room SIMILAR TO '(a+)+'
 room GLOB '*'
 list_transform([1], x -> x)
 list_filter([1], lambda x: x)
@@ -284,12 +273,9 @@ room && 'x'
 room & 1
 floor | 1
 floor << 1
-floor ^ 2
 ~floor
 floor!
 @floor
-floor ** 1000000000
-floor // 0
 :x
 :=
 @x
@@ -312,7 +298,6 @@ ROWNUM
 rowid
 COLUMNS('.*')
 COLUMNS(*)
-* EXCEPT (room)
 lag(floor) OVER w
 first(floor)
 last(floor)
@@ -322,23 +307,17 @@ string_agg(room, ',')
 group_concat(room)
 histogram(floor)
 arg_max(floor, room)
-any_value(room)
-approx_quantile(floor, 0.5)
 bit_and(floor)
 product(floor)
 corr(floor, floor)
 count(DISTINCT room, floor)
 sum(sum(floor))
 sum(floor) WITHIN GROUP (ORDER BY floor)
-percentile_cont(0.5) WITHIN GROUP (ORDER BY floor)
 quantile_cont(floor, 2)
 quantile_cont(floor, floor)
 (SELECT 1)
 (SELECT floor FROM rooms)
 EXISTS (SELECT 1 FROM nowhere)
-floor IN (SELECT 1)
-floor = ANY (SELECT 1)
-floor > ALL (SELECT 1)
 floor IN (FROM rooms)
 floor IN rooms
 INTERVAL '1 month' + floor

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.tree import Column, Node, columns_of, conjuncts, rename
 from nile.sql import plan as ops
-from nile.sql.binding.combining import alike, all_of_sets
+from nile.sql.binding.combining import alike, all_of_sets, by_name
 from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
-from nile.sql.binding.from_binder import FromBinder, column_of
+from nile.sql.binding.from_binder import FromBinder
+from nile.sql.binding.inputs import column_of
 from nile.sql.binding.nesting import Nesting
-from nile.sql.binding.outputs import Output, alias, aliases, expanded, few, named, position
+from nile.sql.binding.outputs import Output, alias, aliases, expanded, few, named, of_rows, position, spread
 from nile.sql.binding.over_binder import Overs
 from nile.sql.binding.scope import Scope, ScopeSource, find, unique
 from nile.sql.catalog import Catalog
@@ -91,6 +92,8 @@ class QueryBinder:
     def _operation(self, query: Operation) -> BoundBlock:
         sides = self.bind(query.left), self.bind(query.right)
         left, right = (side.plan for side in sides)
+        if query.by_name:
+            left, right = by_name(left, right, query.start)
         if any(side.share != 1.0 for side in sides):
             raise NotYetFault(
                 f"a sample in {query.kind.upper()} would tell something else than of the whole; group each side first",
@@ -108,7 +111,10 @@ class QueryBinder:
                 told_apart(column_of(field), field.type, query.kind.upper(), query.start)
         plan: Plan = ops.SetOperation(query.kind, query.all, left, right)
         scope = _output_scope(plan)
-        keys = [self._output_key(each, plan, scope) for each in few(query.order, "ORDER BY", query.start)]
+        keys = [
+            self._output_key(each, plan, scope)
+            for each in few(spread(query.order, len(plan.fields)), "ORDER BY", query.start)
+        ]
         return BoundBlock(_limited(_sorted(plan, keys), query), None)
 
     def _sets(self, block: Block, groups: GroupingSets) -> BoundBlock:
@@ -133,7 +139,8 @@ class QueryBinder:
         texts = [each.text if isinstance(each, Expression) else "" for each in values]
         texts = texts if len(texts) == len(plan.fields) else []
         keys = []
-        for ordered in few(block.order, "ORDER BY", block.start):
+        for ordered in few(spread(block.order, len(plan.fields)), "ORDER BY", block.start):
+            assert ordered.key is not None
             if ordered.key.text in texts and not find(ordered.key.text, [field.name for field in plan.fields]):
                 node: Node = column_of(plan.fields[texts.index(ordered.key.text)])
                 keys.append(_sort_key(node, ordered, plan))
@@ -142,6 +149,7 @@ class QueryBinder:
         return BoundBlock(_limited(_sorted(plan, keys), block), None, any(each.aggregates for each in made))
 
     def _output_key(self, ordered: Ordered, plan: Plan, scope: Scope) -> ops.SortKey:
+        assert ordered.key is not None
         at = position(ordered.key, len(plan.fields), "ORDER BY")
         node = (
             ExpressionBinder(scope, ordered.key, None).value("ORDER BY") if at is None else column_of(plan.fields[at])
@@ -165,7 +173,7 @@ class QueryBinder:
         if block.where is None:
             return []
         inner = Scope(scope.sources, scope.merged, outer)
-        conditions = conjuncts(ExpressionBinder(inner, block.where, None, queries=nesting).condition("WHERE"))
+        conditions = conjuncts(ExpressionBinder(inner, block.where, None, of_rows(block), nesting).condition("WHERE"))
         if outer is None:
             return list(conditions)
         theirs = outer.names
@@ -192,7 +200,7 @@ class QueryBinder:
         nesting = below if grouping is None else Nesting(self, self.sources, Scope(()))
         overs = _overs(scope, grouping)
         reading = _Reading(scope, grouping, nesting, overs)
-        bound = [self._item(item, reading) for item in items]
+        bound = [self._item(item, reading, aliases(items[:at])) for at, item in enumerate(items)]
         having = None
         if block.having is not None and grouping is not None:
             having = ExpressionBinder(scope, block.having, grouping, aliases(items), nesting.value).condition("HAVING")
@@ -236,11 +244,11 @@ class QueryBinder:
         called = {name: column_of(source.columns[short]) for name, short in names.items()}
         return nesting.above(source.plan), lambda column: called.get(column.name, column)
 
-    def _item(self, item: Output, reading: _Reading) -> Node:
+    def _item(self, item: Output, reading: _Reading, before: Mapping[str, Expression] | None = None) -> Node:
         if isinstance(item.value, Field):
             column = column_of(item.value)
             return column if reading.grouping is None else reading.grouping.above(column, item.start)
-        return reading.binder(item.value).value("SELECT")
+        return reading.binder(item.value, before).value("SELECT")
 
     # Groups.
 
@@ -288,7 +296,8 @@ class QueryBinder:
         """For each key the position of the output that it is, or its value below the outputs."""
         keys: list[tuple[Node | int, Ordered]] = []
         places = {node: at for at, node in reversed(list(enumerate(bound)))}
-        for ordered in few(block.order, "ORDER BY", block.start):
+        for ordered in few(spread(block.order, len(items)), "ORDER BY", block.start):
+            assert ordered.key is not None
             at = position(ordered.key, len(items), "ORDER BY")
             if at is None:
                 at = alias(ordered.key, items, None)
@@ -339,7 +348,7 @@ def _output_scope(plan: Plan) -> Scope:
 
 
 def _sort_key(node: Node, ordered: Ordered, below: Plan) -> ops.SortKey:
-    in_order(node, typed("", node, below).type, ordered.key.start)
+    in_order(node, typed("", node, below).type, ordered.start)
     return ops.SortKey(node, ordered.descending, ordered.nulls_last)
 
 
@@ -359,11 +368,11 @@ def _finished(
     sort: list[ops.SortKey] = []
     for node, ordered in keys:
         if isinstance(node, int):
-            in_order(outputs[node].node, outputs[node].field.type, ordered.key.start)
+            in_order(outputs[node].node, outputs[node].field.type, ordered.start)
             sort.append(ops.SortKey(column_of(outputs[node].field), ordered.descending, ordered.nulls_last))
             continue
         hidden = ops.Item(typed(unique("_order", {item.name for item in items}), node, below), node)
-        in_order(node, hidden.field.type, ordered.key.start)
+        in_order(node, hidden.field.type, ordered.start)
         items.append(hidden)
         sort.append(ops.SortKey(column_of(hidden.field), ordered.descending, ordered.nulls_last))
     plan: Plan = ops.Project(below, tuple(items))

@@ -6,7 +6,7 @@ Discovery 1 (1997), section 3, where the cube is that union too.  Cost: that of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nile.expressions.binding import kind_of
@@ -15,11 +15,11 @@ from nile.expressions.places import Fault
 from nile.expressions.tree import Cast, Constant
 from nile.sql import plan as ops
 from nile.sql.binding.expression_binder import typed
-from nile.sql.binding.from_binder import column_of
+from nile.sql.binding.inputs import column_of
 from nile.sql.parsed import Operation
 from nile.sql.plan import Field, Plan
 
-__all__ = ["alike", "all_of_sets"]
+__all__ = ["alike", "all_of_sets", "by_name"]
 
 
 def all_of_sets(groups: Sequence[Plan]) -> Plan:
@@ -65,6 +65,26 @@ def alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
         _widened(left, [one != other and one == "integer" for one, other in kinds]),
         _widened(right, [one != other and other == "integer" for one, other in kinds]),
     )
+
+
+def by_name(left: Plan, right: Plan, start: int) -> tuple[Plan, Plan]:
+    """UNION BY NAME: both sides with the columns of both, the left's first, null where one has none.  Raises Fault."""
+    names = {field.name.lower(): field for field in left.fields}
+    names |= {field.name.lower(): field for field in right.fields if field.name.lower() not in names}
+    return _with_names(left, names, start), _with_names(right, names, start)
+
+
+def _with_names(plan: Plan, names: Mapping[str, Field], start: int) -> Plan:
+    own = {field.name.lower(): field for field in plan.fields}
+    items = []
+    for name, field in names.items():
+        if name in own:
+            items.append(ops.Item(Field(field.name, own[name].type), column_of(own[name])))
+            continue
+        if kind_of(field.type) == "other":
+            raise Fault(f"needed '{field.name}', which is {field.type}, on both sides of UNION BY NAME", start)
+        items.append(ops.Item(field, Constant(None, kind_of(field.type))))
+    return ops.Project(plan, tuple(items))
 
 
 def _widened(plan: Plan, which: Sequence[bool]) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
@@ -226,8 +227,9 @@ class ExpressionBinder(Binder):
             alias = find(reference.name, self._aliases) if reference.qualifier is None else []
             if len(alias) != 1:
                 raise
+            before = dict(takewhile(lambda each: each[0] != alias[0], self._aliases.items()))
             inner = ExpressionBinder(
-                self._scope, self._aliases[alias[0]], self._grouping, queries=self._queries, overs=self._overs
+                self._scope, self._aliases[alias[0]], self._grouping, before, self._queries, self._overs
             )
             return inner.bind(self._aliases[alias[0]].node)
         self._places.setdefault(field.name, reference.start)

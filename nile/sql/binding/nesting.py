@@ -28,7 +28,8 @@ from nile.expressions.tree import (
 )
 from nile.sql import plan as ops
 from nile.sql.binding.expression_binder import ExpressionBinder, told_apart, typed
-from nile.sql.binding.from_binder import FromBinder, Inputs, column_of, joined_plan
+from nile.sql.binding.from_binder import FromBinder
+from nile.sql.binding.inputs import Inputs, column_of, joined_plan
 from nile.sql.binding.scope import Scope
 from nile.sql.parsed import Block, Expression, Nested, Written
 from nile.sql.plan import Field, Plan

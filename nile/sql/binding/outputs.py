@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from nile.expressions.places import Fault
+from nile.expressions.places import Fault, listed
 from nile.expressions.tree import Column, Constant
 from nile.sql.binding.scope import Scope, find
-from nile.sql.parsed import Block, Expression, Reference, Star
+from nile.sql.parsed import Block, Expression, Ordered, Reference, Star
 from nile.sql.plan import Field
 
-__all__ = ["Output", "alias", "aliases", "expanded", "few", "named", "position"]
+__all__ = ["Output", "alias", "aliases", "expanded", "few", "named", "of_rows", "position", "spread"]
 
 MAX_COLUMNS = 2_000
 MAX_KEYS = 200
@@ -34,7 +34,7 @@ def expanded(block: Block, scope: Scope) -> list[Output]:
     outputs: list[Output] = []
     for item in block.items:
         if isinstance(item.value, Star):
-            outputs += [Output(name, field, item.value.start, False) for name, field in scope.star(item.value)]
+            outputs += _all(item.value, scope)
         else:
             name = item.alias if item.alias is not None else default_name(item.value)
             outputs.append(Output(name, item.value, item.value.start, item.alias is not None))
@@ -42,6 +42,25 @@ def expanded(block: Block, scope: Scope) -> list[Output]:
         raise Fault("needed columns to return; got none", block.start)
     if len(outputs) > MAX_COLUMNS:
         raise Fault(f"needed at most {MAX_COLUMNS} columns to return; got {len(outputs)}", block.start)
+    return outputs
+
+
+def _all(star: Star, scope: Scope) -> list[Output]:
+    """The columns of a *: without some, others in place of some, under other names.  Raises Fault."""
+    columns = scope.star(star)
+    known = {name.lower() for name, _ in columns}
+    said = [*star.without, *(name for name, _ in star.replaced), *(name for name, _ in star.renamed)]
+    for name in said:
+        if name.lower() not in known:
+            raise Fault(f"needed a column of * ({listed([each for each, _ in columns])}); got '{name}'", star.start)
+    without = {name.lower() for name in star.without}
+    replaced = {name.lower(): value for name, value in star.replaced}
+    renamed = {old.lower(): new for old, new in star.renamed}
+    outputs = []
+    for name, field in columns:
+        if name.lower() not in without:
+            value = replaced.get(name.lower(), field)
+            outputs.append(Output(renamed.get(name.lower(), name), value, star.start, False))
     return outputs
 
 
@@ -109,3 +128,24 @@ def position(key: Expression, count: int, clause: str) -> int | None:
     if not 1 <= node.value <= count:
         raise Fault(f"needed a column from 1 to {count} after {clause}; got {node.value}", key.start)
     return node.value - 1
+
+
+def of_rows(block: Block) -> dict[str, Expression]:
+    """What WHERE may name by its alias: values of single rows."""
+    named = {item.alias: item.value for item in block.items if item.alias is not None}
+    return {
+        name: value
+        for name, value in named.items()
+        if isinstance(value, Expression) and not (value.aggregates or value.overs or value.nested)
+    }
+
+
+def spread(order: Sequence[Ordered], count: int) -> Sequence[Ordered]:
+    """The keys, ORDER BY ALL as the numbers of the columns."""
+    if all(each.key is not None for each in order):
+        return order
+    return [
+        replace(each, key=Expression(Constant(at, "integer"), (), (), 0, str(at)))
+        for each in order
+        for at in range(1, count + 1)
+    ]

@@ -34,7 +34,7 @@ CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET",
 _EMITS = {"SNAPSHOT": "snapshot", "CHANGES": "changes", "APPEND": "append"}
 _OPENING = (
     "SELECT FROM WHERE AND OR NOT ON AS BY IN IS JOIN USING UNION INTERSECT EXCEPT HAVING LIMIT OFFSET CASE WHEN THEN "
-    "ELSE BETWEEN LIKE ILIKE DISTINCT ALL INTERVAL , ( [ . = == <> != < <= > >= + - * / % || ::"
+    "ELSE BETWEEN LIKE ILIKE DISTINCT ALL INTERVAL , ( [ . = == <> != < <= > >= + - * / % || :: // ** ^"
 )
 BEFORE_NAMES = frozenset(_OPENING.split()) | {"GROUP BY", "ORDER BY"}
 """After these a word is a name, and begins no clause."""
@@ -199,6 +199,8 @@ class _Splitter:
             return word
         if word == "DWINDOW" and after == "(":
             return word
+        if word == "WINDOW" and cursor.word(2) == "AS" and cursor.word(3) == "(":
+            return None  # a window of SQL's, for OVER
         if word == "WINDOW" and (
             kind in _VALUES or after in ("=", "(", "INTERVAL") or kind == "VAR" or following is None
         ):

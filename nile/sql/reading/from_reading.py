@@ -29,6 +29,7 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
+from nile.sql.reading.listed import listed_rows, listed_series
 from nile.sql.reading.over_reading import is_span
 from nile.sql.reading.own_windows import SESSION, STREAM_FUNCTIONS, OwnWindow, SampleCall
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
@@ -47,6 +48,10 @@ _JOINS: Mapping[str, JoinKind] = {
     **dict.fromkeys(("FULL", "FULL OUTER"), "full"),
     **dict.fromkeys(("SEMI", "LEFT SEMI"), "semi"),
     **dict.fromkeys(("ANTI", "LEFT ANTI"), "anti"),
+}
+_NOT_THERE = {
+    "Lateral": "LATERAL is not there yet; write a JOIN with the query, grouped or numbered by what it is joined on",
+    "Unnest": "unnest is not there yet, since Nile has no lists; write VALUES (1), (2)",
 }
 _STREAMS: Mapping[str, StreamKind] = {
     "ISTREAM": "istream",
@@ -116,21 +121,22 @@ class FromReader:
     def _join(self, join: Any) -> Joined:
         start = start_of(join) or 0
         words = [str(join.args.get(name) or "") for name in ("method", "side", "kind")]
-        kind = _JOINS.get(" ".join(word for word in words if word))
+        natural = words[0] == "NATURAL"
+        kind = _JOINS.get(" ".join(word for word in words[natural:] if word))
         if kind is None:
             raise NotYetFault(f"{' '.join(filter(None, words))} JOIN is not there yet; write JOIN ... ON", start)
-        plain_only(join, "this", "on", "using", "kind", "side")
+        plain_only(join, "this", "on", "using", "kind", "side", "method")
         using = []
         for each in join.args.get("using") or ():
             name = each.this if type(each).__name__ == "Column" else each
             using.append(Reference(None, str(name.this), start_of(each) or 0))
         on = join.args.get("on")
-        if kind == "inner" and on is None and not using:
+        if kind == "inner" and on is None and not using and not natural:
             kind = "comma"
-        if kind not in ("comma", "inner") and on is None and not using:
+        if kind not in ("comma", "inner") and on is None and not using and not natural:
             raise Fault(f"needed ON or USING after {kind.upper()} JOIN; got neither; write ON a.x = b.x", start)
         condition = None if on is None else self._expressions.read(on)
-        return Joined(self._source(join.this), condition, tuple(using), kind, start)
+        return Joined(self._source(join.this), condition, tuple(using), kind, start, natural)
 
     def add(self, count: int, start: int) -> None:
         """So many more streams and relations are read.  Raises Fault for too many."""
@@ -142,9 +148,14 @@ class FromReader:
         start = start_of(node) or 0
         self.add(1, start)
         name = type(node).__name__
+        if name == "Values":
+            return self._listed(node, *alias_of(node.args.get("alias")), start)
+        if name in _NOT_THERE:
+            raise NotYetFault(_NOT_THERE[name], start)
         if name not in ("Table", "Subquery"):
             raise Fault(f"needed the name of a stream or relation; got {name.upper()}", start)
-        plain_only(node, "this", "alias", "joins", *(("db", "version") if name == "Table" else ()))
+        plain_only(node, "this", "alias", "joins", "sample", *(("db", "version") if name == "Table" else ()))
+        self._take_sample(node)
         named, columns = alias_of(node.args.get("alias"))
         if name == "Subquery":
             if type(node.this).__name__ not in QUERIES:
@@ -167,6 +178,8 @@ class FromReader:
             return self._hop(identifier, named, columns, start)
         if type(identifier).__name__ == "Anonymous" and str(identifier.this).upper() in FUNCTIONS:
             return self._mined(identifier, named, columns, start)
+        if type(identifier).__name__ in ("GenerateSeries", "Values"):
+            return self._listed(identifier, named, columns, start)
         if type(identifier).__name__ != "Identifier":
             raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
         if node.args.get("db") is not None:
@@ -197,6 +210,49 @@ class FromReader:
         alias = None if named is None else str(named.this)
         as_of = self._as_of(node.args.get("version"), start)
         return Table(str(identifier.this), alias, start, own, where, None, sample, None, as_of)
+
+    def _take_sample(self, node: Any) -> None:
+        """TABLESAMPLE 10 %, as if SAMPLE (10) stood behind the name."""
+        given = node.args.get("sample")
+        if given is None:
+            return
+        named = alias_of(node.args.get("alias"))[0] or node.this
+        start = start_of(named) or 0
+        plain_only(given, "method", "percent", "seed")
+        method = str(getattr(given.args.get("method"), "this", "SYSTEM")).upper()
+        share = None if given.args.get("percent") is None else self._number(given.args["percent"])
+        if share is None or method not in ("SYSTEM", "BERNOULLI"):
+            raise Fault("needed a percentage, such as TABLESAMPLE 10 %; got something else", start)
+        if not 0 < share <= 100:
+            raise Fault(f"needed a percentage above 0 and up to 100 in TABLESAMPLE; got {share:g}", start)
+        seed = 0 if given.args.get("seed") is None else int(self._number(given.args["seed"]) or 0)
+        self._samples = {**self._samples, start: SampleCall(share / 100, seed, start, start)}
+
+    def _number(self, node: Any) -> float | None:
+        value = self._expressions.read(node).node
+        return float(value.value) if isinstance(value, Constant) and isinstance(value.value, int | float) else None
+
+    def _listed(self, node: Any, named: Any, columns: tuple[str, ...], start: int) -> Table:
+        """VALUES, generate_series and range."""
+        if type(node).__name__ == "Values":
+            rows = [self._constants(each.expressions, start) for each in node.expressions]
+            made = listed_rows(rows, columns, start)
+        else:
+            plain_only(node, "start", "end", "step", "is_end_exclusive")
+            given = [node.args[name] for name in ("start", "end", "step") if node.args.get(name) is not None]
+            function = "range" if node.args.get("is_end_exclusive") else "generate_series"
+            made = listed_series(function, self._constants(given, start), columns, start)
+        called = made.written.split("(")[0] or "valueslist"
+        return Table(str(made), called if named is None else str(named.this), start, listed=made)
+
+    def _constants(self, nodes: Sequence[Any], start: int) -> list[Constant]:
+        made = []
+        for each in nodes:
+            value = self._expressions.read(each).node
+            if not isinstance(value, Constant):
+                raise Fault("needed literals; got something else", start_of(each) or start)
+            made.append(value)
+        return made
 
     def _as_of(self, version: Any, start: int) -> Reference | None:
         """FOR SYSTEM_TIME AS OF stream.time."""

@@ -36,11 +36,14 @@ _AGGREGATES = {
 }
 """What sqlglot calls them, and the catalogue."""
 _LATER = {
-    "WithinGroup": "WITHIN GROUP; write quantile_cont(column, fraction) or quantile_disc(column, fraction)",
     "Any": "ANY other than behind =, <>, <, <=, > or >=",
     "All": "ALL other than behind =, <>, <, <=, > or >=",
-    "ApproxQuantile": "approx_quantile; write quantile_cont",
-    "ApproxDistinct": "approx_count_distinct; write count(DISTINCT column)",
+    "Tuple": "a row of several values other than behind =, or before IN and a list",
+    "ArrayAgg": "a list as a value; write OVER (PARTITION BY ...), or keep the rows",
+    "GroupConcat": "string_agg; keep the rows, and join them where they are read",
+    "ArgMax": "arg_max; write QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ... DESC) = 1",
+    "ArgMin": "arg_min; write QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ...) = 1",
+    "Mode": "mode; count, and write QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1",
 }
 _OPPOSITE: Mapping[Comparison, Comparison] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _LATER_IN_SELECT = {

@@ -17,16 +17,20 @@ from nile.sql.parsed import (
     Derived,
     Expression,
     GroupingSets,
+    Joined,
     Operation,
     Ordered,
     SelectItem,
     Star,
     Streamed,
+    Table,
     Written,
 )
 from nile.sql.reading.clauses import Clauses, split_clauses
 from nile.sql.reading.from_reading import QUERIES, FromReader, StreamKind, alias_of, stream_of
 from nile.sql.reading.grouping_reading import GROUPINGS, read_sets
+from nile.sql.reading.listed import listed_rows
+from nile.sql.reading.plainly import plain_select, plain_values
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
 from nile.sql.reading.views import Views
 from nile.summaries.heavy import exp, sqlglot
@@ -105,7 +109,11 @@ class _SelectReader:
         log = logging.getLogger("sqlglot")
         before, log.disabled = log.disabled, True
         try:
-            return sqlglot.parse_one(text, dialect=DIALECT, into=into)
+            tree = sqlglot.parse_one(text, dialect=DIALECT, into=into)
+            plain_values(tree)
+            return tree
+        except Fault:
+            raise
         except errors.ParseError as error:
             raise parse_fault(error, text, self._values) from None
         except RecursionError:
@@ -145,7 +153,7 @@ class _SelectReader:
         if clause.args.get("recursive"):
             raise NotYetFault("WITH RECURSIVE is not there yet; write the steps out", start_of(clause))
         for each in clause.expressions:
-            plain_only(each, "this", "alias")
+            plain_only(each, "this", "alias", "materialized")
             name, columns = alias_of(each.args["alias"])
             assert name is not None
             start = start_of(name) or 0
@@ -193,17 +201,19 @@ class _SelectReader:
         return Streamed(kind, query, start)
 
     def _operation(self, node: Any, depth: int) -> Operation:
-        plain_only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_")
+        plain_only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_", "by_name")
         return Operation(
             _OPERATIONS[type(node).__name__],
             not node.args.get("distinct"),
             self.query(node.this, depth + 1),
             self.query(node.expression, depth + 1),
             start_of(node.expression) or 0,
+            bool(node.args.get("by_name")),
             **self._ordering(node),
         )
 
     def _block(self, node: Any) -> Block:
+        node = plain_select(node)
         plain_only(
             node,
             "expressions",
@@ -220,8 +230,6 @@ class _SelectReader:
             "with_",
         )
         start = start_of(node) or 0
-        if node.args.get("from_") is None:
-            raise Fault("needed FROM and a stream; got a SELECT without", start)
         if not node.expressions:
             raise Fault("needed columns after SELECT; got none; write SELECT *", start)
         where, having, qualify = (node.args.get(name) for name in ("where", "having", "qualify"))
@@ -230,7 +238,7 @@ class _SelectReader:
             plain_only(distinct)
         return Block(
             tuple(self._item(each) for each in node.expressions),
-            self._sources.read(node),
+            self._sources.read(node) if node.args.get("from_") is not None else (Joined(self._one_row(node, start)),),
             start,
             where=None if where is None else self._expressions.read(where.this),
             group=self._group(node.args.get("group")),
@@ -239,6 +247,14 @@ class _SelectReader:
             distinct=distinct is not None,
             **self._ordering(node),
         )
+
+    def _one_row(self, node: Any, start: int) -> Table:
+        """What a SELECT without FROM is of."""
+        if any(_star(each) is not None for each in node.expressions) or node.args.get("joins"):
+            raise Fault("needed FROM and a stream; got a SELECT without", start)
+        self._sources.add(1, start)
+        rows = listed_rows([[Constant(0, "integer")]], ("_row",), start)
+        return Table(str(rows), "_row", start, listed=rows)
 
     def _ordering(self, node: Any) -> dict[str, Any]:
         order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
@@ -258,6 +274,8 @@ class _SelectReader:
         if type(node).__name__ != "Ordered":
             return Ordered(self._expressions.read(node), False, True)
         plain_only(node, "this", "desc", "nulls_first")
+        if type(node.this).__name__ == "Var" and str(node.this.this).upper() == "ALL":
+            return Ordered(None, bool(node.args.get("desc")), not node.args.get("nulls_first"))
         return Ordered(self._expressions.read(node.this), bool(node.args.get("desc")), not node.args.get("nulls_first"))
 
     def _count(self, node: Any, clause: str) -> int:
@@ -286,11 +304,18 @@ class _SelectReader:
         star = _star(node)
         if star is None:
             return SelectItem(self._expressions.read(node), alias)
-        plain_only(star, *(("this", "table") if type(node).__name__ == "Column" else ()))
+        plain_only(star, "except_", "replace", "rename")
         table = node.args.get("table") if type(node).__name__ == "Column" else None
         if alias is not None:
             raise Fault("needed * without a name of its own; got AS", start_of(node))
-        return SelectItem(Star(None if table is None else str(table.this), start_of(node) or 0), None)
+        made = Star(
+            None if table is None else str(table.this),
+            start_of(node) or 0,
+            tuple(_name_of(each) for each in star.args.get("except_") or ()),
+            tuple((str(each.alias), self._expressions.read(each.this)) for each in star.args.get("replace") or ()),
+            tuple((_name_of(each.this), str(each.alias)) for each in star.args.get("rename") or ()),
+        )
+        return SelectItem(made, None)
 
     def fragment(self, begin: int, end: int) -> Expression:
         """The condition in a part of the whole statement."""
@@ -306,5 +331,10 @@ def _star(node: Any) -> Any:
     if type(node).__name__ == "Star":
         return node
     if type(node).__name__ == "Column" and type(node.this).__name__ == "Star":
-        return node
+        return node.this
     return None
+
+
+def _name_of(node: Any) -> str:
+    """The name of a column as it stands in EXCLUDE or RENAME."""
+    return str(node.this.this if type(node).__name__ == "Column" else node.this)
