@@ -33,7 +33,7 @@ nile.execution nile.execution.exact nile.execution.approximate nile.execution.pr
 nile.execution.statement
 nile.durable nile.client
 nile.spark nile.spark.exact nile.spark.ingesting nile.spark.building nile.spark.scan
-nile.engine nile.spark.sink nile.shell nile.server nile.server.flight
+nile.spark.standing nile.engine nile.spark.sink nile.shell nile.server nile.server.flight
 nile
 experiments.run experiments.figures experiments.benchmarks experiments.benchmarks.accuracy experiments.atlas
 experiments.faults experiments.examples experiments.commands experiments

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from nile.spark.ingesting.of_lake import lake, tuple_files
     from nile.spark.session import spark_session, stop_session
     from nile.spark.sink.sink import StreamSink, stream_sink
+    from nile.spark.standing.query import StreamSource, stream_query, stream_worth
 
 __all__ = [
     "Built",
     "Ingested",
     "StreamSink",
+    "StreamSource",
     "TupleFiles",
     "build",
     "exact_aggregates",
@@ -33,7 +35,9 @@ __all__ = [
     "lake",
     "spark_session",
     "stop_session",
+    "stream_query",
     "stream_sink",
+    "stream_worth",
     "tuple_files",
 ]
 
@@ -41,6 +45,7 @@ _HOMES = {
     "Built": "building.build",
     "Ingested": "ingesting.ingest",
     "StreamSink": "sink.sink",
+    "StreamSource": "standing.query",
     "TupleFiles": "exact.input",
     "build": "building.build",
     "exact_aggregates": "exact.rows",
@@ -52,7 +57,9 @@ _HOMES = {
     "lake": "ingesting.of_lake",
     "spark_session": "session",
     "stop_session": "session",
+    "stream_query": "standing.query",
     "stream_sink": "sink.sink",
+    "stream_worth": "standing.query",
     "tuple_files": "ingesting.of_lake",
 }
 __getattr__ = lazy_names(__name__, {name: f"nile.spark.{home}" for name, home in _HOMES.items()})

@@ -1,0 +1,96 @@
+"""How tuples reach their part and outputs leave it: whole batches as Arrow's own bytes, so that no value is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.base.times import event_times
+from nile.summaries.hashing import hash_keys
+from nile.summaries.heavy import pa
+
+__all__ = ["CARRIED", "OUT", "Dealer", "Opener", "as_bytes", "batches_of"]
+
+CARRIED = "part long, stream long, at timestamp, rows binary"
+OUT = "rows binary"
+_AT = pa.timestamp("us", "UTC")
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Dealer:
+    """A task over the rows of one stream: a row (part, number of the stream, latest time, tuples) for each part.
+
+    A part is told by the high bits of the key's hash, mixed once more: summaries use the low ones.
+    """
+
+    stream: int
+    parts: int
+    time: str
+    key: str
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`."""
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            hashes = hash_keys(batch.column(self.key), where=self.key)
+            part = ((hashes * _ODD) >> np.uint64(32)) % np.uint64(self.parts)
+            order = np.argsort(part, kind="stable")
+            ends = np.cumsum(np.bincount(part.astype(np.int64), minlength=self.parts))
+            times = event_times(batch.column(self.time))
+            rows, parts, at = [], [], []
+            for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+                if begin == end:
+                    continue
+                mine = order[begin:end]
+                good = mine if times.reason is None else mine[times.reason[mine] == 0]
+                parts.append(number)
+                at.append(int(times.ns[good].max()) // 1_000 if good.shape[0] else None)
+                rows.append(as_bytes([batch.take(pa.array(mine))]))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(parts, pa.int64()),
+                    pa.array([self.stream] * len(parts), pa.int64()),
+                    pa.array(at, pa.int64()).cast(_AT),
+                    pa.array(rows, pa.binary()),
+                ],
+                names=["part", "stream", "at", "rows"],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """A task over what parts give: their outputs as rows of Spark."""
+
+    schema: Any
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`."""
+        for batch in batches:
+            for cell in batch.column(0):
+                for found in batches_of(cell.as_py()):
+                    yield pa.RecordBatch.from_arrays(
+                        [column.cast(field.type, safe=False) for column, field in
+                         zip(found.columns, self.schema, strict=True)],
+                        schema=self.schema,
+                    )  # fmt: skip
+
+
+def as_bytes(batches: list[pa.RecordBatch]) -> bytes:
+    """Batches of one schema, in Arrow's own form for streams."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def batches_of(data: bytes) -> Iterator[pa.RecordBatch]:
+    """What `as_bytes` was given."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        yield from reader

@@ -1,0 +1,228 @@
+"""One part of a standing query on Spark: a live database without a store, whose state is bytes between micro-batches.
+
+state -> streams and query as they were -> the rows of a micro-batch, in order -> outputs, state
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nile.base.times import event_times
+from nile.execution.held import content, flat
+from nile.execution.live.live import Live
+from nile.execution.live.subscription import Subscription
+from nile.execution.options import Options
+from nile.execution.registry import Registry
+from nile.execution.statement.builder import read_query
+from nile.preferences.budget import Budget
+from nile.streams.accounting import Accounting
+from nile.summaries.envelope import Envelope, pack, unpack
+from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import PUBLIC
+from nile.summaries.heavy import pa, pc
+from nile.summaries.schemas import schema_from_json, schema_to_json
+
+__all__ = ["SHORTEST", "Asked", "Fed", "Partition", "Worth"]
+
+_KIND = "part of a standing query"
+SHORTEST = "1 ns"
+"""What streams of a part keep for later queries: there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A stream of the query.  lateness: as of a live stream; key: the column by whose values tuples are dealt out."""
+
+    name: str
+    schema: pa.Schema
+    time: str
+    lateness: Any
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A standing query, and how many parts it has."""
+
+    text: str
+    options: Mapping[str, Any]
+    streams: tuple[Fed, ...]
+    parts: int
+
+    def as_json(self) -> str:
+        """What tasks are handed."""
+        options = {
+            name: {"budget": [value.unit, value.amount]} if isinstance(value, Budget) else value
+            for name, value in self.options.items()
+        }
+        streams = [
+            {"name": each.name, "schema": schema_to_json(each.schema), "time": each.time, "lateness": each.lateness,
+             "key": each.key}
+            for each in self.streams
+        ]  # fmt: skip
+        return json.dumps({"text": self.text, "options": options, "streams": streams, "parts": self.parts})
+
+    @classmethod
+    def from_json(cls, text: str) -> Asked:
+        """What `as_json` gave."""
+        found = json.loads(text)
+        options = {
+            name: Budget(**{value["budget"][0]: value["budget"][1]}) if isinstance(value, dict) else value
+            for name, value in found["options"].items()
+        }
+        streams = tuple(
+            Fed(each["name"], schema_from_json(each["schema"], each["name"]), each["time"], each["lateness"],
+                each["key"])
+            for each in found["streams"]
+        )  # fmt: skip
+        return cls(found["text"], options, streams, found["parts"])
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a standing query on Spark is worth so far, all parts together.
+
+    outputs: rows told; estimate: how many the exact answer has; spent, exact_cost: in units of the cost table, 0.0 of
+    an exact query; accounting: in = applied + late + shed + rejected of each stream; state: bytes.
+    """
+
+    outputs: int
+    estimate: Estimate
+    spent: float
+    exact_cost: float
+    state: int
+    accounting: Mapping[str, Accounting] = field(default_factory=dict)
+
+    @property
+    def fraction(self) -> float:
+        """What was spent, as a share of the exact answer's cost."""
+        return self.spent / self.exact_cost if self.exact_cost else 1.0
+
+    def as_json(self) -> str:
+        """For `of_json`."""
+        low, high = (None if math.isinf(each) else float(each) for each in (self.estimate.low, self.estimate.high))
+        return json.dumps(
+            {
+                "outputs": self.outputs,
+                "estimate": [float(self.estimate.value), low, high, self.estimate.confidence, self.estimate.certified],
+                "cost": [self.spent, self.exact_cost],
+                "state": self.state,
+                "accounting": {name: each.as_dict() for name, each in self.accounting.items()},
+            }
+        )
+
+    @classmethod
+    def of_json(cls, text: str) -> Worth:
+        """What `as_json` gave."""
+        found = json.loads(text)
+        value, low, high, confidence, certified = found["estimate"]
+        estimate = Estimate(
+            value, -math.inf if low is None else low, math.inf if high is None else high, confidence, certified
+        )
+        accounting = {name: Accounting(**each) for name, each in found["accounting"].items()}
+        spent, exact_cost = found["cost"]
+        return cls(found["outputs"], estimate, spent, exact_cost, found["state"], accounting)
+
+    @classmethod
+    def of_all(cls, parts: Sequence[Worth]) -> Worth:
+        """The parts together: independent samples, so errors add as squares; what is certain adds as it is."""
+        value = sum(float(each.estimate.value) for each in parts)
+        sure = all(each.estimate.confidence == 1.0 for each in parts)
+        below, above = (
+            np.array([float(each.estimate.value) - float(each.estimate.low) for each in parts]),
+            np.array([float(each.estimate.high) - float(each.estimate.value) for each in parts]),
+        )
+        low, high = ((each.sum() if sure else math.sqrt((each**2).sum())) if each.size else 0.0
+                     for each in (below, above))  # fmt: skip
+        confidence = min((each.estimate.confidence for each in parts), default=1.0)
+        certified = all(each.estimate.certified for each in parts)
+        estimate = Estimate(value, value - float(low), value + float(high), confidence, certified)
+        accounting: dict[str, Accounting] = {}
+        for part in parts:
+            for name, each in part.accounting.items():
+                accounting[name] = accounting.get(name, Accounting()) + each
+        return cls(
+            sum(each.outputs for each in parts), estimate, sum(each.spent for each in parts),
+            sum(each.exact_cost for each in parts), sum(each.state for each in parts), accounting,
+        )  # fmt: skip
+
+
+class Partition:
+    """A part at work: streams of its tuples, and the query over them.
+
+    state: what `capture` gave; None: nothing has come.  Cost: that of a live database, and reading and writing the
+    state, the tuples of up to two windows.  Raises EnvelopeError, and what `Database.subscribe` raises.
+    """
+
+    def __init__(self, asked: Asked, state: bytes | None = None) -> None:
+        names = Registry(PUBLIC, None)
+        self._live = Live(names)
+        self._fed = {each.name: each for each in asked.streams}
+        for each in asked.streams:
+            self._live.create(each.name, each.schema, each.time, lateness=each.lateness, where=None, keep=SHORTEST)
+        held = None if state is None else unpack(state, where="state of a part of a standing query")
+        if held is not None:
+            for at, stream in enumerate(self._live.streams().values()):
+                stream.go_on_from(_part(held, f"stream{at}"))
+        query = read_query(asked.text, names, None)
+        before = None if held is None else content(_part(held, "query"))
+        self.standing: Subscription = self._live.subscribe(query, Options.of(dict(asked.options)), None, state=before)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what `take` gives."""
+        return self.standing.schema
+
+    def take(self, rows: Mapping[str, pa.Table], watermark: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a micro-batch by stream, and how far all streams have come (ns); yields what that leads to.
+
+        Rows go by time, and at one time by their other columns, so that the order in which Spark reads them, which it
+        may read again, does not matter.
+        """
+        for name, table in rows.items():
+            if table.num_rows:
+                self._live.push(name, in_order(table, self._fed[name].time))
+        if watermark > 0:
+            self._live.advance(np.datetime64(watermark, "ns"), None)
+        yield from self.standing.poll()
+
+    def capture(self) -> bytes:
+        """All that the part holds: the same rows give the same bytes."""
+        parts = {f"stream{at}": stream.content() for at, stream in enumerate(self._live.streams().values())}
+        parts["query"] = flat(self.standing.capture())
+        params = {name: part for name, (part, _) in parts.items()}
+        arrays = {f"{name}|{key}": each for name, (_, group) in parts.items() for key, each in group.items()}
+        return pack(_KIND, params, arrays)
+
+    def worth(self, state: int) -> Worth:
+        """What it is worth; state: bytes that it is kept in."""
+        figures = getattr(self.standing, "figures", None)
+        exact = 0.0 if figures is None else float(figures.exact_cost)
+        spent = 0.0 if figures is None else float(figures.budget_spent) * exact
+        by_stream: dict[str, Accounting] = {}
+        for name, stream in self._live.streams().items():
+            by_stream[name] = stream.accounting
+        return Worth(self.standing.outputs, self.standing.estimate, spent, exact, state, by_stream)
+
+
+def in_order(rows: pa.Table, time: str) -> pa.Table:
+    """Rows by time, then by their other columns that have an order."""
+    ts = pa.chunked_array([pa.array(event_times(chunk).ns) for chunk in rows.column(time).chunks])
+    keyed = rows.append_column("\0ts", ts)
+    others = [field.name for field in rows.schema if field.name != time and not pa.types.is_nested(field.type)]
+    keys = [(name, "ascending") for name in ["\0ts", *others]]
+    return rows.take(pc.sort_indices(keyed, sort_keys=keys))
+
+
+def _part(held: Envelope, name: str) -> Envelope:
+    params = held.params.get(name)
+    if not isinstance(params, Mapping):
+        held.refuse(f"the part '{name}'", "none")
+    arrays = {key.partition("|")[2]: each for key, each in held.arrays.items() if key.startswith(f"{name}|")}
+    return Envelope(name, params, arrays, held.where)

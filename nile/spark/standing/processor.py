@@ -1,0 +1,76 @@
+"""What Spark calls for each part of a standing query: a stateful processor of `transformWithState`.
+
+Spark keeps the state of a part by its number, commits it with the offsets of the sources, and goes back to it after a
+crash; so tuples are in it exactly once.  An event-time timer, set anew every time, wakes parts whose streams are
+silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from nile.spark.standing.carrying import as_bytes, batches_of
+from nile.spark.standing.partition import Asked, Partition
+from nile.summaries.heavy import pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["STATE", "WORTH", "Parts"]
+
+STATE, WORTH = "part", "worth"
+
+
+class Parts:
+    """asked: of `Asked.as_json`.  Spark hands a copy to each task, and asks only for the methods below."""
+
+    def __init__(self, asked: str) -> None:
+        self._asked = asked
+
+    def init(self, handle: Any) -> None:
+        """Before a task begins."""
+        self._handle = handle
+        self._plan = Asked.from_json(self._asked)
+        self._state = handle.getValueState(STATE, "bytes binary")
+        self._worth = handle.getValueState(WORTH, "told string")
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """The rows of a part in a micro-batch."""
+        came: dict[str, list[pa.RecordBatch]] = {}
+        for frame in rows:
+            for stream, data in zip(frame["stream"], frame["rows"], strict=True):
+                came.setdefault(self._plan.streams[int(stream)].name, []).extend(batches_of(data))
+        tables = {name: pa.Table.from_batches(batches) for name, batches in sorted(came.items())}
+        yield from self._go_on(tables, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
+        """The watermark has moved on."""
+        yield from self._go_on({}, timerValues)
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
+        """There is none."""
+
+    def close(self) -> None:
+        """After a task."""
+
+    def _go_on(self, tables: dict[str, pa.Table], timers: Any) -> Iterator[pd.DataFrame]:
+        import pandas
+
+        watermark = timers.getCurrentWatermarkInMs()
+        before = self._state.get()[0] if self._state.exists() else None
+        part = Partition(self._plan, None if before is None else bytes(before))
+        found = list(part.take(tables, watermark * 1_000_000))
+        state = part.capture()
+        self._state.update((state,))
+        self._worth.update((part.worth(len(state)).as_json(),))
+        for timer in list(self._handle.listTimers()):
+            self._handle.deleteTimer(timer)
+        self._handle.registerTimer(watermark + 1)
+        if found:
+            yield pandas.DataFrame({"rows": [as_bytes(found)]})

@@ -1,0 +1,221 @@
+"""A standing query in parts by key, without a Spark: the parts together tell what one database tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.execution.statement.builder import read_query
+from nile.spark.standing.carrying import Dealer, Opener, as_bytes, batches_of
+from nile.spark.standing.keys import dealt_by
+from nile.spark.standing.partition import Asked, Fed, Partition, Worth, in_order
+from nile.summaries.errors import ConfigError, EnvelopeError
+from nile.summaries.estimate import Estimate
+
+ROWS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64())])
+JOIN = "SELECT a.k, a.ts AS x, b.ts AS y, a.v, b.v AS w FROM a, b WHERE a.k = b.k {} WINDOW '5 s'"
+LATENESS = "3 s"
+
+
+def rows(seed: int, count: int = 800) -> pa.Table:
+    """Tuples of 80 s, up to a second out of order, keys by Zipf, some null, a few times too."""
+    rng = np.random.default_rng(seed)
+    at = np.clip(np.sort(rng.integers(0, 80_000_000, count)) + rng.integers(-1_000_000, 1_000_000, count), 0, None)
+    keys = pa.array([None if key == 7 else f"k{key}" for key in rng.zipf(1.5, count) % 40])
+    times = pa.array(at, pa.int64(), mask=rng.random(count) < 0.01).cast(ROWS[0].type)
+    return pa.table([times, keys, pa.array(rng.integers(0, 100, count))], schema=ROWS)
+
+
+TABLES = {"a": rows(1), "b": rows(2)}
+
+
+def whole(text: str, options: dict[str, Any], cut: int) -> tuple[pa.Table, Any]:
+    """What one database tells, and its subscription."""
+    db = nile.connect()
+    for name in TABLES:
+        db.stream(name, ROWS, time="ts", lateness=LATENESS)
+    standing = db.subscribe(text, **options)
+    for begin in range(0, 800, cut):
+        for name, table in TABLES.items():
+            db.push(name, table.slice(begin, cut))
+    db.advance(1e4)
+    return pa.Table.from_batches(list(standing.poll()), standing.schema), standing
+
+
+def asked(text: str, options: dict[str, Any], parts: int) -> Asked:
+    db = nile.connect()
+    for name in TABLES:
+        db.stream(name, ROWS, time="ts", lateness=LATENESS)
+    keys = dealt_by(read_query(text, db._names, None))
+    fed = tuple(Fed(name, ROWS, "ts", LATENESS, keys[name]) for name in sorted(keys))
+    return Asked.from_json(Asked(text, options, fed, parts).as_json())
+
+
+def in_parts(query: Asked, cut: int, seed: int | None = None) -> tuple[list[pa.RecordBatch], list[bytes], list[Worth]]:
+    """What the parts tell when the streams come in micro-batches of `cut` tuples; seed: of their order inside them."""
+    states: list[bytes | None] = [None] * query.parts
+    told: list[pa.RecordBatch] = []
+    for begin in range(0, 800, cut):
+        dealt: list[dict[str, pa.Table]] = [{} for _ in range(query.parts)]
+        for number, fed in enumerate(query.streams):
+            piece = TABLES[fed.name].slice(begin, cut)
+            if seed is not None:
+                piece = piece.take(pa.array(np.random.default_rng(seed).permutation(piece.num_rows)))
+            for out in Dealer(number, query.parts, "ts", fed.key).run(iter(piece.combine_chunks().to_batches())):
+                for row in out.to_pylist():
+                    assert row["stream"] == number
+                    dealt[row["part"]][fed.name] = pa.Table.from_batches(list(batches_of(row["rows"])))
+        for number in range(query.parts):
+            part = Partition(query, states[number])
+            told += part.take(dealt[number], 0)
+            states[number] = part.capture()
+    worths = []
+    for number in range(query.parts):
+        part = Partition(query, states[number])
+        told += part.take({}, 10**13)
+        worths.append(Worth.of_json(part.worth(1).as_json()))
+    assert None not in states
+    return told, [each for each in states if each is not None], worths
+
+
+def alike(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (JOIN.format(""), {}),
+        (JOIN.format("WITH PREFERENCE desc a.k"), {"budget": 1.0}),
+        (JOIN.format("WITH PREFERENCE asc a.k"), {"budget": 1.0, "outlier_cap": 3}),
+        ("SELECT k, count(*) AS n, sum(v) AS s FROM a GROUP BY k WINDOW 5", {"emit": "changes"}),
+        ("SELECT a.k, b.v FROM a LEFT JOIN b ON a.k = b.k WINDOW 2", {"emit": "changes"}),
+        ("SELECT DISTINCT k FROM a WINDOW 5", {"emit": "changes"}),
+        ("SELECT k, v FROM a WHERE v > 50", {}),
+    ],
+)
+def test_parts_tell_what_one_database_tells(text: str, options: dict[str, Any]) -> None:
+    wanted, standing = whole(text, options, 200)
+    told, _, worths = in_parts(asked(text, options, 3), 200)
+    assert alike(pa.Table.from_batches(told, wanted.schema)) == alike(wanted)
+    together = Worth.of_all(worths)
+    assert together.outputs == wanted.num_rows
+    assert 0.0 < together.fraction <= 1.0
+    for name, each in together.accounting.items():
+        each.check()
+        assert each.tuples_in == 800
+        assert each.rejected == TABLES[name]["ts"].null_count
+    if "PREFERENCE asc" not in text:
+        assert together.estimate.value == standing.estimate.value
+
+
+def test_a_share_of_each_part_is_that_share_of_all() -> None:
+    query = asked(JOIN.format("WITH PREFERENCE weighted a.k"), {"budget": nile.Budget(fraction=0.3), "seed": 5}, 3)
+    _, _, worths = in_parts(query, 200)
+    together = Worth.of_all(worths)
+    assert together.fraction <= 0.3 + 1e-9
+    assert together.fraction > 0.2
+    exact = whole(JOIN.format(""), {}, 200)[0].num_rows
+    assert float(together.estimate.low) <= exact <= float(together.estimate.high)
+
+
+def test_the_state_depends_neither_on_the_order_inside_a_micro_batch_nor_on_reading_it_again() -> None:
+    query = asked(JOIN.format("WITH PREFERENCE desc a.k"), {"budget": 0.3}, 2)
+    first, second = in_parts(query, 400), in_parts(query, 400, seed=9)
+    assert first[1] == second[1]
+    assert [each.to_pylist() for each in first[0]] == [each.to_pylist() for each in second[0]]
+
+
+def test_parts_of_equal_keys_are_equal_and_many_keys_are_spread() -> None:
+    keys = pa.array([f"key {n}" for n in range(4_000)] * 2)
+    batch = pa.record_batch([pa.array([0.0] * 8_000), keys], names=["ts", "k"])
+    (out,) = Dealer(0, 7, "ts", "k").run(iter([batch]))
+    seen: dict[str, int] = {}
+    for row in out.to_pylist():
+        (found,) = batches_of(row["rows"])
+        assert 8_000 / 7 * 0.8 < found.num_rows < 8_000 / 7 * 1.2
+        for key in found["k"].to_pylist():
+            assert seen.setdefault(key, row["part"]) == row["part"]
+    assert len(seen) == 4_000
+
+
+def test_rows_are_handed_out_with_the_types_that_spark_has() -> None:
+    found = pa.record_batch([pa.array([1_000_000_123], pa.timestamp("ns")), pa.array([3], pa.uint8())], names=["t", "n"])
+    opener = Opener(pa.schema([("t", pa.timestamp("us")), ("n", pa.int16())]))
+    carried = pa.record_batch([pa.array([as_bytes([found, found])], pa.binary())], names=["rows"])
+    (one, two) = opener.run(iter([carried]))
+    assert one.schema == two.schema == opener.schema
+    assert one.column(0).cast(pa.int64()).to_pylist() == [1_000_000]
+
+
+def test_rows_of_one_time_have_one_order() -> None:
+    table = pa.table({"t": [2.0, 1.0, 1.0, None], "k": ["a", "c", "b", "d"], "l": [[1], [2], [3], [4]]})
+    assert sorted(in_order(table, "t")["k"].to_pylist()) == ["a", "b", "c", "d"]
+    assert in_order(table.slice(0, 3), "t")["k"].to_pylist() == ["b", "c", "a"]
+
+
+def test_a_state_that_was_altered_is_refused() -> None:
+    query = asked(JOIN.format(""), {}, 1)
+    state = bytearray(in_parts(query, 800)[1][0])
+    state[len(state) // 2] ^= 1
+    with pytest.raises(EnvelopeError):
+        Partition(query, bytes(state))
+
+
+def test_errors_of_independent_parts_add_as_squares_and_certain_ones_as_they_are() -> None:
+    def worth(*given: Any) -> Worth:
+        return Worth(1, Estimate(*given), 1.0, 4.0, 10)
+
+    random = Worth.of_all([worth(10.0, 7.0, 14.0, 0.95, False), worth(20.0, 16.0, 23.0, 0.95, False)])
+    assert (random.estimate.value, random.estimate.low, random.estimate.high) == (30.0, 25.0, 35.0)
+    assert random.fraction == 0.25
+    certain = Worth.of_all([worth(10.0, 10.0, float("inf"), 1.0, True), worth(5.0, 5.0, 6.0, 1.0, True)])
+    assert (certain.estimate.low, certain.estimate.high, certain.estimate.certified) == (15.0, float("inf"), True)
+    assert Worth.of_all([]).estimate.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("SELECT a.k FROM a, b WHERE a.k = b.k WINDOW 5", {"a": "k", "b": "k"}),
+        ("SELECT d.m FROM (SELECT k AS m FROM a) AS d, b WHERE d.m = b.k WINDOW 5", {"a": "k", "b": "k"}),
+        ("SELECT x.k FROM a AS x, a AS y WHERE x.k = y.k AND x.v = y.v WINDOW 5", {"a": "k"}),
+        ("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW 5", {"a": "k", "b": "k", "c": "k"}),
+        ("SELECT v, k, count(*) FROM a GROUP BY v, k WINDOW 5", {"a": "k"}),
+        ("SELECT k, rank() OVER (PARTITION BY v ORDER BY k) AS r FROM a WINDOW 5", {"a": "v"}),
+        ("SELECT k FROM a [PARTITION BY v ROWS 3]", {"a": "v"}),
+        ("SELECT k FROM a UNION ALL SELECT k FROM b WINDOW 5", {"a": "k", "b": "k"}),
+        ("SELECT v + 1 AS w FROM a", {"a": "ts"}),
+    ],
+)
+def test_streams_are_dealt_out_by_what_all_that_meets_has_in_common(text: str, keys: dict[str, str]) -> None:
+    db = nile.connect()
+    for name in "abc":
+        db.stream(name, ROWS, time="ts")
+    assert dealt_by(read_query(text, db._names, None)) == keys
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT a.k FROM a, b WHERE a.v > b.v WINDOW 5", "no key in common"),
+        ("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.v = c.v WINDOW 5", "no key in common"),
+        ("SELECT x.k FROM a AS x, a AS y WHERE x.v = y.w WINDOW 5", "twice, under columns that differ"),
+        ("SELECT count(*) FROM a WINDOW 5", "groups without the key"),
+        ("SELECT a.v, count(*) FROM a, b WHERE a.k = b.k GROUP BY a.v WINDOW 5", "groups without the key"),
+        ("SELECT DISTINCT v + 1 AS w FROM a WINDOW 5", "DISTINCT without the key"),
+        ("SELECT k FROM a [ROWS 3]", "a stream that stands in it twice|no column"),
+        ("SELECT rank() OVER (ORDER BY v) AS r FROM a WINDOW 5", "OVER without PARTITION BY"),
+        ("SELECT v + 1 AS w FROM a INTERSECT SELECT v FROM b WINDOW 5", "INTERSECT of rows without the key"),
+    ],
+)
+def test_what_no_key_deals_out_is_refused_with_what_stands_in_the_way(text: str, why: str) -> None:
+    db = nile.connect()
+    for name in "abc":
+        db.stream(name, [*((each.name, each.type) for each in ROWS), ("w", pa.int64())], time="ts")
+    with pytest.raises(ConfigError, match=why):
+        dealt_by(read_query(text, db._names, None))
