@@ -144,7 +144,8 @@ def test_parts_of_equal_keys_are_equal_and_many_keys_are_spread() -> None:
 
 
 def test_rows_are_handed_out_with_the_types_that_spark_has() -> None:
-    found = pa.record_batch([pa.array([1_000_000_123], pa.timestamp("ns")), pa.array([3], pa.uint8())], names=["t", "n"])
+    at = pa.array([1_000_000_123], pa.timestamp("ns"))
+    found = pa.record_batch([at, pa.array([3], pa.uint8())], names=["t", "n"])
     opener = Opener(pa.schema([("t", pa.timestamp("us")), ("n", pa.int16())]))
     carried = pa.record_batch([pa.array([as_bytes([found, found])], pa.binary())], names=["rows"])
     (one, two) = opener.run(iter([carried]))
