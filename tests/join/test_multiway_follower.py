@@ -26,7 +26,7 @@ def _table(stream: Loaded) -> pa.Table:
     return pa.table({"t": stream.ts.astype(float) / SECOND, "k": stream.key})
 
 
-@pytest.mark.parametrize("budget", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("budget", [0.05, pytest.param(0.2, marks=pytest.mark.long), 0.5])
 @pytest.mark.parametrize("guide", ["directory", "countsketch"])
 @pytest.mark.parametrize("keys", [6, 60])
 def test_the_mean_total_is_the_truth(keys: int, guide: str, budget: float) -> None:

@@ -126,7 +126,7 @@ def test_the_plan_says_what_is_looked_at() -> None:
         db.sql(text("graph", "desc", "BUDGET 0.5"), output="ranges").to_arrow()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(shape=some.sampled_from(sorted(SHAPES)), seed=some.integers(0, 1 << 30))
 def test_windows_between_pairs_are_those_of_the_definition(shape: str, seed: int) -> None:
     n, windows, directed = SHAPES[shape]

@@ -77,7 +77,7 @@ class Alone:
             self.db.push(*step)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
 def test_each_tells_what_it_would_alone_whoever_comes_goes_pauses_and_restarts(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     db, at, earlier = opened(tmp_path / "all"), {"a": 0.0, "b": 0.0}, []
@@ -222,7 +222,7 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_many_selections_tell_what_each_would_alone(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     wanted = [draw.choice(CONDITIONS).format(draw.randint(0, 4)) for _ in range(60)]

@@ -26,7 +26,7 @@ def test_every_attempt_of_a_fault_holds(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_control_of_a_fault_fails_under_the_same_check(name: str) -> None:
-    assert controlled(FAULTS[name], range(CONTROLS)).pale == []
+    assert controlled(FAULTS[name], range(min(CONTROLS, FAULTS[name].small))).pale == []
 
 
 def breaks(seed: int) -> None:

@@ -93,5 +93,5 @@ def _checked(command: str, situation: _Situation, given: Mapping[str, str]) -> N
 
 FAULT = Fault(
     "streams", "standard streams closed, full, of few characters", "one sentence and a status", attempt, control,
-    full=len(_COMMANDS) * len(SITUATIONS), small=16,
+    full=len(_COMMANDS) * len(SITUATIONS), small=8,
 )  # fmt: skip
