@@ -251,7 +251,7 @@ def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | 
     if prepared.shape.top:
         return "ORDER BY or LIMIT over outputs that have no end"
     if type(operator) is not PreferredJoin:
-        return "aggregates" if prepared.shape.group is not None else "a selection of one stream"
+        return "a selection of one stream"
     if operator.bound.windows is not None:
         return "windows between pairs of streams"
     finite = [stream.name for stream in operator.streams if stream.name not in live]

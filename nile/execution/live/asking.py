@@ -10,6 +10,7 @@ from nile.execution.approximate.run import is_approximate
 from nile.execution.choice import choose
 from nile.execution.definitions import Filling, QueryDefinition
 from nile.execution.live.approximate import ApproximateSubscription
+from nile.execution.live.approximate_aggregate import SampledSubscription, is_aggregate
 from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.subscription import Subscription
@@ -45,7 +46,8 @@ class Asked:
         The query of a view begins with what its streams have kept.
         """
         if self.approximate:
-            return ApproximateSubscription(names, self.query, self.options, streams, commits, callback, state)
+            made_of = SampledSubscription if is_aggregate(self.query) else ApproximateSubscription
+            return made_of(names, self.query, self.options, streams, commits, callback, state)
         choice = choose(self.query, self.options)
         made = ExactSubscription(names, self.query, choice, streams, commits, callback, state)
         if state is None and self.definition.into is not None and self.definition.into.relation:
@@ -64,6 +66,11 @@ def asked_for(query: Query, options: Options, name: str | None, into: Filling | 
     if into.relation:
         if asked.approximate:
             raise ConfigError(f"view '{into.stream}': needed an exact query; got one WITH PREFERENCE; leave it out")
+    elif asked.approximate and is_aggregate(query):
+        raise ConfigError(
+            f"INSERT INTO {into.stream}: needed a query of new rows; got aggregates of a sample, whose rows are taken "
+            "back; poll them"
+        )
     elif not asked.approximate and (emit := choose(query, asked.options).emit) not in ("append", "stream"):
         raise ConfigError(
             f"INSERT INTO {into.stream}: needed a query of new rows; got one of {emit}, whose rows may be taken back; "

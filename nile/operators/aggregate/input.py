@@ -27,6 +27,7 @@ __all__ = [
     "marks_of",
     "naive_cost",
     "unit_hash",
+    "units",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -149,10 +150,13 @@ def unit_hash(n: int, seed: int) -> Array:
     A tuple is sampled at rate p when its number is below p: any cut into batches draws the same sample, a
     larger rate draws a superset, and given how many were drawn each set of that size was equally likely.
     """
+    return units(np.arange(1, n + 1, dtype=np.uint64), seed)
+
+
+def units(words: Array, seed: int) -> Array:
+    """A number in [0, 1) for each word (uint64 [n]): float64 [n], splitmix64 of the word and the seed."""
     with np.errstate(over="ignore"):
-        z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
+        z = (words + np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = z ^ (z >> np.uint64(31))
