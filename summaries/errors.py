@@ -139,6 +139,10 @@ class Overloaded(NileError, BlockingIOError):
     """Outputs of a standing query wait unread up to their limit: nothing was taken, push the same again later."""
 
 
+class ConstraintViolation(NileError, ValueError):
+    """Tuples came against a constraint that was declared of their streams ON VIOLATION FAIL."""
+
+
 class DatabaseClosed(NileError, RuntimeError):
     """Something was asked of a database, or of what depends on it, after `close()`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ PUSHES = 40
 ROUNDS = 5
 EQUAL, DASHBOARDS, SELECTIONS = 16, 100, 1_000
 STATE_BAR, CPU_BAR, PUSH_BAR_MS = 1.2, 1.5, 2.0
+STATE_FALLS = 100.0
+_ORDERS = 1_000
 _SCHEMA = [("t", pa.timestamp("ns")), ("item", pa.int64()), ("price", pa.float64())]
 _JOINED = (
     "SELECT a.item, count(*) AS n, sum(b.price) AS total FROM a, b WHERE a.item = b.item GROUP BY a.item{} WINDOW 1"
@@ -90,8 +93,45 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
     ]  # fmt: skip
 
 
+def _constrained(orders: int) -> list[Measure]:
+    """State of a join of orders with three parts of each, in pushes of ROWS orders, without constraints and with."""
+    held, rows = [], []
+    for known in (False, True):
+        with nile.connect() as db:
+            db.stream("orders", [("t", pa.float64()), ("id", pa.int64()), ("price", pa.float64())], time="t")
+            db.stream("parts", [("t", pa.float64()), ("order_id", pa.int64()), ("weight", pa.float64())], time="t")
+            if known:
+                db.sql("DECLARE CLUSTERED parts (order_id) WITHIN 100")
+                db.sql("DECLARE REFERENTIAL parts (order_id) TO orders (id) WITHIN 100")
+            standing = db.subscribe(
+                "SELECT o.id, o.price, p.weight, p.t - o.t AS delay FROM orders o, parts p WHERE o.id = p.order_id"
+            )
+            draw = np.random.Generator(np.random.PCG64(7))
+            of = np.repeat(np.arange(orders), 3)
+            at = of + 20 * draw.random(of.shape[0])  # parts of some twenty orders are on their way
+            of, at = of[order := np.argsort(at)], at[order]
+            cuts = np.searchsorted(at, np.arange(0, orders + 1, _ORDERS))
+            found = 0
+            for number, (begin, end) in enumerate(pairwise(cuts)):
+                ids = np.arange(_ORDERS) + number * _ORDERS
+                db.push("orders", {"t": ids * 1.0, "id": ids, "price": draw.random(_ORDERS)})
+                part = slice(begin, end)
+                db.push("parts", {"t": at[part], "order_id": of[part], "weight": draw.random(end - begin)})
+                found += sum(batch.num_rows for batch in standing.poll())
+            monitors = db.sql("SELECT coalesce(sum(memory), 0) AS bytes FROM nile_constraints").fetchall()[0][0]
+            held.append(standing.memory + monitors)
+            rows.append(found)
+    return [
+        Measure("orders and parts: state without constraints", held[0] / held[1], "times", STATE_FALLS,
+                about=f"{held[0] / 1e6:.1f} and {held[1] / 1e6:.2f} MB, what is measured of the streams among it; "
+                      f"{rows[0]:,} and {rows[1]:,} pairs")
+    ]  # fmt: skip
+
+
 @benchmark("runtime", "Many standing queries over few streams: equal ones, dashboards over a join, 1,000 selections")
-def many_queries(pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = SELECTIONS) -> Result:
+def many_queries(
+    pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = SELECTIONS, orders: int = 200_000
+) -> Result:
     """CPU time; pushes of 10,000 rows."""
     grouped = "SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW 1"
     measures = _beside_one(f"{EQUAL} equal queries", [grouped] * EQUAL, pushes, rounds)
@@ -113,6 +153,7 @@ def many_queries(pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = S
             Measure.of(f"{selections:,} selections, {what}: a push", found, "ms", PUSH_BAR_MS, most=True,
                        about=f"{rows:,} rows found; reading them took {reading:.2f} ms a push more")
         )  # fmt: skip
+    measures += _constrained(orders)
     return Result(
         name="runtime",
         title="standing queries beside one of them",

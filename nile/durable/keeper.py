@@ -27,6 +27,7 @@ from nile.execution.definitions import (
 )
 from nile.execution.definitions import names as named
 from nile.execution.held import content, flat
+from nile.execution.live.constraints import said_of
 from nile.execution.live.unread import Filed, read_filed
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
@@ -38,7 +39,7 @@ from nile.pyramid.history.history import History
 from nile.sql.plan import leaves_of
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
-from nile.sql.statements import CreateSummary, CreateView
+from nile.sql.statements import CreateSummary, CreateView, Declare
 from nile.summaries.errors import ConfigError, NileError, StoreCorrupt, StoreTooNew
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
@@ -49,16 +50,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
-FORMAT = 3
-"""Of what a manifest's state says; a store of a newer one is refused.  3: queries fill streams, or
-relations change; 2: outputs wait in files of their own; without any, 1 is written."""
+FORMAT = 4
+"""Of what a manifest's state says; a store of a newer one is refused.  4: constraints are
+declared; 3: queries fill streams, or relations change; 2: outputs wait in files of their own; without any, 1 is
+written."""
 
 _UNREAD_SHARE = 4
 """Outputs that nobody reads may take this part of what kept rows may take, all together, before they go to files."""
 _SEALED = 1 << 20
 """Outputs of more bytes get a file of their own at a checkpoint; those after it name it, and do not write it again."""
 
-_STREAM, _QUERY = "live stream", "standing query"
+_STREAM, _QUERY, _CONSTRAINT = "live stream", "standing query", "constraint"
 
 
 class Keeper:
@@ -168,7 +170,7 @@ class Keeper:
                     history, files = stream.history.stage(self.directory)
                 keep += files
                 if live.definitions[name].relation:
-                    state["format"] = FORMAT
+                    state["format"] = max(state["format"], 3)
                 state["streams"][name] = {
                     "at": places[name],
                     "definition": live.definitions[name].as_json(),
@@ -190,6 +192,10 @@ class Keeper:
                 }
             for at, (name, view) in enumerate(names.views.items()):
                 state.setdefault("views", {})[name] = {"at": at, "text": view.text, "columns": list(view.columns)}
+            for at, (said, declared, measured) in enumerate(live.constraints.staged()):
+                file = staged("state-constraint", _CONSTRAINT, measured)
+                state.setdefault("constraints", {})[said] = {"at": at, "text": declared, "file": file}
+                state["format"] = FORMAT
             for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
                 if gone := set(standing.streams) - set(state["streams"]):
                     raise ConfigError(
@@ -209,7 +215,7 @@ class Keeper:
                     "file": staged("state-query", _QUERY, flat(standing.capture())),
                 }
                 if definition.into is not None:
-                    state["format"] = FORMAT
+                    state["format"] = max(state["format"], 3)
                 if filed:
                     state["format"] = max(state["format"], 2)
                     state["queries"][name]["filed"] = [[each.file.name, each.skip] for each in filed]
@@ -283,6 +289,11 @@ class Keeper:
         for _, name, value in self._ordered(state, "views") if "views" in state else ():
             columns = named(value, "columns", self.where)
             names.keep_view(CreateView(name, text(value, "text", self.where), columns))
+        for _, said, value in self._ordered(state, "constraints") if "constraints" in state else ():
+            declared = read_statement(text(value, "text", self.where), names)
+            if not isinstance(declared, Declare) or said_of(declared) != said:
+                refuse(self.where, f"DECLARE {said}", value)
+            live.constraints.restore(declared, self._envelope(value, _CONSTRAINT))
         for _, name, value in self._ordered(state, "queries"):
             wanted = QueryDefinition.from_json(value, self.where)
             try:

@@ -1,4 +1,4 @@
-"""Statements that are no queries, by recursive descent: CREATE, DROP, INSERT, UPDATE, DELETE, SHOW and DESCRIBE."""
+"""Statements that are no queries, by recursive descent: CREATE, DROP, DECLARE, INSERT, UPDATE, DELETE, SHOW ..."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nile.sql.cursor import Cursor
 from nile.sql.named import known_name, new_name, read_condition
 from nile.sql.plan import OnClose, Query, ToStream
 from nile.sql.queries import QUERY_WORDS, read_query
+from nile.sql.reading.declaring import read_declare
 from nile.sql.reading.sensors import once, read_place, read_sensors, read_type
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import (
@@ -34,12 +35,12 @@ from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]
 
-_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "EXPLAIN")
+_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "DECLARE", "EXPLAIN")
 _OPTIONS = tuple(field.name for field in fields(SummarySpec) if field.name not in ("granularity", "rate", "depth"))
 
 
 def read_other(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
-    """CREATE, SHOW, DESCRIBE, DROP, INSERT, UPDATE or DELETE.  What must exist is in the catalog.  Raises Fault."""
+    """What is neither a query nor EXPLAIN nor COPY.  What must exist is in the catalog.  Raises Fault."""
     statement = _read(cursor, text, catalog)
     cursor.finish()
     return statement
@@ -62,6 +63,10 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         if kind == "SUMMARY":
             return _summary(cursor, catalog, replace)
         return _source(cursor, text, replace, stream=kind == "STREAM")
+    if cursor.take("DECLARE"):
+        return read_declare(cursor, catalog)
+    if cursor.take("DROP", "CONSTRAINT"):
+        return read_declare(cursor, catalog, drop=True)
     if cursor.take("DROP"):
         return _drop(cursor, catalog)
     if cursor.take("INSERT"):

@@ -11,6 +11,7 @@ from nile.sql.statements import (
     CreateStream,
     CreateSummary,
     CreateView,
+    Declare,
     Delete,
     Describe,
     Drop,
@@ -54,6 +55,8 @@ def statement_text(statement: Statement) -> str:
         case CreateMaterialized():
             columns = ", ".join(map(identifier, statement.columns))
             return f"{_made('MATERIALIZED VIEW', statement)} ({columns}) AS {query_text(statement.query)}"
+        case Declare():
+            return _declare(statement)
         case Drop():
             exists = "IF EXISTS " if statement.if_exists else ""
             return f"DROP {statement.kind.upper()} {exists}{identifier(statement.name)}"
@@ -94,6 +97,19 @@ def _create(statement: CreateStream | CreateRelation) -> str:
             text += f" TIMESTAMP BY {identifier(statement.time)}"
         text += _lateness(statement)
     return text if statement.where is None else f"{text} WHERE {statement.where}"
+
+
+def _declare(statement: Declare) -> str:
+    def of(stream: str, columns: tuple[str, ...]) -> str:
+        return f"{identifier(stream)} ({', '.join(map(identifier, columns))})"
+
+    text = f"{statement.kind.upper()} {of(statement.stream, statement.columns)}"
+    if statement.parent is not None:
+        text += f" TO {of(statement.parent, statement.parent_columns)}"
+    if statement.drop:
+        return f"DROP CONSTRAINT {text}"
+    within = "" if statement.within is None else f" WITHIN {statement.within}"
+    return f"DECLARE {text}{within} ON VIOLATION {statement.violation.upper()}"
 
 
 def _create_sensors(statement: CreateSensors) -> str:

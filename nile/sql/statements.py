@@ -18,6 +18,7 @@ __all__ = [
     "CreateStream",
     "CreateSummary",
     "CreateView",
+    "Declare",
     "Delete",
     "Describe",
     "Drop",
@@ -161,6 +162,26 @@ class CreateMaterialized:
 
 
 @dataclass(frozen=True, slots=True)
+class Declare:
+    """DECLARE {ORDERED | CLUSTERED} stream (column, ...) [WITHIN k] [ON VIOLATION {FAIL | COUNT | RELAX}],
+    DECLARE {MANY ONE | REFERENTIAL} stream (column, ...) TO parent (column, ...) [WITHIN k] [ON VIOLATION ...];
+    drop: DROP CONSTRAINT with the same, up to the columns.
+
+    within: k, tuples; None: of MANY ONE, which has none, or one that is only measured.  Source: STREAM (CIDR 2003),
+    section 4.1.
+    """
+
+    kind: Literal["ordered", "clustered", "many one", "referential"]
+    stream: str
+    columns: tuple[str, ...]
+    parent: str | None = None
+    parent_columns: tuple[str, ...] = ()
+    within: int | None = None
+    violation: Literal["fail", "count", "relax"] = "fail"
+    drop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """DROP STREAM | RELATION | SENSORS | SUMMARY | [MATERIALIZED] VIEW | QUERY [IF EXISTS] name."""
 
@@ -256,6 +277,7 @@ Statement = (
     | CreateSummary
     | CreateView
     | CreateMaterialized
+    | Declare
     | Drop
     | Insert
     | Update

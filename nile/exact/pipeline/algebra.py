@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
+from nile.exact.pipeline.constraints import Promise
 from nile.exact.pipeline.reach import Reach
 from nile.exact.pipeline.windows import Range, Rows, Slide, Unbounded, Window
 from nile.exact.state.arrow import Array, pa
@@ -130,13 +131,15 @@ class Join:
     """Pairs of a left and a right row of equal columns `on` ((left, right), ...) for which `test` is true.
 
     A pair holds while both its sides do.  Null keys never join; NaN equals NaN and -0.0 is 0.0.  Columns: the left's,
-    then the right's, of different names.  Without `on` and `test` every pair.
+    then the right's, of different names.  Without `on` and `test` every pair.  promises: constraints of two streams,
+    by which the join may forget tuples; only where no pair has to go again.
     """
 
     left: Plan
     right: Plan
     on: tuple[tuple[str, str], ...] = ()
     test: Test | None = None
+    promises: tuple[Promise, ...] = ()
 
     @property
     def schema(self) -> pyarrow.Schema:

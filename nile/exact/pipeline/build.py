@@ -29,6 +29,7 @@ from nile.exact.pipeline.algebra import (
     Slide,
     Stored,
     ToStream,
+    Unbounded,
     Union,
     Whole,
     Windowed,
@@ -44,6 +45,7 @@ from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.sessions import Opening
 from nile.exact.pipeline.setops import Bag, UnionAll
 from nile.exact.pipeline.sources.changing import Signed
+from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_of
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.sliding import SlidingStream
@@ -73,7 +75,7 @@ class Built:
     def __init__(self) -> None:
         self.arrivals: list[Incoming] = []
         self.streams: list[Stream | StreamJoining | PartitionedStream | SlidingStream] = []
-        self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining] = []
+        self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining | ConstrainedJoining] = []
         self.begins = False  # whether something holds before the first tuple
         self.all: list[Counted] = []  # inputs before what reads them
 
@@ -112,6 +114,11 @@ class Built:
             self.all.append(Counted(signed, None, None))
             bag = Bag(clock, "union all", [signed], plan.schema)
             return Counted(bag, plan, path, (), signed.arrivals.counts)
+        if isinstance(plan, Join) and plan.promises and (streams := _constrained(plan, clock, reader)) is not None:
+            constrained = ConstrainedJoining(clock, plan, *streams)
+            self.joins.append(constrained)
+            self.arrivals += constrained.arrivals
+            return Counted(constrained, plan, path, sides(constrained, path))
         if isinstance(plan, Join) and clock.negative and (streams := _streams(plan)) is not None:
             joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
             self.joins.append(joining)
@@ -190,6 +197,15 @@ def _streams(plan: Join) -> tuple[Chain, Chain] | None:
     if len(chains) < 2 or not all(fits(base) for base, _ in chains):
         return None
     return chains[0], chains[1]
+
+
+def _constrained(plan: Join, clock: Clock, reader: Reader) -> tuple[Chain, Chain] | None:
+    """Both inputs, where tuples may be forgotten: no pair ever goes, or nobody reads it."""
+    streams = _streams(plan)
+    if streams is None or not clock.negative or reader.keep:
+        return None
+    endless = all(isinstance(base.window, Unbounded) for base, _ in streams)
+    return streams if endless or not reader.go else None
 
 
 def build(plan: Plan, clock: Clock, reader: Reader) -> tuple[Counted, Built]:

@@ -11,6 +11,7 @@ from nile.exact.pipeline.figures import Path
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.over import order_of, over_rows
 from nile.execution.exact.over_reach import placed_by, ranks_of, reach_of
+from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
@@ -36,7 +37,8 @@ _KINDS: dict[str, Callable[[], pa.DataType]] = {
 class Compiler:
     """Makes algebra of bound plans.
 
-    schema: the columns that a leaf gives; table: a stored relation's rows; algorithm: of window joins.
+    schema: the columns that a leaf gives; table: a stored relation's rows; algorithm: of window joins; promised: what
+    is known of the streams.
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class Compiler:
         schema: Callable[[Stream | ops.Relation], pa.Schema],
         table: Callable[[ops.Relation], pa.Table],
         algorithm: str,
+        promised: Promised | None = None,
     ) -> None:
         self._schema = schema
         self._table = table
         self._algorithm = algorithm
+        self._promised = promised
         self.made: dict[Path, algebra.Plan] = {}
 
     def plan(self, node: Plan, path: Path = ()) -> algebra.Plan:
@@ -130,7 +134,9 @@ class Compiler:
             have, own = set(left.schema.names), set(right.schema.names)
             on = [pair if pair[0] in have else pair[::-1] for pair in waiting if _links(pair, have, own)]
             waiting = [pair for pair in waiting if not _links(pair, have, own)]
-            left = algebra.Join(left, right, tuple((a, b) for a, b in on))
+            first = k == 1 and self._promised is not None and on
+            promises = self._promised.of(node.inputs[0], each, on) if first and self._promised is not None else ()
+            left = algebra.Join(left, right, tuple((a, b) for a, b in on), promises=promises)
         if node.condition is not None:
             left = algebra.Select(left, tester(node.condition))
         return left

@@ -9,6 +9,7 @@ from typing import Any
 from nile.execution.approximate.run import is_approximate
 from nile.execution.choice import choose
 from nile.execution.definitions import Filling, QueryDefinition
+from nile.execution.exact.promised import Known
 from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.live.approximate_aggregate import SampledSubscription, is_aggregate
 from nile.execution.live.commits import Commits
@@ -40,8 +41,10 @@ class Asked:
         commits: Commits,
         callback: Callable[[Any], None] | None,
         state: Mapping[str, Any] | None,
+        known: Known | None = None,
     ) -> Subscription:
-        """The standing query, which hears of nothing yet.  state: what it held when it was kept.
+        """The standing query, which hears of nothing yet.  state: what it held when it was kept;
+        known: constraints on its streams.
 
         The query of a view begins with what its streams have kept.
         """
@@ -49,7 +52,7 @@ class Asked:
             made_of = SampledSubscription if is_aggregate(self.query) else ApproximateSubscription
             return made_of(names, self.query, self.options, streams, commits, callback, state)
         choice = choose(self.query, self.options)
-        made = ExactSubscription(names, self.query, choice, streams, commits, callback, state)
+        made = ExactSubscription(names, self.query, choice, streams, commits, callback, state, known)
         if state is None and self.definition.into is not None and self.definition.into.relation:
             made.begin_with_kept()
         return made

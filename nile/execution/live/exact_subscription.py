@@ -10,6 +10,7 @@ from nile.exact.pipeline.pipeline import Changes
 from nile.exact.pipeline.tail import Passed
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.choice import Choice
+from nile.execution.exact.promised import Known
 from nile.execution.exact.run import changed, output_schema
 from nile.execution.live.commits import Commits
 from nile.execution.live.running import Running, alike, counts_of, differences
@@ -58,14 +59,21 @@ class ExactSubscription(Subscription):
         commits: Commits,
         callback: Callable[[pa.RecordBatch], None] | None,
         state: Mapping[str, Any] | None = None,
+        known: Known | None = None,
     ) -> None:
-        """state: what `capture` gave of another one of the same query; this one goes on where that one was."""
+        """state: what `capture` gave of another one of the same query; this one goes on where that one was.
+
+        known: constraints on its streams.  A query goes by those that were there when it was asked.
+        """
         super().__init__(commits, callback)
         self.query = query
         self.choice = choice
         self._may_drop = choice.emit != "changes"
         self.schema = output_schema(query, choice.emit)
-        plan = Running(home, query, choice, live)
+        if state is not None and known is not None:
+            had = str(state.get("constraints", "")).split("\n")
+            known = {text: each for text, each in known.items() if text in had}
+        plan = Running(home, query, choice, live, known=known)
         if state is not None and plan.stored_whole(state):
             plan = Running(home, query, choice, live, whole=True)
         self._plan = plan
@@ -112,6 +120,11 @@ class ExactSubscription(Subscription):
         """As of every standing query: the nodes of its plan."""
         with self._lock:
             return tuple(self._tail.figures(self._plan.pipeline.operators))
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        with self._lock:
+            return self._plan.constraints
 
     @property
     def sharers(self) -> tuple[ExactSubscription, ...]:
@@ -265,11 +278,13 @@ class ExactSubscription(Subscription):
         For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
-            seen = {} if self._seen is None else {"seen": self._seen}
+            seen: State = {} if self._seen is None else {"seen": self._seen}
             state = self._core()
             if self._tail.nodes:
                 state["operators"] += self._tail.capture()
                 state["changes"] = self._changes
+            if self._plan.constraints:
+                seen = {**seen, "constraints": "\n".join(self._plan.constraints)}
             return {**self._mailbox(), **seen, "operators": state}
 
     def _core(self) -> State:
@@ -290,6 +305,8 @@ class ExactSubscription(Subscription):
             seen = held.part("seen")
             self._seen = {name: seen.integer(name, 0, MOST) for name in self._streams}
             seen.end()
+        if held.has("constraints") and held.text("constraints") != "\n".join(self._plan.constraints):
+            held.refuse("the constraints that the query goes by", "others")
         state, nodes = held.state("operators"), len(self._tail.nodes)
         if nodes and isinstance(given := state.get("operators"), list):
             self._tail.restore(given[len(given) - nodes :])

@@ -13,6 +13,7 @@ from nile.base.plain import plain_schema
 from nile.execution.definitions import Filling, StreamDefinition, checked_offset, stream_definition
 from nile.execution.live.asking import asked_for, check_remembered
 from nile.execution.live.commits import Commits
+from nile.execution.live.constraints import Constraints
 from nile.execution.live.feeding import inputs_of
 from nile.execution.live.into import Into
 from nile.execution.live.keeping import Keeping
@@ -63,6 +64,7 @@ class Live:
         names.offsets = self.offsets
         self.standing = Subscriptions()
         self.summaries = LiveSummaries(names)
+        self.constraints = Constraints(self.streams)
         self.idleness = Idleness()
         if keeper is not None:
             keeper.restore(self, names)
@@ -129,7 +131,8 @@ class Live:
             history=history,
             hasher=self.names.hasher,
         )  # fmt: skip
-        made.listeners += [self.summaries.arrived, partial(self.standing.arrived, made)]
+        measured = partial(self.constraints.arrived, made)
+        made.listeners += [self.summaries.arrived, measured, partial(self.standing.arrived, made)]
         self.idleness.heard(made)
         names, streams, definitions = self.names.snapshot(), dict(self._streams), dict(self.definitions)
         try:
@@ -244,6 +247,7 @@ class Live:
     def _move_on(self) -> None:
         streams = self.streams().values()
         if any(each.idle is not None for each in streams) and self.idleness.due(streams, self.standing.over()):
+            self.constraints.progress()
             self.standing.progress()
 
     def _free(self, name: str, what: str) -> LiveStream:
@@ -290,6 +294,7 @@ class Live:
                 if self._keeper is not None:
                     self._keeper.check(self, self.names)
                 self.follow_summaries()
+                self.constraints.follow()
             except BaseException:
                 with INTERRUPTS:
                     self.names.go_back(before)
@@ -321,6 +326,7 @@ class Live:
                         if self.standing.filled(stream):
                             self.standing.progress()  # what was before `now` comes first
                         stream.advance(now)
+                self.constraints.progress()
                 self.standing.progress()
             self.commits.complain()
 
@@ -370,7 +376,8 @@ class Live:
                         check_remembered(query, name, {*self.streams(), *self.names.sources()})
                     inputs = inputs_of(query, self.names, self.streams())
                     known = {**self.streams(), **{each.stream.name: each.stream for each in inputs}}
-                    made = new = asked.made(self.names, known, self.commits, callback, state)
+                    promised = self.constraints.known()
+                    made = new = asked.made(self.names, known, self.commits, callback, state, promised)
                     made.bound(unread, when_full, self.tick, most)
                     if into is not None:
                         made.fill(self._filling(made, into))

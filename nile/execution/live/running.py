@@ -22,6 +22,7 @@ from nile.exact.pipeline.tail import Tail, cut
 from nile.exact.state.held import State
 from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
+from nile.execution.exact.promised import Known, Promised
 from nile.execution.exact.run import pipeline_of
 from nile.execution.held import flat, of
 from nile.execution.live.chosen import ByValue, Sought, chosen, sought
@@ -93,9 +94,16 @@ class Running:
     """
 
     def __init__(
-        self, home: Readable, query: Query, choice: Choice, live: Mapping[str, LiveStream], *, whole: bool = False
+        self,
+        home: Readable,
+        query: Query,
+        choice: Choice,
+        live: Mapping[str, LiveStream],
+        *,
+        whole: bool = False,
+        known: Known | None = None,
     ) -> None:
-        """whole: with what is at the top, too, as an older version stored it."""
+        """whole: with what is at the top, too, as an older version stored it; known: constraints on its streams."""
         self._emit = choice.emit
         plan = with_selections(query.plan)
         above, below = ([], plan) if whole else tail_of(plan, choice)
@@ -111,7 +119,7 @@ class Running:
             elif isinstance(leaf, Stream):
                 self.finite.append(leaf)
         self.streams = {name: live[name] for name in self.leaves}
-        self.key = (
+        self.key: tuple[Any, ...] = (
             repr(below), choice.emit, choice.scheduling, choice.algorithm,
             tuple((name, id(stream)) for name, stream in self.streams.items()),
         )  # fmt: skip
@@ -120,8 +128,13 @@ class Running:
             for leaf in leaves
             if isinstance(leaf, Relation) and not leaf.changes
         }
-        compiler = Compiler(self.reading.schema, lambda leaf: tables[leaf.alias], choice.algorithm or "chain")
+        promised = Promised(known or {})
+        algorithm = choice.algorithm or "chain"
+        compiler = Compiler(self.reading.schema, lambda leaf: tables[leaf.alias], algorithm, promised)
         self._plan = compiler.plan(plan)
+        self.constraints = tuple(promised.used)
+        """What it goes by, by what it says."""
+        self.key = (*self.key, self.constraints)
         core, self._nodes = cut(self._plan, len(above))
         self.tail_key = repr(above)
         self._made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above))

@@ -168,6 +168,11 @@ class Subscription(Outbox):
         """The standing queries that run on one plan with this one, itself among them, in the order they came to it."""
         return (self,)
 
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The declared constraints that it goes by, as they are said."""
+        return ()
+
     def end_together(self) -> None:
         """All standing queries end next."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
 from nile.execution.definitions import Filling, StreamDefinition
+from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
 from nile.execution.live.relations import relation_definition, revise, versions_of
 from nile.execution.live.retracting import satisfying, take_back
@@ -22,6 +23,7 @@ from nile.sql.reading_statements import read_statement
 from nile.sql.statements import (
     CreateMaterialized,
     CreateRelation,
+    Declare,
     Delete,
     Drop,
     Insert,
@@ -38,13 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Changing", "is_changing", "run_changing"]
 
-Changing = CreateMaterialized | CreateRelation | Delete | Drop | Insert | Show | Update
+Changing = CreateMaterialized | CreateRelation | Declare | Delete | Drop | Insert | Show | Update
 
 
 def is_changing(statement: Statement) -> TypeGuard[Changing]:
     """Whether a statement needs the live streams, not names alone."""
     match statement:
-        case Delete() | Insert() | Update():
+        case Declare() | Delete() | Insert() | Update():
             return True
         case CreateRelation():
             return bool(statement.columns)
@@ -65,6 +67,8 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
             return _create(live, statement)
         case CreateMaterialized():
             return _materialize(live, statement)
+        case Declare():
+            return _declare(live, statement)
         case Update() | Delete() if live.names.entries[statement.name].changes:
             return _revise(live, statement)
         case Update():
@@ -88,6 +92,23 @@ def _create(live: Live, made: CreateRelation) -> Result:
 
     live.change(lambda: _made_anew(live, made.name, definition))
     return said(f"relation '{made.name}' created; INSERT, UPDATE and DELETE change it")
+
+
+def _declare(live: Live, made: Declare) -> Result:
+    text = said_of(made)
+    if not made.drop:
+        live.change(lambda: live.constraints.declare(made))
+        how = "measured" if made.within is None and made.kind != "many one" else "queries asked from now on go by it"
+        return said(f"constraint {text} declared: {how}")
+    with live.lock:
+        named = {id(one): f"'{name}'" for name, (_, one) in live.standing.named().items()}
+        users = [
+            named.get(id(one), "one without a name")
+            for one in live.standing.all()
+            if not one.closed and text in one.constraints
+        ]
+        live.change(lambda: live.constraints.drop(made, users))
+    return said(f"constraint {text} dropped")
 
 
 def _made_anew(live: Live, name: str, definition: StreamDefinition) -> None:

@@ -51,6 +51,10 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "shed": _WHOLE, "rejected": _WHOLE, "waiting": _WHOLE, "kept": _WHOLE, "memory": _WHOLE, "passed": _TIME,
         "silent": _YES, "offset": _TEXT,
     },
+    "nile_constraints": {
+        "constraint": _TEXT, "kind": _TEXT, "stream": _TEXT, "within": _WHOLE, "on_violation": _TEXT, "tuples": _WHOLE,
+        "measured": _WHOLE, "violations": _WHOLE, "proposal": _TEXT, "queries": _TEXT, "memory": _WHOLE,
+    },
     "nile_zones": {
         "summary": _TEXT, "granularity": _WHOLE, "zone": _WHOLE, "first": _TIME, "last": _TIME, "bucket": _WHOLE,
         "tuples": _WHOLE, "most": _WHOLE,
@@ -239,6 +243,22 @@ def _sources(live: Live) -> Rows:
         }  # fmt: skip
 
 
+def _constraints(live: Live) -> Rows:
+    """measured: the least k that would have done so far, null: more than is known; queries: that go by it."""
+    for text, each in live.constraints.declared.items():
+        users = [one for one in live.standing.all() if not one.closed and text in one.constraints]
+        named = {id(one): name for name, (_, one) in live.standing.named().items()}
+        names = [named[id(one)] for one in users if id(one) in named]
+        nameless = len(users) - len(names)
+        yield {
+            "constraint": text, "kind": each.statement.kind, "stream": each.statement.stream,
+            "within": each.constraint.within, "on_violation": each.statement.violation, "tuples": each.measure.tuples,
+            "measured": each.measure.measured, "violations": each.measure.violations, "proposal": each.proposal,
+            "queries": ", ".join([*names, *([f"{nameless} without a name"] if nameless else [])]) or None,
+            "memory": each.measure.memory,
+        }  # fmt: skip
+
+
 def _zones(live: Live) -> Rows:
     """Of each zone and bucket of values: its tuples, and at most how many of one key (what `desc` goes by)."""
     for grid in _grids(live):
@@ -267,5 +287,6 @@ _ROWS: dict[str, Callable[[Live], Rows]] = {
     "nile_synopses": _synopses,
     "nile_summaries": _summaries,
     "nile_sources": _sources,
+    "nile_constraints": _constraints,
     "nile_zones": _zones,
 }

@@ -33,6 +33,7 @@ from nile.sql.statements import (
     CreateStream,
     CreateSummary,
     CreateView,
+    Declare,
     Delete,
     Describe,
     Drop,
@@ -79,6 +80,8 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
             return _create_view(engine, statement)
         case Drop():
             return _drop(engine, statement)
+        case Declare():
+            raise ConfigError("DECLARE: needed a database that nile.connect() opened; got names alone")
         case CreateMaterialized() | Delete() | Insert() | Update():
             raise ConfigError(f"{statement.name}: needed a database that nile.connect() opened; got names alone")
         case Show():

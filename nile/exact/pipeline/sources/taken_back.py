@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import GraphJoin, OnClose, Opened, Plan, Rows, Sample, Scan, ToStream, walk
+from nile.exact.pipeline.algebra import GraphJoin, Join, OnClose, Opened, Plan, Rows, Sample, Scan, ToStream, walk
 from nile.exact.state.arrow import Array
 from nile.exact.state.expire import joined, uncancelled
 from nile.exact.state.held import Held, State
@@ -27,6 +27,8 @@ def takes_nothing_back(plan: Plan, scheduling: str, emit: str) -> str | None:
                 return "a window of rows, which has let go of those that would take their place"
             case GraphJoin():
                 return "windows between pairs of streams, whose combinations are not kept tuple by tuple"
+            case Join(promises=promises) if promises:
+                return "a join by constraints on its streams, which forgets tuples that find no partner any more"
             case Opened():
                 return "sessions of all that comes, of which only the last tuples' times are kept (say WINDOW)"
             case ToStream() | Sample():
