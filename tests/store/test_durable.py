@@ -281,9 +281,9 @@ def test_bad_openings_are_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(nile.ConfigError, match="needed a database with a store"):
         nile.connect().checkpoint()
     with nile.connect(tmp_path / "s") as db:
-        db._live._keeper.directory.commit({"format": 4}, [])
+        db._live._keeper.directory.commit({"format": 5}, [])
         db._live._keeper = None
-    with pytest.raises(nile.StoreTooNew, match="format 3 or older; got 4"):
+    with pytest.raises(nile.StoreTooNew, match="format 4 or older; got 5"):
         nile.connect(tmp_path / "s")
 
 
