@@ -218,7 +218,7 @@ def test_what_is_no_live_query_is_refused(db: nile.Database) -> None:
         ("SELECT x FROM sales", nile.ConfigError, "needed a query over a live stream"),
         ("SELECT page FROM clicks ORDER BY page", nile.ConfigError, "emit='snapshot'"),
         ("SHOW TABLES", nile.ConfigError, "needed a SELECT"),
-        ("SELECT page FROM clicks WITH PREFERENCE desc page", nile.NotYet, "no standing operator"),
+        ("SELECT page FROM clicks LIMIT 2 WITH PREFERENCE desc page", nile.NotYet, "no standing operator"),
     ]:
         with pytest.raises(error, match=message):
             db.subscribe(text)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from nile.answers.bound_selection import BoundSelection
 from nile.answers.selection_answer import SelectionAnswer
@@ -11,9 +15,12 @@ from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.conditions import Condition
 from nile.expressions.tree import Constant
+from nile.operators.drive.live_selection import LiveSelection
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import own_condition
+from nile.operators.inputs.selecting import columns_beside, judged
 from nile.preferences.budget import Budget
+from nile.sql.columns import Field
 from nile.sql.plan import Filter, Query, Stream
 from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError, NotYet
@@ -21,6 +28,7 @@ from nile.summaries.heavy import pa
 
 __all__ = ["PreferredSelection", "bound_selection"]
 
+Array = np.ndarray[Any, Any]
 _NAME = "the query"
 _EVERYTHING = Condition("true", (), Constant(True, "boolean"))
 
@@ -103,6 +111,40 @@ class PreferredSelection:
             if not arrays:
                 arrays, names = [at], ["_"]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def standing(self) -> Stream:
+        """The stream with every column that finding its tuples takes, and no condition of its own."""
+        stream = self._stream
+        named = {field.name for field in stream.fields}
+        schema = self._home.schema(stream.name)
+        more = [f"{stream.alias}.{name}" for name in self.reads if f"{stream.alias}.{name}" not in named]
+        fields = (Field(name, schema.field(name.removeprefix(f"{stream.alias}.")).type) for name in more)
+        return replace(stream, fields=(*stream.fields, *fields), where=None)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that the preference and the condition read, the preference's first."""
+        return (self.bound.on, *columns_beside(self.bound.on, self.bound.predicates))
+
+    def live(self) -> LiveSelection:
+        """The operator over a live stream.  Raises NotYet for a plan that has none."""
+        (_, condition), on = self.bound.predicates[0], self.bound.on
+        return LiveSelection(
+            self.bound.plan(self._budget), lambda rows: judged(rows, on, condition), mixed=len(self.reads) > 1
+        )
+
+    def taken(self, held: Sequence[Mapping[str, Any]], ordinals: list[Array], weight: Array) -> pa.RecordBatch:
+        """Columns of some tuples.  held: the stream's columns by name; ordinals: into these."""
+        (columns,), (at,) = held, ordinals
+        rows, arrays, names = pa.array(at), [], []
+        for field in self._stream.fields:
+            column = columns[field.name.removeprefix(f"{self._stream.alias}.")].take(rows)
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+            names.append(field.name)
+        if not arrays:
+            arrays, names = [pa.array(weight)], ["_"]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
 
     @property
     def aliases(self) -> tuple[str, ...]:

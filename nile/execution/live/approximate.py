@@ -1,4 +1,4 @@
-"""Standing queries WITH PREFERENCE inside a BUDGET: joins of live streams, promising regions first."""
+"""Standing queries WITH PREFERENCE inside a BUDGET: joins and selections of live streams, promising regions first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nile.exact.pipeline import figures as plan_figures
 from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
+from nile.execution.approximate.selection import PreferredSelection
 from nile.execution.live.approximate_rows import JoinRows
 from nile.execution.live.commits import Commits
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.operators.common.contract import Figures, LiveOperator
-from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.live import LiveRun
 from nile.operators.drive.live_join import LiveJoin
 from nile.operators.drive.live_multiway import LiveMultiway
 from nile.preferences.budget import Budget, BudgetReport
-from nile.sql.plan import Query
+from nile.sql.plan import Query, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
@@ -38,11 +38,11 @@ _EVER = (1 << 63) - 1
 
 
 class ApproximateSubscription(Subscription):
-    """A standing join of live streams WITH PREFERENCE.  Made by `Database.subscribe`; it sees later pushes.
+    """A standing join or selection of live streams WITH PREFERENCE.  Made by `Database.subscribe`.
 
-    It finds what `Database.sql` finds over the same tuples with the same budget, in the same order, as they come, and
-    is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted one has the column
-    `_weight`.  What an answer tells (`estimate`, `budget`, `coverage`, `figures`, `accounting`) it tells as of now.
+    It sees later pushes, and finds what `Database.sql` finds over the same tuples with the same budget, in the same
+    order, as they come; it is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted join
+    has the column `_weight`.  What an answer tells (`estimate`, `budget`, `coverage`, `figures`, `accounting`) it tells as of now.
     Memory: tuples of up to two windows, and what waits for credit.
 
     >>> import nile, pyarrow as pa
@@ -83,26 +83,32 @@ class ApproximateSubscription(Subscription):
             options = replace(options, replay="data")  # credit comes with time, and what finds no work expires
         self.query = query
         self._prepared = approximate(names, query, options)
-        self._operator = _join_of(self._prepared, live)
-        self.plan: JoinPlan = self._operator.plan
+        self._operator = _operator_of(self._prepared, live)
         self.schema = self._prepared.schema
-        self._arrivals = [
-            JoinRows(stream, on, live[stream.name])
-            for stream, on in zip(self._operator.streams, self._operator.bound.keys, strict=True)
-        ]
+        if isinstance(self._operator, PreferredSelection):
+            stream = self._operator.standing()
+            self._arrivals = [JoinRows(stream, self._operator.reads, live[stream.name])]
+            self._join: LiveOperator[Any] = self._operator.live()
+        else:
+            self._arrivals = [
+                JoinRows(stream, on, live[stream.name])
+                for stream, on in zip(self._operator.streams, self._operator.bound.keys, strict=True)
+            ]
+            self._join = self._live_join(self._operator, names.hasher)
+        self.plan: Any = self._join.plan
         self._streams = {each.live.name: each.live for each in self._arrivals}
-        self._join = self._live_operator(names.hasher)
         self._run = LiveRun(self._join)
-        for each in self._arrivals:  # keys that never compare are refused here and not by a push
-            self._join.encode(each.keys())
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
 
-    def _live_operator(self, hasher: KeyHasher) -> LiveOperator[Any]:
-        """The operator: of two streams, or of several or under a condition."""
-        if self._operator.bound.is_pair:
-            return LiveJoin(self.plan, hasher)
-        condition = self._operator.bound.condition
+    def _live_join(self, operator: PreferredJoin, hasher: KeyHasher) -> LiveOperator[Any]:
+        """The join: of two streams, or of several or under a condition.  Raises KeyTypeError."""
+        if operator.bound.is_pair:
+            pair = LiveJoin(operator.plan, hasher)
+            for each in self._arrivals:  # keys that never compare are refused here and not by a push
+                pair.encode(each.keys())
+            return pair
+        condition = operator.bound.condition
 
         def passing(ordinals: tuple[Array, ...]) -> Array:
             assert condition is not None
@@ -115,9 +121,12 @@ class ApproximateSubscription(Subscription):
                     names.append(condition.name_of(k, name))
             return condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
 
-        return LiveMultiway(
-            self.plan, len(self._arrivals), passing=None if condition is None else passing, hasher=hasher
+        several = LiveMultiway(
+            operator.plan, len(self._arrivals), passing=None if condition is None else passing, hasher=hasher
         )
+        for each in self._arrivals:
+            several.encode(each.keys())
+        return several
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -148,10 +157,11 @@ class ApproximateSubscription(Subscription):
 
     @property
     def operators(self) -> tuple[plan_figures.Figures, ...]:
-        """As of every standing query: the join."""
+        """As of every standing query: the one operator."""
         with self._lock:
             came = sum(each.applied for each in self.accounting.values())
-            return (plan_figures.Figures(None, (), "join", came, self.outputs, 0, None, self.memory),)
+            kind = "selection" if isinstance(self._operator, PreferredSelection) else "join"
+            return (plan_figures.Figures(None, (), kind, came, self.outputs, 0, None, self.memory),)
 
     @property
     def figures(self) -> Figures:
@@ -232,16 +242,17 @@ class ApproximateSubscription(Subscription):
         return self._operator.taken(held, places, outputs.weight)
 
 
-def _join_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin:
-    """The join of a query that has a standing operator."""
+def _operator_of(prepared: Prepared, live: dict[str, LiveStream]) -> PreferredJoin | PreferredSelection:
+    """The operator of a query that has a standing one."""
     what = _without_operator(prepared, live)
     if what is not None:
         raise NotYet(
-            f"subscribe: needed a window join of live streams on one key, for an approximate standing query; got "
-            f"{what}, which has no standing operator yet; leave the preference out, or ask sql() over what is kept"
+            f"subscribe: needed a selection, or a window join on one key, of live streams, for an approximate standing "
+            f"query; got {what}, which has no standing operator yet; leave the preference out, or ask sql() over what "
+            "is kept"
         )
     operator = prepared.operator
-    assert isinstance(operator, PreferredJoin)
+    assert isinstance(operator, PreferredJoin | PreferredSelection)
     return operator
 
 
@@ -250,8 +261,10 @@ def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | 
     operator = prepared.operator
     if prepared.shape.top:
         return "ORDER BY or LIMIT over outputs that have no end"
-    if type(operator) is not PreferredJoin:
-        return "a selection of one stream"
+    if isinstance(operator, PreferredSelection):
+        (name,) = (leaf.name for leaf in leaves_of(prepared.query.plan))
+        return None if name in live else f"'{name}', which is not live"
+    assert isinstance(operator, PreferredJoin)
     if operator.bound.windows is not None:
         return "windows between pairs of streams"
     finite = [stream.name for stream in operator.streams if stream.name not in live]

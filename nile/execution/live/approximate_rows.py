@@ -24,17 +24,17 @@ _FEW = 64
 
 
 class JoinRows:
-    """One stream of a statement.  on: its key column; live: where its tuples come from.
+    """One stream of a statement.  on: its key column, or the columns that are read, as structs; live: its source.
 
     Tuples wait until all streams have passed them (`take`, `due`), get ordinals from 0 in their order, and are held
     until `let_go`.
     """
 
-    def __init__(self, stream: Stream, on: str, live: LiveStream) -> None:
+    def __init__(self, stream: Stream, on: str | tuple[str, ...], live: LiveStream) -> None:
         self._stream = stream
         self.live = live
         self.alias = stream.alias
-        self._key = f"{stream.alias}.{on}"
+        self._on = on
         self.schema = schema_of(stream.fields)
         self._before = live.accounting + Accounting()
         self._waiting: deque[tuple[Array, pa.RecordBatch]] = deque()
@@ -86,11 +86,11 @@ class JoinRows:
             times.append(ts)
             rows.append(batch)
         if not rows:
-            return np.zeros(0, np.int64), pa.array([], self.schema.field(self._key).type)
+            return np.zeros(0, np.int64), self._keys_of(joined([], self.schema))
         due = _together(rows)
         self._held.append(due)
         self.tuples += due.num_rows
-        return np.concatenate(times), due.column(due.schema.get_field_index(self._key))
+        return np.concatenate(times), self._keys_of(due)
 
     def let_go(self, first: int) -> None:
         """Tuples before ordinal `first` are not needed any more."""
@@ -99,8 +99,12 @@ class JoinRows:
 
     def keys(self) -> pa.Array:
         """The keys of the tuples held."""
-        held = joined(list(self._held), self.schema)
-        return held.column(held.schema.get_field_index(self._key))
+        return self._keys_of(joined(list(self._held), self.schema))
+
+    def _keys_of(self, rows: pa.RecordBatch) -> pa.Array:
+        names = (self._on,) if isinstance(self._on, str) else self._on
+        columns = [rows.column(rows.schema.get_field_index(f"{self.alias}.{name}")) for name in names]
+        return columns[0] if isinstance(self._on, str) else pa.StructArray.from_arrays(columns, list(names))
 
     def capture(self, first: int) -> State:
         """What waits, and the rows of tuples from ordinal `first` on."""

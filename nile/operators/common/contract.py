@@ -15,13 +15,11 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from nile.exact.state.held import Held, State
-from nile.operators.common.plan import JoinPlan
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.pyramid.grid.manager import Memory
 from nile.pyramid.grid.store import TupleStore
 from nile.summaries.estimate import Estimate
-from nile.summaries.hashing import Encoded
 from nile.summaries.heavy import pa
 
 __all__ = ["Asked", "Driven", "Figures", "Found", "Kept", "LiveOperator", "Operator", "ReadJoin", "Spending"]
@@ -138,14 +136,14 @@ class Operator(Driven[Out], Protocol[Out]):
 
 
 class LiveOperator(Driven[Out], Protocol[Out]):
-    """An operator over ordered input that comes as it goes, of two streams or of several; range records are expanded.
+    """An operator over ordered input that comes as it goes, of one stream, two or several; range records are expanded.
 
     Driven by `nile.operators.drive.live`: `push` what has come, `advance`, `let_go`.  Law: outputs, weights, figures
     and what `capture` gives do not depend on how the input was cut into pushes.
     """
 
     @property
-    def plan(self) -> JoinPlan:
+    def plan(self) -> Asked:
         """What was asked."""
 
     @property
@@ -163,9 +161,6 @@ class LiveOperator(Driven[Out], Protocol[Out]):
     @property
     def tuples(self) -> Array:
         """Tuples of each stream that have come: int64 [n]."""
-
-    def encode(self, keys: pa.Array) -> Encoded:
-        """Codes and hashes of a column of keys.  Raises KeyTypeError."""
 
     def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
         """Tuples of each stream whose turn has come, in its order; none before what was pushed."""

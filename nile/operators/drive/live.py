@@ -15,7 +15,7 @@ from nile.exact.state.held import Held, State
 from nile.operators.common.contract import LiveOperator, Out
 from nile.operators.drive.live_budget import QUANTUM, meter_of
 from nile.operators.drive.metered import load_kernels, report_of
-from nile.preferences.budget import BudgetReport
+from nile.preferences.budget import Budget, BudgetReport
 from nile.summaries.heavy import pa
 
 __all__ = ["LiveRun"]
@@ -63,7 +63,8 @@ class LiveRun(Generic[Out]):
     @property
     def budget(self) -> BudgetReport:
         """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
-        return report_of(self.operator.plan.budget, self._meter, self.operator.figures.budget_spent)
+        asked = self.operator.plan.budget or Budget(fraction=1.0)
+        return report_of(asked, self._meter, self.operator.figures.budget_spent)
 
     def capture(self) -> State:
         """What the operator and the meter hold, between two takes."""

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.operators.common.plan import JoinPlan
+from nile.operators.common.contract import Asked
 from nile.preferences.wall import WallBudget, WallClock
 from nile.summaries.errors import NotYet
 
@@ -60,17 +60,17 @@ class Meter(Protocol):
         """Go on from there.  Raises EnvelopeError."""
 
 
-def meter_of(plan: JoinPlan, *, cpu: Callable[[], int] = time.thread_time_ns) -> Meter | None:
+def meter_of(plan: Asked, *, cpu: Callable[[], int] = time.thread_time_ns) -> Meter | None:
     """The meter of a plan's budget; None for a fraction, which kernels count.  Raises NotYet for other units."""
-    unit = plan.budget.unit
-    if unit == "fraction":
+    if plan.budget is None or plan.budget.unit == "fraction":
         return None
+    unit = plan.budget.unit
     if unit == "seconds_per_tuple":
         return _SecondsPerTuple(_SECOND * plan.budget.amount, cpu)
     if unit == "share":
         return _Share(plan.budget.amount, cpu)
     raise NotYet(
-        "live join: needed a budget that goes on for as long as tuples come (a fraction, seconds_per_tuple, a share); "
+        "standing query: needed a budget that goes on for as long as tuples come (a fraction, seconds_per_tuple, a share); "
         f"got {unit}; say budget=0.1"
     )
 

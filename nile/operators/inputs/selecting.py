@@ -12,6 +12,7 @@ from nile.expressions.binding import bind
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.outcomes import is_contradictory, is_ordered, outcomes
 from nile.operators.common.predicate_index import EDGE, FULL
+from nile.operators.drive.live_selection import Judged
 from nile.operators.inputs.joining import Loaded
 from nile.operators.selection.data import SelectionInput
 from nile.pyramid.grid.manager import SummaryManager
@@ -19,7 +20,7 @@ from nile.summaries.errors import ConfigError, KeyTypeError, MemoryRefused, Unkn
 from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Selectable", "columns_beside", "read_predicates"]
+__all__ = ["Selectable", "columns_beside", "judged", "read_predicates"]
 
 Array = np.ndarray[Any, Any]
 _MOST_BYTES = 1 << 32
@@ -142,6 +143,31 @@ def _says(
         if is_contradictory(tree, schema.field(0)):
             impossible.append(name)
     return says, learned, tuple(impossible)
+
+
+def judged(rows: pa.StructArray, on: str, condition: Condition) -> Judged:
+    """What a condition says of tuples, by their columns: of each one's value of `on` alone, and of all of it.
+
+    Raises KeyTypeError for a column that cannot be a key.
+    """
+    values = rows.field(on)
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.int64())
+    encoded = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values, null_encoding="encode")
+    distinct, code = encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False)
+    others = [field for field in rows.type if field.name != on]
+    tree = bind(condition.tree, pa.schema([pa.field(on, distinct.type), *others]), where="selection")
+    says = np.zeros(len(distinct), np.uint8)
+    if len(distinct):
+        found = outcomes(tree, pa.RecordBatch.from_arrays([distinct], names=[on]))
+        says[found.true], says[found.is_certain] = EDGE, FULL
+    numbers = np.nan_to_num(np.abs(_numbers(distinct)), nan=0.0, posinf=0.0)
+    said: Array = says[code]
+    truth = (said == FULL).astype(np.uint8)
+    if _is_mixed(on, condition):
+        mask = condition.mask(pa.RecordBatch.from_struct_array(rows))
+        truth = pc.fill_null(mask, False).to_numpy(zero_copy_only=False).astype(np.uint8)
+    return Judged(said, truth, numbers[code])
 
 
 def _is_mixed(on: str, condition: Condition) -> bool:
