@@ -41,8 +41,9 @@ class ApproximateSubscription(Subscription):
     """A standing join or selection of live streams WITH PREFERENCE.  Made by `Database.subscribe`.
 
     It sees later pushes, and finds what `Database.sql` finds over the same tuples with the same budget, in the same
-    order, as they come; it is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted join
-    has the column `_weight`.  What an answer tells (`estimate`, `budget`, `coverage`, `figures`, `accounting`) it tells as of now.
+    order, as they come.  It is read as a `Subscription` is: `poll()`, iterating, `follow()`, a callback.  A weighted
+    join has the column `_weight`.  What an answer tells (`estimate`, `budget`, `coverage`, `figures`, `accounting`) it
+    tells as of now.
     Memory: tuples of up to two windows, and what waits for credit.
 
     >>> import nile, pyarrow as pa

@@ -70,8 +70,8 @@ def meter_of(plan: Asked, *, cpu: Callable[[], int] = time.thread_time_ns) -> Me
     if unit == "share":
         return _Share(plan.budget.amount, cpu)
     raise NotYet(
-        "standing query: needed a budget that goes on for as long as tuples come (a fraction, seconds_per_tuple, a share); "
-        f"got {unit}; say budget=0.1"
+        "standing query: needed a budget that goes on for as long as tuples come (a fraction, seconds_per_tuple, a "
+        f"share); got {unit}; say budget=0.1"
     )
 
 
