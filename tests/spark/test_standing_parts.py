@@ -11,10 +11,13 @@ import pytest
 import nile
 from nile.execution.statement.builder import read_query
 from nile.spark.standing.carrying import Dealer, Opener, as_bytes, batches_of
+from nile.spark.standing.dealing import KEYS, Counts, Promises, parts_of
 from nile.spark.standing.keys import dealt_by
 from nile.spark.standing.partition import Asked, Fed, Partition, Worth, in_order
+from nile.summaries.costs import ENGINE
 from nile.summaries.errors import ConfigError, EnvelopeError
 from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import hash_keys
 
 ROWS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64())])
 JOIN = "SELECT a.k, a.ts AS x, b.ts AS y, a.v, b.v AS w FROM a, b WHERE a.k = b.k {} WINDOW '5 s'"
@@ -55,27 +58,36 @@ def asked(text: str, options: dict[str, Any], parts: int) -> Asked:
     return Asked.from_json(Asked(text, options, fed, parts).as_json())
 
 
-def in_parts(query: Asked, cut: int, seed: int | None = None) -> tuple[list[pa.RecordBatch], list[bytes], list[Worth]]:
-    """What the parts tell when the streams come in micro-batches of `cut` tuples; seed: of their order inside them."""
+def in_parts(
+    query: Asked, cut: int, seed: int | None = None, *, counts: bool = True
+) -> tuple[list[pa.RecordBatch], list[bytes], list[Worth]]:
+    """What the parts tell when the streams come in micro-batches of `cut` tuples; seed: of their order inside them;
+    counts: whether they hear what was counted."""
     states: list[bytes | None] = [None] * query.parts
     told: list[pa.RecordBatch] = []
     for begin in range(0, 800, cut):
         dealt: list[dict[str, pa.Table]] = [{} for _ in range(query.parts)]
+        heard: list[list[tuple[int, Counts]]] = [[] for _ in range(query.parts)]
         for number, fed in enumerate(query.streams):
             piece = TABLES[fed.name].slice(begin, cut)
             if seed is not None:
                 piece = piece.take(pa.array(np.random.default_rng(seed).permutation(piece.num_rows)))
-            for out in Dealer(number, query.parts, "ts", fed.key).run(iter(piece.combine_chunks().to_batches())):
+            dealer = Dealer(number, query.parts, "ts", fed.key, counts)
+            for out in dealer.run(iter(piece.combine_chunks().to_batches())):
                 for row in out.to_pylist():
-                    assert row["stream"] == number
-                    dealt[row["part"]][fed.name] = pa.Table.from_batches(list(batches_of(row["rows"])))
+                    batches = list(batches_of(row["rows"]))
+                    if row["stream"] == number:
+                        dealt[row["part"]][fed.name] = pa.Table.from_batches(batches)
+                    else:
+                        assert row["stream"] == -1 - number
+                        heard[row["part"]].append((number, Counts.from_batch(batches[0])))
         for number in range(query.parts):
-            part = Partition(query, states[number])
-            told += part.take(dealt[number], 0)
+            part = Partition(query, states[number], number)
+            told += part.take(dealt[number], 0, heard[number])
             states[number] = part.capture()
     worths = []
     for number in range(query.parts):
-        part = Partition(query, states[number])
+        part = Partition(query, states[number], number)
         told += part.take({}, 10**13)
         worths.append(Worth.of_json(part.worth(1).as_json()))
     assert None not in states
@@ -121,6 +133,40 @@ def test_a_share_of_each_part_is_that_share_of_all() -> None:
     assert together.fraction > 0.2
     exact = whole(JOIN.format(""), {}, 200)[0].num_rows
     assert float(together.estimate.low) <= exact <= float(together.estimate.high)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.3])
+def test_a_budget_goes_to_the_parts_whose_keys_promise_most(fraction: float) -> None:
+    text, options = JOIN.format("WITH PREFERENCE desc a.k"), {"budget": nile.Budget(fraction=fraction)}
+    alone = whole(text, options, 200)[0].num_rows
+    query = asked(text, options, 4)
+    dealt, even = (in_parts(query, 200, counts=counts) for counts in (True, False))
+    found, unshared = (sum(batch.num_rows for batch in told) for told, _, _ in (dealt, even))
+    assert found >= 0.95 * alone
+    assert found > 1.05 * unshared
+    assert Worth.of_all(dealt[2]).fraction <= 1.05 * fraction
+
+
+def test_shares_add_up_to_the_budget_and_follow_the_keys() -> None:
+    rng = np.random.default_rng(3)
+    frequent = Counts.of(hash_keys(pa.array(rng.zipf(1.4, 20_000) % 3_000)), np.arange(20_000), 5)
+    assert frequent.counts.sum() + frequent.rest.sum() == 20_000
+    assert frequent.hashes.shape[0] == KEYS
+    again = Counts.from_batch(frequent.batch())
+    assert all(np.array_equal(getattr(again, name), getattr(frequent, name)) for name in Counts.__slots__)
+    promises = Promises(5, 500, ENGINE)
+    assert promises.shares(0.3).tolist() == [1.0] * 5
+    promises.tell([(0, frequent), (1, frequent)])
+    shares = promises.shares(0.3)
+    best = int(parts_of(frequent.hashes[:1], 5)[0])
+    assert shares.argmax() == best
+    assert promises.shares(1.0).tolist() == [1.0] * 5
+    other = Promises(5, 500, ENGINE)
+    other.go_on_from(*promises.content())
+    assert other.shares(0.3).tolist() == shares.tolist()
+    for _ in range(12):  # what was frequent fades, what comes now counts
+        promises.tell([(stream, Counts.of(hash_keys(pa.array([7] * 400)), np.arange(400), 5)) for stream in (0, 1)])
+    assert promises.shares(0.3).argmax() == int(parts_of(hash_keys(pa.array([7])), 5)[0])
 
 
 def test_the_state_depends_neither_on_the_order_inside_a_micro_batch_nor_on_reading_it_again() -> None:

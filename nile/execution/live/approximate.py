@@ -187,6 +187,15 @@ class ApproximateSubscription(Subscription):
         with self._lock:
             return self._join.estimate
 
+    def deal(self, share: float) -> None:
+        """Multiply what is granted from here on: its part of a budget that it shares with others over other keys.
+
+        A join of two streams; others are granted what they always were.
+        """
+        with self._lock:
+            if isinstance(self._join, LiveJoin):
+                self._join.dealt = share
+
     def capture(self) -> State:
         """What the query holds: its operator's state, the rows it may need, outputs that nobody has read.
 

@@ -77,6 +77,8 @@ class LiveJoin:
         """Pairs that the exact answer has, so far."""
         self.found = 0
         """Pairs found so far."""
+        self.dealt = 1.0
+        """What its grants are multiplied by from here on: its part of a budget that several of its kind share."""
 
     @property
     def state(self) -> st.State:
@@ -166,7 +168,7 @@ class LiveJoin:
         ranges = self.plan.output == "ranges"
         costs = np.rint(UNIT * exact_costs(matches, self.plan.costs, ranges=ranges))
         self.total_cost += float(costs.sum())
-        granted: Array = self.plan.fraction * costs
+        granted: Array = self.plan.fraction * self.dealt * costs
         return granted
 
     def _make_room(self) -> None:

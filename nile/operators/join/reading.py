@@ -84,6 +84,6 @@ def figures_of(
         coverage=coverage,
         forgotten=sum(int(store.side.zone[ga.FORGOTTEN]) for store in stores),
         admission=float(real[st.ADMISSION]),
-        sampling_rate=float(real[st.RATE]),
+        sampling_rate=float(real[st.RATE]) if whole[st.ARRIVED] else 1.0,  # of nothing, all was drawn
         ruled_out=ruled_out,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.times import event_times
+from nile.spark.standing.dealing import Counts, parts_of
 from nile.summaries.hashing import hash_keys
 from nile.summaries.heavy import pa
 
@@ -17,30 +18,31 @@ __all__ = ["CARRIED", "OUT", "Dealer", "Opener", "as_bytes", "batches_of"]
 CARRIED = "part long, stream long, at timestamp, rows binary"
 OUT = "rows binary"
 _AT = pa.timestamp("us", "UTC")
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
 class Dealer:
     """A task over the rows of one stream: a row (part, number of the stream, latest time, tuples) for each part.
 
-    A part is told by the high bits of the key's hash, mixed once more: summaries use the low ones.
+    counts: whether every part is told, behind them, what the task has counted: rows of the stream -1 - its number.
     """
 
     stream: int
     parts: int
     time: str
     key: str
+    counts: bool = False
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`."""
+        counted: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         for batch in batches:
             if not batch.num_rows:
                 continue
             hashes = hash_keys(batch.column(self.key), where=self.key)
-            part = ((hashes * _ODD) >> np.uint64(32)) % np.uint64(self.parts)
+            part = parts_of(hashes, self.parts)
             order = np.argsort(part, kind="stable")
-            ends = np.cumsum(np.bincount(part.astype(np.int64), minlength=self.parts))
+            ends = np.cumsum(np.bincount(part, minlength=self.parts))
             times = event_times(batch.column(self.time))
             rows, parts, at = [], [], []
             for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -51,15 +53,27 @@ class Dealer:
                 parts.append(number)
                 at.append(int(times.ns[good].max()) // 1_000 if good.shape[0] else None)
                 rows.append(as_bytes([batch.take(pa.array(mine))]))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(parts, pa.int64()),
-                    pa.array([self.stream] * len(parts), pa.int64()),
-                    pa.array(at, pa.int64()).cast(_AT),
-                    pa.array(rows, pa.binary()),
-                ],
-                names=["part", "stream", "at", "rows"],
-            )
+            yield _carried(parts, self.stream, at, rows)
+            if self.counts:
+                there = batch.column(self.key).is_valid().to_numpy(zero_copy_only=False)
+                if times.reason is not None:
+                    there &= times.reason == 0
+                counted.append((hashes[there], times.ns[there]))
+        if counted and sum(ts.shape[0] for _, ts in counted):
+            hashes, ts = (np.concatenate(each) for each in zip(*counted, strict=True))
+            told = as_bytes([Counts.of(hashes, ts, self.parts).batch()])
+            every = list(range(self.parts))
+            yield _carried(every, -1 - self.stream, [None] * self.parts, [told] * self.parts)
+
+
+def _carried(parts: list[int], stream: int, at: list[int | None], rows: list[bytes]) -> pa.RecordBatch:
+    columns = [
+        pa.array(parts, pa.int64()),
+        pa.array([stream] * len(parts), pa.int64()),
+        pa.array(at, pa.int64()).cast(_AT),
+        pa.array(rows, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["part", "stream", "at", "rows"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ import numpy as np
 
 from nile.base.times import event_times
 from nile.execution.held import content, flat
+from nile.execution.live.approximate import ApproximateSubscription
 from nile.execution.live.live import Live
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.preferences.budget import Budget
+from nile.spark.standing.dealing import Counts, Promises
 from nile.streams.accounting import Accounting
 from nile.summaries.envelope import Envelope, pack, unpack
 from nile.summaries.estimate import Estimate
@@ -156,11 +158,12 @@ class Worth:
 class Partition:
     """A part at work: streams of its tuples, and the query over them.
 
-    state: what `capture` gave; None: nothing has come.  Cost: that of a live database, and reading and writing the
-    state, the tuples of up to two windows.  Raises EnvelopeError, and what `Database.subscribe` raises.
+    state: what `capture` gave; None: nothing has come.  number: which part it is.  Cost: that of a live database, and
+    reading and writing the state, the tuples of up to two windows.  Raises EnvelopeError, and what `Database.subscribe`
+    raises.
     """
 
-    def __init__(self, asked: Asked, state: bytes | None = None) -> None:
+    def __init__(self, asked: Asked, state: bytes | None = None, number: int = 0) -> None:
         names = Registry(PUBLIC, None)
         self._live = Live(names)
         self._fed = {each.name: each for each in asked.streams}
@@ -173,18 +176,37 @@ class Partition:
         query = read_query(asked.text, names, None)
         before = None if held is None else content(_part(held, "query"))
         self.standing: Subscription = self._live.subscribe(query, Options.of(dict(asked.options)), None, state=before)
+        self._number = number
+        self._promises = _promises(self.standing, asked)
+        if self._promises is not None and held is not None:
+            told = _part(held, "promises")
+            self._promises.go_on_from(told.params, told.arrays)
+
+    @property
+    def is_dealt(self) -> bool:
+        """Whether its budget is dealt out among the parts by what keys promise."""
+        return self._promises is not None
 
     @property
     def schema(self) -> pa.Schema:
         """Of what `take` gives."""
         return self.standing.schema
 
-    def take(self, rows: Mapping[str, pa.Table], watermark: int) -> Iterator[pa.RecordBatch]:
+    def take(
+        self, rows: Mapping[str, pa.Table], watermark: int, counts: Sequence[tuple[int, Counts]] = ()
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a micro-batch by stream, and how far all streams have come (ns); yields what that leads to.
+
+        counts: what the tasks that dealt out the micro-batch counted of each stream, by its number.
 
         Rows go by time, and at one time by their other columns, so that the order in which Spark reads them, which it
         may read again, does not matter.
         """
+        if self._promises is not None:
+            assert isinstance(self.standing, ApproximateSubscription)
+            self._promises.tell(counts)
+            shares = self._promises.shares(self.standing.plan.fraction)
+            self.standing.deal(float(shares[self._number]))
         for name, table in rows.items():
             if table.num_rows:
                 self._live.push(name, in_order(table, self._fed[name].time))
@@ -196,6 +218,8 @@ class Partition:
         """All that the part holds: the same rows give the same bytes."""
         parts = {f"stream{at}": stream.content() for at, stream in enumerate(self._live.streams().values())}
         parts["query"] = flat(self.standing.capture())
+        if self._promises is not None:
+            parts["promises"] = self._promises.content()
         params = {name: part for name, (part, _) in parts.items()}
         arrays = {f"{name}|{key}": each for name, (_, group) in parts.items() for key, each in group.items()}
         return pack(_KIND, params, arrays)
@@ -209,6 +233,16 @@ class Partition:
         for name, stream in self._live.streams().items():
             by_stream[name] = stream.accounting
         return Worth(self.standing.outputs, self.standing.estimate, spent, exact, state, by_stream)
+
+
+def _promises(standing: Subscription, asked: Asked) -> Promises | None:
+    """What deals out the budget of a join of two streams that looks for most matches; None: each part has its own."""
+    if asked.parts == 1 or len(asked.streams) != 2 or not isinstance(standing, ApproximateSubscription):
+        return None
+    plan = standing.plan
+    if plan.preference != "desc" or plan.fraction >= 1.0 or plan.window is None:
+        return None
+    return Promises(asked.parts, plan.window, plan.costs)
 
 
 def in_order(rows: pa.Table, time: str) -> pa.Table:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nile.spark.standing.carrying import as_bytes, batches_of
+from nile.spark.standing.dealing import Counts
 from nile.spark.standing.partition import Asked, Partition
 from nile.summaries.heavy import pa
 
@@ -37,21 +38,26 @@ class Parts:
 
     def handleInputRows(  # noqa: N802
         self,
-        key: Any,  # noqa: ARG002
+        key: Any,
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """The rows of a part in a micro-batch."""
         came: dict[str, list[pa.RecordBatch]] = {}
+        counted: list[tuple[int, bytes]] = []
         for frame in rows:
             for stream, data in zip(frame["stream"], frame["rows"], strict=True):
-                came.setdefault(self._plan.streams[int(stream)].name, []).extend(batches_of(data))
+                if stream < 0:
+                    counted.append((-1 - int(stream), data))
+                else:
+                    came.setdefault(self._plan.streams[int(stream)].name, []).extend(batches_of(data))
         tables = {name: pa.Table.from_batches(batches) for name, batches in sorted(came.items())}
-        yield from self._go_on(tables, timerValues)
+        counts = [(stream, Counts.from_batch(next(batches_of(data)))) for stream, data in sorted(counted)]
+        yield from self._go_on(int(key[0]), tables, timerValues, counts)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
         """The watermark has moved on."""
-        yield from self._go_on({}, timerValues)
+        yield from self._go_on(int(key[0]), {}, timerValues, [])
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """There is none."""
@@ -59,13 +65,15 @@ class Parts:
     def close(self) -> None:
         """After a task."""
 
-    def _go_on(self, tables: dict[str, pa.Table], timers: Any) -> Iterator[pd.DataFrame]:
+    def _go_on(
+        self, number: int, tables: dict[str, pa.Table], timers: Any, counts: list[tuple[int, Counts]]
+    ) -> Iterator[pd.DataFrame]:
         import pandas
 
         watermark = timers.getCurrentWatermarkInMs()
         before = self._state.get()[0] if self._state.exists() else None
-        part = Partition(self._plan, None if before is None else bytes(before))
-        found = list(part.take(tables, watermark * 1_000_000))
+        part = Partition(self._plan, None if before is None else bytes(before), number)
+        found = list(part.take(tables, watermark * 1_000_000, counts))
         state = part.capture()
         self._state.update((state,))
         self._worth.update((part.worth(len(state)).as_json(),))

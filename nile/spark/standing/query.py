@@ -65,7 +65,8 @@ def stream_query(
     tuples of up to two windows.
     Raises ConfigError, and what `Database.subscribe` raises.
     """
-    asked, told = _asked(text, sources, parts, options)
+    asked, probe = _asked(text, sources, parts, options)
+    told = _told_schema(probe.schema)
     session = next(iter(sources.values())).frame.sparkSession
     with spark_failures("standing query on Spark"), query_settings(session):
         session.conf.set(_PROVIDER, _ROCKS)
@@ -73,7 +74,7 @@ def stream_query(
         for number, fed in enumerate(asked.streams):
             source = sources[fed.name]
             lateness = -(-parse_duration(source.lateness, where=f"stream '{fed.name}', lateness") // 1_000)
-            dealer = Dealer(number, asked.parts, fed.time, fed.key)
+            dealer = Dealer(number, asked.parts, fed.time, fed.key, probe.is_dealt)
             one = source.frame.select(*(f"`{name}`" for name in fed.schema.names)).mapInArrow(dealer.run, CARRIED)
             # Without its time the row is not Spark's to drop: late tuples are told by their stream.
             one = one.withWatermark("at", f"{lateness} microseconds").select("part", "stream", "rows")
@@ -97,8 +98,8 @@ def stream_worth(checkpoint: str | os.PathLike[str]) -> Worth:
 
 def _asked(
     text: str, sources: Mapping[str, StreamSource], parts: int | None, options: Mapping[str, Any]
-) -> tuple[Asked, pa.Schema]:
-    """The query, checked, and the columns of what it tells as Spark has them."""
+) -> tuple[Asked, Partition]:
+    """The query, checked, and a part of it."""
     if parts is not None and (type(parts) is not int or parts < 1):
         raise ConfigError(f"standing query on Spark, parts: needed a number from 1 on; got {parts!r}; leave it out")
     names = Registry(PUBLIC, None)
@@ -126,7 +127,7 @@ def _asked(
         fed.append(Fed(name, pa.schema(columns), sources[name].time, sources[name].lateness, keys[name]))
     slots = task_slots(next(iter(sources.values())).frame.sparkSession)
     asked = Asked(text, dict(options), tuple(fed), parts or slots)
-    return asked, _told_schema(Partition(asked).schema)
+    return asked, Partition(asked)
 
 
 def _named(source: object) -> str:
