@@ -26,7 +26,8 @@ class RandomQuery:
     """template: SELECT text with {0}, {1} .. for inputs; inputs: (table, alias); windows: seconds, ("rows", n) or None.
 
     whole: one WINDOW for all, seconds, or None; kind: rows, join or state (what may be taken back); after: what the
-    rows of ORDER BY and LIMIT add.
+    rows of ORDER BY and LIMIT add; forms: what the stream of an alias stands in: ("hop", slide, size) or ("session", gap),
+    or the stream of a relation, in a window: ("istream", inner, outer) and ("dstream", inner, outer).
     """
 
     template: str
@@ -37,6 +38,13 @@ class RandomQuery:
     where: list[str] = field(default_factory=list)
     tail: str = ""
     after: str = ""
+    forms: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether rows of its streams may be taken back."""
+        rows = any(isinstance(self.window(a), tuple) and self.window(a)[0] in ("rows", "parts") for _, a in self.inputs)
+        return not rows and not self.forms
 
     def window(self, alias: str) -> Any:
         return self.own.get(alias, self.whole)
@@ -52,16 +60,50 @@ class RandomQuery:
                     "rows": f" [ROWS {own[1]}]", "parts": f" [PARTITION BY k ROWS {own[1]}]", "now": " [NOW]",
                     "slide": f" [RANGE {own[1]} SLIDE {own[-1]}]",
                 }[own[0]]  # fmt: skip
-            names.append(f"{table} {alias}{text}")
+            names.append(self._formed(table, alias) if alias in self.forms else f"{table} {alias}{text}")
         return self._text(names, self.where) + ("" if self.whole is None else f" WINDOW {self.whole}")
 
-    def at(self, instant: int | None) -> str:
+    def _formed(self, table: str, alias: str) -> str:
+        kind, *sizes = self.forms[alias]
+        spans = ", ".join(f"INTERVAL '{size} seconds'" for size in sizes)
+        if kind == "hop":
+            return f"HOP ({table}, ts, {spans}) AS {alias}"
+        if kind == "session":
+            return f"SESSION ({table} PARTITION BY k, ts, {spans}) AS {alias}"
+        inner, outer = sizes
+        return f"{kind.upper()} (SELECT ts, id, k, n, v FROM {table} [RANGE {inner}]) AS {alias} [RANGE {outer}]"
+
+    def _formed_at(self, table: str, alias: str, instant: float) -> str:
+        kind, *sizes = self.forms[alias]
+        window = self.window(alias)
+        since = "" if window is None else f" AND ts >= {instant - window}"
+        held = f"SELECT * FROM {table} WHERE ts <= {instant}{since}"
+        if kind == "hop":
+            slide, size = sizes
+            begins = f"unnest(range(ts // {slide} * {slide}, ts - {size}, -{slide}))"
+            told = f"make_timestamp(b * 1000000) AS window_start, make_timestamp((b + {size}) * 1000000) AS window_end"
+            return f"(SELECT * EXCLUDE (b), {told} FROM (SELECT *, {begins} AS b FROM ({held}))) {alias}"
+        if kind == "session":
+            (gap,) = sizes
+            new = f"CASE WHEN ts - lag(ts) OVER (PARTITION BY k ORDER BY ts, id) < {gap} THEN 0 ELSE 1 END"
+            numbered = f"SELECT *, sum(new) OVER (PARTITION BY k ORDER BY ts, id) AS g FROM (SELECT *, {new} AS new "
+            told = "make_timestamp(min(ts) OVER p * 1000000) AS window_start"
+            told += f", make_timestamp((max(ts) OVER p + {gap}) * 1000000) AS window_end"
+            return f"(SELECT *, {told} FROM ({numbered} FROM ({held}))) WINDOW p AS (PARTITION BY k, g)) {alias}"
+        inner, outer = sizes
+        if kind == "istream":
+            return f"(SELECT * FROM {table} WHERE ts BETWEEN {instant - outer} AND {instant}) {alias}"
+        return f"(SELECT * FROM {table} WHERE ts + {inner} >= {instant - outer} AND ts + {inner} < {instant}) {alias}"
+
+    def at(self, instant: float | None) -> str:
         """DuckDB's text for what windows hold at an instant; None: for all there is."""
         names = []
         for table, alias in self.inputs:
             window = self.window(alias)
             if table == "r" or instant is None:
                 names.append(f"{table} {alias}")
+            elif alias in self.forms:
+                names.append(self._formed_at(table, alias, instant))
             elif isinstance(window, tuple) and window[0] == "parts":
                 rows = f"SELECT * FROM {table} WHERE ts <= {instant}"
                 rows += f" QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC, id DESC) <= {window[1]}"
@@ -134,6 +176,9 @@ def _condition(rng: random.Random, a: str) -> str:
             f"NOT ({a}.n = 2 AND {a}.k <> 'jar')",
             f"{a}.n % 2 = 0",
             f"coalesce({a}.n, 1) * 2 < 5",
+            f"{a}.k IS DISTINCT FROM 'tea'",
+            f"({a}.k, {a}.n) IN (('tea', 1), ('cup', 2), ('jar', 3))",
+            f"({a}.n > 1) IS NOT TRUE",
             f"length({a}.k) = 3",
         ]
     )
@@ -143,7 +188,8 @@ def _value(rng: random.Random, a: str) -> str:
     return rng.choice(
         [
             f"{a}.n", f"{a}.v", f"{a}.k", f"{a}.id", f"{a}.n + 1", f"{a}.v * 2", f"upper({a}.k)", f"abs({a}.n)",
-            f"coalesce({a}.k, 'none')", f"{a}.n * {a}.n - 1", f"{a}.n > 1",
+            f"coalesce({a}.k, 'none')", f"{a}.n * {a}.n - 1", f"{a}.n > 1", f"concat({a}.k, '-', {a}.n)", f"{a}.n // 2",
+            f"{a}.k || {a}.n", f"strftime(make_timestamp({a}.id * 100000000), '%H:%M')", f"isnan({a}.v)",
         ]
     )  # fmt: skip
 
@@ -154,7 +200,8 @@ def _aggregate(rng: random.Random, a: str, running: bool) -> str:
 
     kinds = [kind for kind in CATALOGUE.values() if kind.sql is not None]
     kept = [kind for kind in kinds if kind.name in RUNNING]
-    some = ["count(*)", f"sum({a}.n * 2)", f"min({a}.k)", f"max({a}.v)", *(asked(kind, f"{a}.n") for kind in kept)]
+    some = [f"coalesce(count_if({a}.n > 1), 0)", f"bool_and({a}.n > 0)", f"bool_or({a}.k = 'tea')"]
+    some += ["count(*)", f"sum({a}.n * 2)", f"min({a}.k)", f"max({a}.v)", *(asked(kind, f"{a}.n") for kind in kept)]
     whole = [f"count(DISTINCT {a}.k)", *(asked(kind, f"DISTINCT {a}.n") for kind in kinds)]
     whole += [asked(kind, f"{a}.n") for kind in kinds if kind not in kept]
     return rng.choice(some if running else [*some, *whole])
@@ -181,8 +228,15 @@ def query(rng: random.Random, *, running: bool) -> RandomQuery:
         _over,
         _over,
         _top,
+        _distinct_on,
+        _values,
+        _windowed,
+        _windowed,
+        _streamed,
     ]
     made = rng.choice(kinds)(rng, running)
+    if made.forms:
+        return made
     if rng.random() < 0.75:
         made.whole = rng.choice([0, 1, 3, 10, 30, 1000]) or 1
     if rng.random() < 0.3:
@@ -432,6 +486,62 @@ def _top(rng: random.Random, running: bool) -> RandomQuery:
     if rng.random() < 0.5:
         rows = f"SELECT t.k, count(*) AS often FROM ({rows}) t GROUP BY t.k"
     return RandomQuery(rows, [("s1", "a")], "state", where=_where(rng, ["a"]))
+
+
+def _distinct_on(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    """The first row of each key."""
+    keys = rng.choice(["a.k", "a.k, a.n > 1", "a.n"])
+    order = rng.choice(["a.n DESC, a.id", "a.id DESC", "a.v NULLS FIRST, a.id"])
+    text = f"SELECT DISTINCT ON ({keys}) a.id, a.k, a.n + 1 AS more FROM {{0}}{{where}}"
+    if rng.random() < 0.4:
+        text = f"SELECT t.k, count(*) AS often FROM ({text} ORDER BY {order}) t GROUP BY t.k"
+        return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]))
+    text = f"SELECT * FROM ({text} ORDER BY {order}) t"
+    return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]))
+
+
+def _values(rng: random.Random, running: bool) -> RandomQuery:
+    """Beside rows that the statement writes down."""
+    listed = rng.choice(
+        [
+            "(VALUES ('tea', 1), ('cup', 2), ('cup', 3), (NULL, 4)) AS w(k, m)",
+            "(SELECT 'tea' AS k, 7 AS m) AS w",
+            "(SELECT CAST(NULL AS VARCHAR) AS k, m FROM generate_series(1, 3) AS g(m)) AS w",
+        ]
+    )
+    kind = rng.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"])
+    told = "a.id, a.k" if kind.startswith(("SEMI", "ANTI")) else "a.id, w.m"
+    text = f"SELECT {told} FROM {{0}} {kind} {listed} ON w.k = a.k{{where}}"
+    if rng.random() < 0.3 and not kind.startswith(("SEMI", "ANTI")):
+        text = f"SELECT w.m, {_aggregate(rng, 'a', running)} AS c0 FROM {{0}} {kind} {listed} ON w.k = a.k{{where}}"
+        return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]), tail=" GROUP BY w.m")
+    return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]))
+
+
+def _windowed(rng: random.Random, running: bool) -> RandomQuery:
+    """Rows in windows of fixed bounds, and in sessions."""
+    form = rng.choice([("hop", 5, 10), ("hop", 3, 7), ("hop", 4, 4), ("session", 3), ("session", 6), ("session", 30)])
+    bounds = rng.choice(["a.window_start", "a.window_end", "a.window_start, a.window_end"])
+    if rng.random() < 0.3:
+        text, tail = f"SELECT a.id, {bounds}, {_value(rng, 'a')} AS c0 FROM {{0}}{{where}}", ""
+    else:
+        keys = bounds if form[0] == "hop" and rng.random() < 0.5 else f"a.k, {bounds}"
+        text = f"SELECT {keys}, {_aggregate(rng, 'a', running)} AS c0, count(*) AS c1 FROM {{0}}{{where}}"
+        tail = f" GROUP BY {keys}"
+    made = RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]), tail=tail, forms={"a": form})
+    made.whole = rng.choice([3, 10, 30, 1000])
+    return made
+
+
+def _streamed(rng: random.Random, running: bool) -> RandomQuery:
+    """Over streams of what comes into a window and of what leaves it."""
+    made = rng.choice([_group, _over, _distinct, _top, _marked])(rng, True)
+    if any(table not in ("s1", "s2") for table, _ in made.inputs):
+        return _rows(rng, running)
+    alias = made.inputs[0][1]
+    made.forms = {alias: (rng.choice(["istream", "dstream"]), rng.choice([2, 6]), rng.choice([1, 4, 15]))}
+    made.kind, made.whole = "state", rng.choice([5, 20]) if len(made.inputs) > 1 else None
+    return made
 
 
 def _with(rng: random.Random, running: bool) -> RandomQuery:
