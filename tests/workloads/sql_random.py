@@ -26,8 +26,8 @@ class RandomQuery:
     """template: SELECT text with {0}, {1} .. for inputs; inputs: (table, alias); windows: seconds, ("rows", n) or None.
 
     whole: one WINDOW for all, seconds, or None; kind: rows, join or state (what may be taken back); after: what the
-    rows of ORDER BY and LIMIT add; forms: what the stream of an alias stands in: ("hop", slide, size) or ("session", gap),
-    or the stream of a relation, in a window: ("istream", inner, outer) and ("dstream", inner, outer).
+    rows of ORDER BY and LIMIT add.  forms: what the stream of an alias stands in: ("hop", slide, size) or ("session",
+    gap), or the stream of a relation, in a window: ("istream", inner, outer) and ("dstream", inner, outer).
     """
 
     template: str
