@@ -109,8 +109,8 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
 @click.option("-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="As STATEMENT; several in turn.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json", "markdown"]), help="How rows are shown.")
 def sql(statements: tuple[str, ...], files: tuple[Path, ...], commands: tuple[str, ...], form: str | None) -> None:
-    """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop. http://HOST:PORT among them: of the database
-    that `nile serve` serves there, with the token in NILE_TOKEN.
+    """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop. The folder of a store among them, or
+    http://HOST:PORT of `nile serve` (token: NILE_TOKEN): of the database there; else of a new one in memory.
 
     \b
     nile sql "CREATE STREAM s FROM 'sales.parquet' TIMESTAMP BY ts" \\
@@ -124,9 +124,16 @@ def sql(statements: tuple[str, ...], files: tuple[Path, ...], commands: tuple[st
         raise click.UsageError(
             f"--file: needed statements in UTF-8; got other bytes ({error.reason}); convert it"
         ) from None
-    server = next((script for script in scripts if script.startswith(("http://", "https://"))), None)
-    rest = tuple(script for script in scripts if script is not server)
-    sys.exit(run_shell(statements=rest, form=form, server=server))
+    for script in statements:
+        if script.endswith(".sql") and len(script.split()) == 1:
+            raise click.UsageError(f"needed a statement; got {script}; write nile sql --file {script}")
+    opened = next((script for script in scripts if _is_database(script)), None)
+    rest = tuple(script for script in scripts if script is not opened)
+    sys.exit(run_shell(statements=rest, form=form, opened=opened))
+
+
+def _is_database(text: str) -> bool:
+    return text.startswith(("http://", "https://")) or (len(text) < 4096 and "\n" not in text and Path(text).is_dir())
 
 
 class _Bench(click.Group):
@@ -204,3 +211,21 @@ main.add_command(report_command)
 
 if __name__ == "__main__":
     main()
+
+_IN_A_LINE = {
+    "bench": "Measure speed and accuracy; `nile bench` lists what there is.",
+    "build": "Bring a stream of a lake into a store, with Spark.",
+    "calibrate": "Measure what the steps of an approximate join cost here.",
+    "demo": "Join two retail streams under budgets; report what is found.",
+    "doctor": "Say what this machine lacks, and how to mend it.",
+    "experiment": "Run the figures of the papers again, with verdicts.",
+    "ingest": "Add files to a stream of a lake, with Spark.",
+    "report": "Measure the answer to a query against its exact answer.",
+    "run": "Run an experiment of your own, described in TOML.",
+    "serve": "Serve a database over HTTP.",
+    "sql": "A shell for Nile SQL; or run statements and stop.",
+    "store": "Look after a store: what it holds, whether it is sound.",
+}
+"""Of each command, what fits beside its name in 80 columns."""
+for _name, _line in _IN_A_LINE.items():
+    main.commands[_name].short_help = _line

@@ -36,6 +36,19 @@ SHOWN = 10
 """Rows of an answer that a notebook shows."""
 
 
+_CALLED_HERE = {
+    **dict.fromkeys(("df", "fetchdf", "toPandas"), "to_pandas()"),
+    "pl": "to_polars()",
+    **dict.fromkeys(("arrow", "fetch_arrow_table", "to_arrow_table"), "to_arrow()"),
+    **dict.fromkeys(("fetch_record_batch", "fetch_arrow_reader", "iter_rows"), "batches()"),
+    "to_parquet": "write_parquet(path)",
+    "to_csv": "write_csv(path)",
+    **dict.fromkeys(("rows", "collect"), "fetchall()"),
+    "head": "limit(10)",
+    "describe": "schema",
+}
+
+
 class Answer(ABC):
     """Record batches of one schema that are found one after another, and how good, how complete and how dear they are.
 
@@ -94,6 +107,11 @@ class Answer(ABC):
         sys.stdout.write(render(self.schema.names, types, rows, "table", width=width))
         if more:
             sys.stdout.write(f"the first {len(rows):,} rows; show(None) prints all\n")
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not there; a name that DuckDB or Polars have for it says Nile's."""
+        hint = f"; write {_CALLED_HERE[name]}" if name in _CALLED_HERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def plot(self, column: str | None = None, *, bins: int = 20) -> Plot:
         """A histogram of the rows by one column (None: the first), which a notebook shows and `save` writes as a page.

@@ -114,6 +114,7 @@ class Result(Answer):
         explained: Callable[[Run | None], Explained] | None = None,
         progressing: Callable[[], Progressive] | None = None,
         answering: Callable[[], Answer] | None = None,
+        limiting: Callable[[int], Result] | None = None,
     ) -> None:
         self.query = query
         self.emit = emit
@@ -123,6 +124,7 @@ class Result(Answer):
         self._explained = explained
         self._progressing = progressing
         self._answering = answering
+        self._limiting = limiting
         self._run: Run | None = None
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
@@ -195,8 +197,16 @@ class Result(Answer):
 
     def fetchmany(self, count: int = 1) -> list[tuple[Any, ...]]:
         """The next rows, at most `count`."""
-        rows = (self.fetchone() for _ in range(count))
-        return [row for row in rows if row is not None]
+        return [row for row in (self.fetchone() for _ in range(count)) if row is not None]
+
+    def limit(self, count: int) -> Result:
+        """At most `count` rows, those found first; of a query with a preference the most promising, as LIMIT in SQL.
+
+        A new result: nothing is read before its rows are asked for.  Raises ConfigError.
+        """
+        if not isinstance(count, int) or count < 0 or self._limiting is None:
+            raise ConfigError(f"limit: needed a query and a number of rows; got {count!r} of {self!r}; write limit(10)")
+        return self._limiting(count)
 
     def __len__(self) -> int:
         """How many rows there are.  Runs the query."""

@@ -30,6 +30,7 @@ class RawBatch:
     `malformed`: rows between these that have no columns at all.
     `misfits`: for each column with cells that do not fit its type, a bool array that marks them.
     `text`: the same rows as they came, where they came as text (CSV); else None.
+    `dropped`: columns that they came with and that nobody asked for, where these are counted.
     """
 
     batch: pa.RecordBatch
@@ -37,6 +38,7 @@ class RawBatch:
     malformed: Sequence[Malformed] = ()
     misfits: Mapping[str, np.ndarray] = field(default_factory=dict)
     text: pa.RecordBatch | None = None
+    dropped: tuple[str, ...] = ()
 
 
 def check_columns(schema: pa.Schema, columns: Sequence[str], *, where: str) -> None:

@@ -22,6 +22,7 @@ __all__ = ["FORMATS", "cell_text", "first_rows", "render"]
 FORMATS = ("table", "csv", "json", "markdown")
 
 Rows = list[tuple[Any, ...]]
+_A_LONG_TEXT = 32  # characters; a time with nanoseconds has 29
 _LONGEST_CELL = 200
 
 
@@ -89,19 +90,31 @@ def _table(names: Sequence[str], types: Sequence[str], rows: Rows, width: int) -
     shown = table.Table(box=box.SQUARE, header_style="", show_edge=True, pad_edge=True)
     texts = [[_short(cell_text(value)) for value in row] for row in rows]
     heads = [[cell_text(name), kind] for name, kind in zip(names, types, strict=True)]
-    wanted = [max(map(cells.cell_len, column)) for column in zip(*zip(*heads, strict=True), *texts, strict=True)]
-    most = _widest(wanted, max(width, 20) - 3 * len(wanted) - 1)
-    for (name, kind), own in zip(heads, wanted, strict=True):
+    titles = [max(map(cells.cell_len, head)) for head in heads]
+    values = [max(map(cells.cell_len, column)) for column in zip(*texts, strict=True)] if texts else [1] * len(heads)
+    widths = _widths(titles, values, max(width, 20) - 3 * len(heads) - 1)
+    for (name, kind), own in zip(heads, widths, strict=True):
         title = f"{markup.escape(name)}\n[dim]{markup.escape(kind)}[/dim]"
         shown.add_column(
-            title, justify="right" if _is_number(kind) else "left", no_wrap=True, overflow="ellipsis",
-            width=min(own, most),
-        )  # fmt: skip
+            title, justify="right" if _is_number(kind) else "left", no_wrap=True, overflow="ellipsis", width=own
+        )
     for row in texts:
         shown.add_row(*map(markup.escape, row))
     out = io.StringIO()
     console.Console(file=out, width=max(width, 20), color_system=None, legacy_windows=False).print(shown)
     return out.getvalue()
+
+
+def _widths(titles: Sequence[int], values: Sequence[int], room: int) -> list[int]:
+    """How wide each column is.  Where all do not fit, long texts are cut first, then titles, then other values."""
+    wanted = [max(both) for both in zip(titles, values, strict=True)]
+    most = _widest(wanted, room)
+    if sum(values) > room or all(value <= most or value > _A_LONG_TEXT for value in values):
+        return [min(own, most) for own in wanted]
+    over = [max(0, title - value) for title, value in zip(titles, values, strict=True)]
+    spare = room - sum(values)
+    most = _widest(over, spare) if spare >= len(over) else 0
+    return [value + min(more, most) for value, more in zip(values, over, strict=True)]
 
 
 def _widest(wanted: Sequence[int], room: int) -> int:

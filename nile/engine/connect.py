@@ -46,7 +46,7 @@ def connect(
     path: a directory, made if it is not there; what a database there was told before (live streams and their rows,
     summaries, standing queries with a name, sources that are files) is there again, as of its last checkpoint.  Or
     "http://HOST:PORT", with a token (None: NILE_TOKEN): streams, statements, pushes and standing queries of what
-    `nile serve` serves there, by the same calls (docs/server.md), and no other settings.
+    `nile serve` serves there, by the same calls (docs/server.md), and no other settings.  None or ":memory:": none.
     memory: what kept rows may take, such as "256MB"; what is beyond it moves to the store's files.
     checkpoint: at most so long after the last one, the next push writes another; None: only `Database.checkpoint`
     and `close` do.
@@ -58,6 +58,8 @@ def connect(
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """
+    if path == ":memory:":
+        path = None
     if isinstance(path, str) and path.startswith(("http://", "https://")):
         if (memory, checkpoint, read_only, hash_secret) != (None, "10 s", False, None):
             raise ConfigError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nile.answers.aggregate_query import AggregateQuery, aggregate_query
 from nile.answers.bound_selection import BoundSelection
@@ -188,6 +188,7 @@ class Database:
         event_id: str | None = None,
         idle: str | float | timedelta | None = None,
         stamp: bool = False,
+        extra: Literal["refuse", "drop"] = "refuse",
     ) -> None:
         """Make a live stream known as `name`: it has no source, you `push` to it.
 
@@ -195,11 +196,22 @@ class Database:
         events apart: what comes again within the lateness, with its id and time, is rejected.  idle: how long
         it may be silent before its time moves on without it: as fast as the clock, and at least with the streams that
         stand in a query with it; what then comes too late counts as late.  Both need a lateness.  stamp: its time is
-        when rows are pushed (processing time), whatever they say of it.  Others as in `register`.
+        when rows are pushed (processing time), whatever they say of it.  extra: what becomes of rows pushed with
+        columns that it does not have: refused, or taken without these, which `accounting` counts as `dropped`.  Others
+        as in `register`.
         Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
         """
         self._live.create(
-            name, schema, time, lateness=lateness, where=where, keep=keep, event_id=event_id, idle=idle, stamp=stamp
+            name,
+            schema,
+            time,
+            lateness=lateness,
+            where=where,
+            keep=keep,
+            event_id=event_id,
+            idle=idle,
+            stamp=stamp,
+            extra=extra,
         )
 
     def sensors(self, name: str) -> Table:

@@ -24,6 +24,8 @@ OLDEST_PYTHON = (3, 11)
 _GIB = 1 << 30
 _LEAST_MEMORY, _GOOD_MEMORY = 2 * _GIB, 8 * _GIB  # Python with its kernels and Spark's Java; room for real data
 _LEAST_DISK, _GOOD_DISK = 1 * _GIB, 5 * _GIB
+_PAGES = {"server": "docs/server.md", "spark": "docs/spark.md"}
+"""Where an extra is described; connectors of sensors together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,14 @@ def package_check(name: str, bounds: list[tuple[str, str]], extra: str | None = 
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
         if extra is not None:
-            mend = f"pip install '{DISTRIBUTION}[{extra}]', if you want what it brings (docs/{extra}.md)"
+            page = _PAGES.get(extra, "docs/sensors.md")
+            mend = f"pip install '{DISTRIBUTION}[{extra}]', if you want what it brings ({page})"
         return Check(name, "gap" if extra is None else "note", "not installed", needed, mend)
-    return Check(name, "ok", found, needed) if within(found, bounds) else Check(name, "gap", found, needed, mend)
+    if within(found, bounds):
+        return Check(name, "ok", found, needed)
+    if extra == "spark" and importlib.util.find_spec("pyspark") is None:
+        return Check(name, "note", found, needed, f"{mend}, should you want Spark ({_PAGES['spark']})")
+    return Check(name, "gap", found, needed, mend)
 
 
 def read_requirement(text: str) -> tuple[str, list[tuple[str, str]]]:

@@ -36,7 +36,8 @@ _MOST_OFFSET = 1 << 16
 class StreamDefinition:
     """A live stream.  lateness, keep: ns or None; where: the text of its condition; event_id: a column;
     idle: ns of silence after which its time moves on, or None; stamp: whether its time is when rows are pushed;
-    relation: whether it is the log of a relation.
+    relation: whether it is the log of a relation; drops: whether columns that it does not have are dropped from what
+    is pushed, not refused.
     """
 
     schema: pa.Schema
@@ -48,6 +49,7 @@ class StreamDefinition:
     idle: int | None = None
     stamp: bool = False
     relation: bool = False
+    drops: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -61,6 +63,7 @@ class StreamDefinition:
             **({} if self.idle is None else {"idle": self.idle}),
             **({"stamp": True} if self.stamp else {}),
             **({"relation": True} if self.relation else {}),
+            **({"drops": True} if self.drops else {}),
         }
 
     @classmethod
@@ -76,6 +79,7 @@ class StreamDefinition:
             integer(value, "idle", where),
             value.get("stamp") is True,
             value.get("relation") is True,
+            value.get("drops") is True,
         )
 
 
@@ -90,6 +94,7 @@ def stream_definition(
     event_id: str | None,
     idle: Any,
     stamp: bool = False,
+    extra: str = "refuse",
 ) -> StreamDefinition:
     """A definition as a user gives it.  See `nile.engine.database.Database.stream`.  Raises ConfigError."""
     place = f"stream '{name}'"
@@ -110,6 +115,8 @@ def stream_definition(
     )
     if not isinstance(stamp, bool):
         raise ConfigError(f"{place}, stamp: needed true or false; got {stamp!r}; leave it out")
+    if extra not in ("refuse", "drop"):
+        raise ConfigError(f"{place}, extra: needed 'refuse' or 'drop'; got {extra!r}; leave it out to refuse")
     if stamp and (lateness is not None or event_id is not None):
         raise ConfigError(
             f"{place}, stamp: needed no lateness and no event_id, since rows come in order; got one; leave it"
@@ -117,7 +124,7 @@ def stream_definition(
     if stamp and len(columns) < 2:
         raise ConfigError(f"{place}, stamp: needed columns beside its time '{time}'; got none; name one")
     plain = plain_schema(columns.remove_metadata())
-    return StreamDefinition(plain, time, lateness, where, keep, event_id, idle, stamp)
+    return StreamDefinition(plain, time, lateness, where, keep, event_id, idle, stamp, drops=extra == "drop")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ _PAGE_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_STREAM_KEYS = ("name", "schema", "time", "lateness", "where", "keep", "event_id", "idle", "stamp")
+_STREAM_KEYS = ("name", "schema", "time", "lateness", "where", "keep", "event_id", "idle", "stamp", "extra")
 
 
 def application(db: Database, settings: Settings, *places: str) -> Guard:

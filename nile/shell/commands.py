@@ -16,7 +16,7 @@ from nile.summaries.errors import ConfigError, SourceMissing
 if TYPE_CHECKING:
     from nile.shell.session import Shell
 
-__all__ = ["COMMANDS", "HELP", "command"]
+__all__ = ["COMMANDS", "HELP", "command", "no_command"]
 
 HELP = """\
 Statements end with ';':
@@ -54,6 +54,14 @@ def command(shell: Shell, line: str) -> None:
         usage = " ".join([name, *wanted])
         raise ConfigError(f"{name}: needed {len(wanted)} argument(s); got {len(arguments)}; write {usage}")
     run(shell, *arguments)
+
+
+def no_command(line: str) -> None:
+    """Raises ConfigError for a command of psql's, which names the one here."""
+    name, _, rest = line.partition(" ")
+    here = {"\\d": ".schema NAME" if rest else ".tables", "\\dt": ".tables", "\\q": ".quit", "\\i": ".read FILE"}
+    hint = f"write {here[name]}" if name in here else ".help lists them"
+    raise ConfigError(f"{name}: needed a command of the shell, which begins with a dot; got a backslash; {hint}")
 
 
 def _help(shell: Shell) -> None:

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, TextIO
 
 from nile.base.show import first_rows, render
 from nile.expressions.tokens import split_statements
-from nile.shell.commands import HELP, command
+from nile.shell.commands import HELP, command, no_command
 from nile.summaries.errors import ConfigError, NileError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
     from nile.answers.result import Result
     from nile.engine.database import Database
 
 __all__ = ["Shell"]
 
 _LIMIT = 40
+_COUNTING_S = 1.0
 _ASCII_LINES = str.maketrans("".join(map(chr, range(0x2500, 0x2580))), "--||" + "+" * 124) | {0x2026: "..."}
 """Box drawing and the ellipsis."""
 
@@ -64,6 +69,8 @@ class Shell:
         """Take one line of input.  False when something in it failed: the message is on `err`, the shell goes on."""
         if not self.waiting and text.strip().startswith("."):
             return self._guarded(lambda: command(self, text.strip()))
+        if not self.waiting and text.startswith("\\"):
+            return self._guarded(lambda: no_command(text.strip()))
         if not self.waiting and text.strip().lower().rstrip(";") in ("quit", "exit"):
             self.done = True
             return True
@@ -111,11 +118,12 @@ class Shell:
             to.flush()
             return
         bounded = self.limit if self.form == "table" else None
-        rows, more = first_rows(result.batches(), bounded)
+        found = _Counted(result.batches())
+        rows, more = first_rows(found, bounded)
         schema = result.schema
         self._write(render(schema.names, [str(kind) for kind in schema.types], rows, self.form, width=self.width))
         if self.form == "table":
-            count = f"first {len(rows):,} rows; .limit shows more" if more else _rows(len(rows))
+            count = f"first {len(rows):,} of {found.total()}; .limit shows more" if more else _rows(len(rows))
             worth = result.worth()
             self.say(f"({count})" if worth is None else f"({count}; {worth})")
 
@@ -141,6 +149,30 @@ class Shell:
             self.limit = int(text)
         else:
             raise ConfigError(f".limit: needed a whole number above 0, or all; got {text!r}; write .limit 100")
+
+
+class _Counted:
+    """Batches, and how many rows have come."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        self._rows += batch.num_rows
+        return batch
+
+    def total(self) -> str:
+        """How many rows there are, in words: as far as a second of reading on tells."""
+        until = time.perf_counter() + _COUNTING_S
+        for _ in self:
+            if time.perf_counter() > until:
+                return f"more than {self._rows:,} rows"
+        return f"{self._rows:,} rows"
 
 
 def _ended(text: str) -> bool:

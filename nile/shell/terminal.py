@@ -106,8 +106,9 @@ def history_file() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "nile" / "history"
 
 
-def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, server: str | None = None) -> int:
-    """Run `statements`, or what standard input says, over a new database in memory, or that of a server.
+def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, opened: str | None = None) -> int:
+    """Run `statements`, or what standard input says, over a new database in memory, or `opened`, a store's or a
+    server's.
 
     Returns the exit status: 0, or 2 after a statement that failed.
 
@@ -115,11 +116,11 @@ def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, serv
     """
     interactive = not statements and sys.stdin.isatty()
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
-    shell = Shell(connect(server), sys.stdout, sys.stderr, form=form or "table", width=width)
+    shell = Shell(connect(opened), sys.stdout, sys.stderr, form=form or "table", width=width)
     if interactive:
         with _history() as module:
             _complete(module, shell)
-            _converse(shell)
+            _converse(shell, module)
         return 0
     for text in statements or (sys.stdin,):
         for line in text.splitlines() if isinstance(text, str) else text:
@@ -132,17 +133,39 @@ def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, serv
     return 0
 
 
-def _converse(shell: Shell) -> None:
+def _converse(shell: Shell, module: ModuleType | None) -> None:
     shell.say(f"Nile {__version__}. Statements end with ';', .help helps, .quit leaves.")
+    lines: list[str] = []
+    begun = 0
     while not shell.done:
         try:
-            shell.line(input(_MORE if shell.waiting else _PROMPT))
+            if not lines and module is not None:
+                begun = module.get_current_history_length()
+            lines.append(input(_MORE if shell.waiting else _PROMPT))
+            shell.line(lines[-1])
+            if not shell.waiting:
+                if module is not None:
+                    remember(module, begun, lines)
+                lines = []
         except EOFError:
             shell.say("")
             return
         except KeyboardInterrupt:
             shell.say("")
             shell.forget()
+            lines = []
+
+
+def remember(module: ModuleType, begun: int, lines: list[str]) -> None:
+    """A statement of several lines as one entry of the history, in place of those since `begun`.
+
+    One with a comment to the end of a line stays as it is: in one line the comment would take the rest in.
+    """
+    if len(lines) < 2 or any("--" in line for line in lines):
+        return
+    for at in reversed(range(begun, module.get_current_history_length())):
+        module.remove_history_item(at)
+    module.add_history(" ".join(line.strip() for line in lines if line.strip()))
 
 
 @contextlib.contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from nile.expressions.places import Fault
-from nile.expressions.tokens import plain_signs, tokens_of
+from nile.expressions.tokens import Token, plain_signs, tokens_of
 
 __all__ = ["named_files", "own_alias"]
 
@@ -24,6 +25,8 @@ _AFTER_SOURCES = (
     "EXCEPT",
     "INTERSECT",
 )
+_READERS = ("READ_PARQUET", "PARQUET_SCAN", "READ_CSV", "READ_CSV_AUTO")
+"""What DuckDB calls around a file."""
 _STEM = re.compile(r"[^\W\d]\w*")
 
 
@@ -42,7 +45,7 @@ def named_files(text: str) -> tuple[str, tuple[str, ...]]:
         return text, ()
     found: dict[str, None] = {}
     written, before, places = text, "", [_QUERY]  # by parenthesis: what stands in it
-    for token in tokens:
+    for at, token in enumerate(tokens):
         if token.word == "(":
             places.append(_QUERY if before in ("FROM", "JOIN", "(", ",") and places[-1] == _SOURCES else _OTHER)
         elif token.word == ")" and len(places) > 1:
@@ -53,14 +56,25 @@ def named_files(text: str) -> tuple[str, tuple[str, ...]]:
             places[-1] = _SOURCES
         elif token.word in _AFTER_SOURCES and places[-1] == _SOURCES:
             places[-1] = _QUERY
-        elif token.kind == "STRING" and places[-1] == _SOURCES and before in ("FROM", "JOIN", ","):
-            if text[token.start : token.end] == f"'{token.text}'" and '"' not in token.text:
-                written = f'{written[: token.start]}"{token.text}"{written[token.end :]}'
-                found[token.text] = None
+        elif places[-1] == _SOURCES and before in ("FROM", "JOIN", ","):
+            file = token if token.kind == "STRING" else _read_by(tokens[at : at + 4])
+            if file and text[file.start : file.end] == f"'{file.text}'" and '"' not in file.text:
+                end = token.end if file is token else tokens[at + 3].end
+                named = f'{" " * (file.start - token.start)}"{file.text}"{" " * (end - file.end)}'
+                written = written[: token.start] + named + written[end:]
+                found[file.text] = None
         elif token.word == "COPY" and not before:
             places[-1] = _OTHER
         before = token.word
     return written, tuple(found)
+
+
+def _read_by(tokens: Sequence[Token]) -> Token | None:
+    """The file, where tokens begin with read_parquet('sales.parquet') or another of DuckDB's readers."""
+    name, *rest = tokens
+    if name.word not in _READERS or [each.word or each.kind for each in rest] != ["(", "STRING", ")"]:
+        return None
+    return rest[1]
 
 
 def own_alias(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nile.summaries.errors import NileError
@@ -15,7 +15,8 @@ class Accounting:
     `applied`: given to the summaries and operators. `late`: older than the lateness allows. `shed`: given, and
     dropped by an operator under load. `rejected`: rows without a usable time or key, or no rows at all
     (`reasons` counts them by reason). A tuple counts as in once it is one of these; one that still waits
-    for its turn is not in yet.
+    for its turn is not in yet. `dropped`: of rows pushed with columns that the stream does not have and was told to
+    drop, how many brought each.
     """
 
     tuples_in: int = 0
@@ -24,6 +25,7 @@ class Accounting:
     shed: int = 0
     rejected: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
 
     def apply(self, count: int) -> None:
         """`count` tuples came in and were given on."""
@@ -36,6 +38,11 @@ class Accounting:
             self.tuples_in += count
             self.rejected += count
             self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+    def drop(self, columns: Iterable[str], rows: int) -> None:
+        """So many rows came with columns that the stream does not have."""
+        for column in columns:
+            self.dropped[column] = self.dropped.get(column, 0) + rows
 
     def arrive_late(self, count: int) -> None:
         """`count` tuples came in too late."""
@@ -65,6 +72,7 @@ class Accounting:
             "shed": self.shed,
             "rejected": self.rejected,
             "reasons": dict(sorted(self.reasons.items())),
+            **({"dropped": dict(sorted(self.dropped.items()))} if self.dropped else {}),
         }
 
     def __add__(self, other: Accounting) -> Accounting:
@@ -78,4 +86,7 @@ class Accounting:
         for reasons in (self.reasons, other.reasons):
             for reason, count in reasons.items():
                 total.reasons[reason] = total.reasons.get(reason, 0) + count
+        for dropped in (self.dropped, other.dropped):
+            for column, count in dropped.items():
+                total.drop((column,), count)
         return total

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +23,7 @@ from nile.streams.arrow import ArrowSource, IterableSource, rows_together
 from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import Admitted, StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
-from nile.summaries.errors import ConfigError, SourceError
+from nile.summaries.errors import ConfigError, SourceError, UnknownColumn
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 
@@ -57,7 +58,8 @@ class LiveStream:
     error; where: which rows belong to it; keep: ns of event time that later queries can still read, None: all.
     event_id: the column that tells events apart; what comes again within the lateness, with its id and time, is
     rejected.  idle: ns without a push after which the stream is silent (`nile.streams.idle`).  stamp: whether its time
-    is when rows are pushed, by `clock` (ns since 1970), which is never taken to fall.
+    is when rows are pushed, by `clock` (ns since 1970), which is never taken to fall.  drops: whether columns that it
+    does not have are dropped and counted; else rows that come with some are refused.
     history: where all of it is kept; None: a new one in memory.  With `keep` there is none.
     accounting: in = applied + late + shed + rejected at every moment; what still waits for its turn is not in yet.
     pushing: whether rows of a push still come.  base: the stream that this one is made of, with its tuples.  at_will:
@@ -77,6 +79,7 @@ class LiveStream:
         event_id: str | None = None,
         idle: int | None = None,
         stamp: bool = False,
+        drops: bool = False,
         history: History | None = None,
         hasher: KeyHasher = PUBLIC,
     ) -> None:
@@ -86,6 +89,7 @@ class LiveStream:
         self.keep = keep
         self.idle = idle
         self.stamp = stamp
+        self.drops = drops
         self.clock: Callable[[], int] = time_ns
         self.silent = False
         if event_id is not None:
@@ -130,7 +134,8 @@ class LiveStream:
     def admitted(self, data: Any) -> Iterator[Admitted]:
         """Rows that `take` can take: a record batch, a table, a DataFrame, a dict of columns, or an iterable of these.
 
-        Columns may be in any order and more than needed; each is converted to the stream's type or refused.  Where
+        Columns may be in any order; each is converted to the stream's type or refused, and so is one that the stream
+        does not have, unless it `drops` these.  Where
         `_sign` is no column of the stream, a row with another than 1 is refused: it would count as one that comes
         (`nile.execution.live.retracting` takes those with -1 apart before).
         Nothing changes, and all that is not ours (iterators, converters) runs here.
@@ -161,6 +166,7 @@ class LiveStream:
         done = 0
         for part in parts:
             due = self._manager.take(part, self._order)
+            self._manager.accounting.drop(part.raw.dropped, len(part.raw.rows))
             self._pushed += len(part.raw.rows)
             done += self._give(due) + self._give(self._order.due())
         return done
@@ -273,8 +279,11 @@ class LiveStream:
                 f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(data).__name__}"
             ) from None
         names = [name for name in self.schema.names if not (self.stamp and name == self.time)]
-        check_columns(source.schema, names, where=where)
         signed = [SIGN] if SIGN in source.schema.names and SIGN not in self.schema.names else []
+        beyond = tuple(name for name in source.schema.names if name not in self.schema.names and name != SIGN)
+        if beyond and not self.drops:
+            raise _unknown(beyond, [name for name in names if name not in source.schema.names], self.schema, where)
+        check_columns(source.schema, names, where=where)
         for raw in source.batches([*names, *signed], _ROWS):
             if signed:
                 _check_signs(raw, before, where)
@@ -290,7 +299,7 @@ class LiveStream:
                         f"({str(error).splitlines()[0]}); convert it first"
                     ) from None
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-            yield replace(raw, batch=batch, rows=raw.rows + before)
+            yield replace(raw, batch=batch, rows=raw.rows + before, dropped=beyond)
 
     def _stamped(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The time of rows that are pushed now, as the stream has times."""
@@ -326,6 +335,16 @@ def _from(batch: TupleBatch, since: int) -> TupleBatch:
     if at == 0 or batch.carried is None:
         return batch
     return TupleBatch(batch.ordinal + at, batch.ts[at:], batch.key.slice(at), batch.carried.slice(at))
+
+
+def _unknown(beyond: Sequence[str], missing: Sequence[str], schema: pa.Schema, where: str) -> UnknownColumn:
+    """Columns that came and the stream does not have; missing: those that it has and that did not come."""
+    near = get_close_matches(beyond[0], missing or schema.names, n=1)
+    guess = f"did you mean '{near[0]}'?" if near else "leave them out, or make the stream with extra='drop'"
+    return UnknownColumn(
+        f"{where}: needed columns of the stream ({', '.join(schema.names)}); got {', '.join(map(repr, beyond))} too; "
+        f"{guess}"
+    )
 
 
 def _check_signs(raw: RawBatch, before: int, where: str) -> None:

@@ -180,12 +180,15 @@ def _ascending(envelope: Envelope, name: str) -> Array:
 def _accounting(envelope: Envelope) -> Accounting:
     given = envelope.params.get("accounting")
     counts = ("tuples_in", "applied", "late", "shed", "rejected")
-    if not isinstance(given, dict) or set(given) != {*counts, "reasons"} or not isinstance(given["reasons"], dict):
+    if not isinstance(given, dict) or {*given} - {"dropped"} != {*counts, "reasons"}:
         envelope.refuse("its accounting", str(given))
-    for value in (*(given[name] for name in counts), *given["reasons"].values()):
+    reasons, dropped = given["reasons"], given.get("dropped", {})
+    if not isinstance(reasons, dict) or not isinstance(dropped, dict):
+        envelope.refuse("its accounting", str(given))
+    for value in (*(given[name] for name in counts), *reasons.values(), *dropped.values()):
         if type(value) is not int or not 0 <= value <= _MOST:
             envelope.refuse("counts in its accounting", str(value))
-    made = Accounting(**{name: given[name] for name in counts}, reasons=dict(given["reasons"]))
+    made = Accounting(**{name: given[name] for name in counts}, reasons=dict(reasons), dropped=dict(dropped))
     try:
         made.check()
     except NileError:

@@ -136,7 +136,7 @@ def test_only_the_first_rows_of_a_long_table_are_shown(db: nile.Database) -> Non
     assert shell.line('SELECT "at" FROM long;')
     assert "4.0" in out.getvalue()
     assert "5.0" not in out.getvalue()
-    assert "first 5 rows; .limit shows more" in out.getvalue()
+    assert "first 5 of 100 rows; .limit shows more" in out.getvalue()
     assert shell.line(".limit all")
     assert shell.line('SELECT "at" FROM long;')
     assert "(100 rows)" in out.getvalue()
@@ -224,6 +224,35 @@ def test_tab_completes_keywords_streams_and_columns(db: nile.Database) -> None:
     assert completions(db, ".ti") == [".timer"]
 
 
+def test_a_backslash_is_answered_with_the_command_that_is_meant(db: nile.Database) -> None:
+    shell, _, err = shell_over(db)
+    for line, hint in (("\\d", "write .tables"), ("\\d sales", "write .schema NAME"), ("\\x", ".help lists them")):
+        assert not shell.line(line)
+        assert err.getvalue().endswith(f"got a backslash; {hint}\n")
+    assert not shell.waiting
+
+
+def test_a_file_among_the_statements_is_told_how_to_be_run(tmp_path: Path) -> None:
+    (tmp_path / "ask.sql").write_text("SHOW TABLES")
+    told = call(str(tmp_path / "ask.sql"))
+    assert told.exit_code == 2
+    assert "write nile sql --file" in told.output
+
+
+def test_a_store_among_the_statements_is_the_database_that_they_ask(tmp_path: Path) -> None:
+    with nile.connect(tmp_path / "store") as made:
+        made.stream("clicks", [("at", "float64"), ("page", "string")], time="at")
+        made.push("clicks", {"at": 1.0, "page": "home"})
+    told = call(str(tmp_path / "store"), "SELECT page FROM clicks", "--format", "csv")
+    assert (told.exit_code, told.output) == (0, "page\nhome\n")
+
+
+def test_every_command_is_said_in_a_line_that_fits() -> None:
+    told = CliRunner().invoke(main, ["--help"]).output
+    assert "..." not in told.partition("Commands:")[2]
+    assert max(map(len, told.splitlines())) <= 80
+
+
 def test_history_is_kept_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NILE_HISTORY", str(tmp_path / "h"))
     assert history_file() == tmp_path / "h"
@@ -265,7 +294,7 @@ def test_on_a_terminal_there_is_a_prompt_a_history_and_ctrl_d_leaves(tmp_path: P
     finally:
         process.kill()
         os.close(ours)
-    assert "SHOW" in history.read_text(encoding="utf-8")
+    assert "SHOW TABLES;" in history.read_text(encoding="utf-8").splitlines()
 
 
 def test_emit_says_what_exact_statements_tell_from_now_on(sales: Path) -> None:

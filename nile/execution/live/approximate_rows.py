@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class JoinRows:
         self.alias = stream.alias
         self._on = on
         self.schema = schema_of(stream.fields)
-        self._before = live.accounting + Accounting()
+        self._before = replace(live.accounting + Accounting(), dropped={})
         self._waiting: deque[tuple[Array, pa.RecordBatch]] = deque()
         self._held: deque[pa.RecordBatch] = deque()
         self._first = 0
@@ -159,10 +160,11 @@ class JoinRows:
 
 def _accounting(held: Held) -> Accounting:
     names = ("tuples_in", "applied", "late", "shed", "rejected")
-    counts = {name: held.integer(name, 0, MOST) for name in names}
     reasons = held.state("reasons")
     inside = Held(reasons, "reasons of rejected tuples")
-    made = Accounting(**counts, reasons={name: inside.integer(name, 0, MOST) for name in reasons})
+    given = {name: inside.integer(name, 0, MOST) for name in reasons}
+    tuples_in, applied, late, shed, rejected = (held.integer(name, 0, MOST) for name in names)
+    made = Accounting(tuples_in, applied, late, shed, rejected, given)
     held.end()
     return made
 

@@ -81,6 +81,7 @@ class Live:
         event_id: str | None = None,
         idle: Any = None,
         stamp: bool = False,
+        extra: str = "refuse",
     ) -> None:
         """Make a live stream known.  See `nile.engine.database.Database.stream`."""
         self.make(
@@ -95,6 +96,7 @@ class Live:
                 event_id=event_id,
                 idle=idle,
                 stamp=stamp,
+                extra=extra,
             ),
         )
 
@@ -128,7 +130,7 @@ class Live:
             name, definition.schema, definition.time, lateness=definition.lateness,
             where=None if definition.where is None else parse_condition(definition.where, where=f"{place}, where"),
             keep=definition.keep, event_id=definition.event_id, idle=definition.idle, stamp=definition.stamp,
-            history=history,
+            drops=definition.drops, history=history,
             hasher=self.names.hasher,
         )  # fmt: skip
         measured = partial(self.constraints.arrived, made)

@@ -79,6 +79,10 @@ class QueryBuilder:
         """A query of everything in one stream or relation."""
         return cls(engine, (_source(source, alias),))
 
+    def filter(self, condition: str) -> QueryBuilder:
+        """As `where`, under the name that DataFrames have for it."""
+        return self.where(condition)
+
     def where(self, condition: str) -> QueryBuilder:
         """WHERE condition; several: all of them."""
         return replace(self, conditions=(*self.conditions, condition))
@@ -247,6 +251,10 @@ class QueryBuilder:
     def run(self, params: Params = None, **options: Any) -> Result:
         """A result that has not run.  options: as of `Database.sql`."""
         return run_query(self.engine, self.plan(params), Options.of(options))
+
+    def show(self, limit: int | None = 20) -> None:
+        """Run it and print the first rows, as `Result.show`."""
+        self.run().show(limit)
 
     def explain(self, analyze: bool = False, **options: Any) -> str:
         """The plan as a tree."""

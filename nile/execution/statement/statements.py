@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from nile.sensors.sensor import sensor_class
 from nile.sensors.source import SensorsSource
 from nile.sensors.table import TIME, SensorsSpec
 from nile.sensors.types import column_type
-from nile.sql.plan import Query, leaves_of
+from nile.sql.plan import Limit, Query, leaves_of
 from nile.sql.statements import (
     Copy,
     CreateMaterialized,
@@ -109,16 +109,23 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
             explained=lambda run: explain_approximate(query, prepared, run),
             progressing=lambda: progressive(engine, query, options),
             answering=prepared.operator.run,
+            limiting=lambda count: run_query(engine, replace(query, plan=Limit(query.plan, count)), options),
         )
     options.check_exact()
     choice = choose(query, options)
+    schema = output_schema(query, choice.emit)
+
+    def start() -> Run:
+        return ExactRun(engine, query, choice)
+
     return Result(
-        lambda: ExactRun(engine, query, choice),
-        output_schema(query, choice.emit),
+        start,
+        schema,
         query=query,
         emit=choice.emit,
         explained=lambda run: explain_exact(engine, query, choice, run),
         progressing=lambda: progressive(engine, query, options),
+        limiting=lambda count: _first(start, schema, count),
     )
 
 
@@ -133,9 +140,38 @@ class _Fixed(Run):
         yield from self._table.to_batches()
 
 
+class _Found(Run):
+    """The run of rows that come once."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._rows = rows
+        self.schema = schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self._rows
+
+
+def _first(start: Callable[[], Run], schema: pa.Schema, count: int) -> Result:
+    """The first rows that an exact run finds, which then reads no further."""
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        left = count
+        for batch in start().batches() if count else ():
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+            if not left:
+                return
+
+    def fewer(than: int) -> Result:
+        return _first(start, schema, min(count, than))
+
+    return Result(lambda: _Found(rows(), schema), schema, limiting=fewer)
+
+
 def rows_of(table: pa.Table, message: str | None = None) -> Result:
     """The result of a statement whose rows are known."""
-    return Result(lambda: _Fixed(table), table.schema, message=message)
+    limited = None if message is not None else lambda count: rows_of(table.slice(0, count))
+    return Result(lambda: _Fixed(table), table.schema, message=message, limiting=limited)
 
 
 def said(message: str) -> Result:

@@ -285,6 +285,8 @@ class FromBinder:
         hint = f"; did you mean {near}?" if near else ""
         if any(sign in source.name for sign in "./\\*"):
             hint = f"; a file gets its name with CREATE STREAM name FROM '{source.name[:80]}'"
+        elif not near:
+            hint = f"; register it first: db.register('{source.name[:80]}', ...), or name a file: FROM 'sales.parquet'"
         known = f" ({listed(names)})" if names else ", of which there are none"
         raise Fault(f"needed a stream or relation{known}; got '{source.name[:80]}'{hint}", source.start)
 

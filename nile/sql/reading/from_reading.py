@@ -60,6 +60,9 @@ _STREAMS: Mapping[str, StreamKind] = {
 }
 
 
+_AS_WRITTEN = {"READPARQUET()": "read_parquet()", "READCSV()": "read_csv()"}
+
+
 def stream_of(node: Any) -> StreamKind | None:
     """Which stream of a relation a call asks for, if it is one."""
     return _STREAMS.get(str(node.this).upper()) if type(node).__name__ == "Anonymous" else None
@@ -181,7 +184,9 @@ class FromReader:
         if type(identifier).__name__ in ("GenerateSeries", "Values"):
             return self._listed(identifier, named, columns, start)
         if type(identifier).__name__ != "Identifier":
-            raise Fault(f"needed the name of a stream or relation; got {_function(identifier)}", start)
+            got = _function(identifier)
+            hint = "; name the file itself: FROM 'sales.parquet'" if got.startswith(("READPARQUET", "READCSV")) else ""
+            raise Fault(f"needed the name of a stream or relation; got {_AS_WRITTEN.get(got, got)}{hint}", start)
         if node.args.get("db") is not None:
             schema = getattr(node.args["db"], "this", "")  # FROM . . name has an empty one
             raise Fault(f"needed a name without a schema; got '{schema}.{identifier.this}'", start)
