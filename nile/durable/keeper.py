@@ -214,7 +214,7 @@ class Keeper:
                     "unread": standing.unread,
                     "file": staged("state-query", _QUERY, flat(standing.capture())),
                 }
-                if definition.into is not None:
+                if definition.into is not None or definition.runs is not None:
                     state["format"] = max(state["format"], 3)
                 if filed:
                     state["format"] = max(state["format"], 2)
@@ -296,8 +296,9 @@ class Keeper:
             live.constraints.restore(declared, self._envelope(value, _CONSTRAINT))
         for _, name, value in self._ordered(state, "queries"):
             wanted = QueryDefinition.from_json(value, self.where)
+            runs = wanted if wanted.runs is None else wanted.runs
             try:
-                query, options = read_query(wanted.text, names), Options.of(dict(wanted.options()))
+                query, options = read_query(runs.text, names), Options.of(dict(runs.options()))
             except NileError as error:
                 raise StoreCorrupt(
                     f"{self.where}: needed what standing query {name!r} reads; got: {error}; bring back the file that "
@@ -305,6 +306,7 @@ class Keeper:
                 ) from error
             state = content(self._envelope(value, _QUERY))
             standing = live.subscribe(query, options, None, name=name, state=state, into=wanted.into)
+            live.standing.redefine(name, wanted)
             standing.epoch = integer(value, "epoch", self.where)
             standing.refill(self._filed(value, standing.schema))
 

@@ -6,7 +6,7 @@ Live streams with all that makes them; sources that have a path; summaries and s
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 from nile.base.durations import parse_duration
@@ -168,7 +168,7 @@ class QueryDefinition:
     """A standing query with a name: its text with parameters written out, and the options that were said.
 
     approximate: those of a query WITH PREFERENCE, beside its budget, which stands in its text.  into: where its rows
-    go; None: to whoever reads it.
+    go; None: to whoever reads it.  runs: what says how it runs since its plan was changed; None: this does.
     """
 
     text: str
@@ -178,12 +178,14 @@ class QueryDefinition:
     windows: str | None = None
     approximate: tuple[tuple[str, str | float], ...] = ()
     into: Filling | None = None
+    runs: QueryDefinition | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
+        runs = {} if self.runs is None else {"runs": self.runs.as_json()}
         approximate = {"approximate": dict(self.approximate)} if self.approximate else {}
         into = {} if self.into is None else {"into": asdict(self.into)}
-        return {"text": self.text, "options": self._exact(), **approximate, **into}
+        return {"text": self.text, "options": self._exact(), **approximate, **into, **runs}
 
     def options(self) -> dict[str, str | float]:
         """The options that were said, by name."""
@@ -213,7 +215,9 @@ class QueryDefinition:
             filling = section(value, "into", where)
             relation = filling.get("relation") is True
             into = Filling(text(filling, "stream", where), names(filling, "columns", where), relation)
-        return cls(text(value, "text", where), **exact, approximate=tuple(sorted(given.items())), into=into)
+        runs = cls.from_json(section(value, "runs", where), where) if "runs" in value else None
+        approximate = tuple(sorted(given.items()))
+        return cls(text(value, "text", where), **exact, approximate=approximate, into=into, runs=runs)
 
 
 def checked_offset(offset: Any, where: str) -> None:

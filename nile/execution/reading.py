@@ -120,11 +120,13 @@ class Reading:
         kind = (source or self._home.relation(leaf.name)[0]).schema.field(name).type
         return pa.schema([(f"{leaf.alias}.{name}", kind.value_type if pa.types.is_dictionary(kind) else kind)])
 
-    def whole(self, leaf: Stream | Relation) -> Leaf:
-        """A leaf, all of it.  Memory: its columns."""
+    def whole(self, leaf: Stream | Relation, newest: int | None = None) -> Leaf:
+        """A leaf, all of it, or what its so many newest tuples are.  Memory: its columns."""
         if leaf.name not in self._whole:
             self._whole[leaf.name] = self._load_stream(leaf) if isinstance(leaf, Stream) else self._load_relation(leaf)
         ts, batch, accounting = self._whole[leaf.name]
+        if newest is not None and ts is not None:
+            ts, batch = ts[len(ts) - newest :], batch.slice(len(ts) - newest)
         self.accounting[leaf.alias] = accounting
         last = None if ts is None or not ts.shape[0] else int(ts[-1])
         ts, named = selected(leaf, ts, named_leaf(leaf, batch))

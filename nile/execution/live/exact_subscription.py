@@ -7,7 +7,7 @@ from typing import Any
 
 from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pipeline import Changes
-from nile.exact.pipeline.tail import Passed
+from nile.exact.pipeline.tail import Passed, Tail
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.choice import Choice
 from nile.execution.exact.promised import Known
@@ -199,6 +199,28 @@ class ExactSubscription(Subscription):
             self._plan.readers.append(self)
             shared.leave(self, turn)
             self.apart(self)
+
+    @property
+    def seen(self) -> Mapping[str, int] | None:
+        """How many of the tuples that each stream keeps it has seen; None: an older version did not count them."""
+        return self._seen
+
+    @property
+    def reached(self) -> int | None:
+        """The instant up to which it has told all."""
+        with self._lock:
+            return self._passed()
+
+    def go_on_with(self, plan: Running, tail: Tail, query: Query, choice: Choice) -> None:
+        """Run on another plan from here, which has taken in what this one has, and told the same.  A part of a change.
+
+        Outputs go on with the numbers they have.
+        """
+        self._alone()
+        self._plan.leave(self, self._turn)
+        self.query, self.choice, self._plan, self._more = query, choice, plan, None
+        plan.readers.append(self)
+        self._tail, self._tail_key, self._sought, self._turn = tail, plan.tail_key, plan.sought, 0
 
     def pause(self) -> None:
         with self._lock:

@@ -104,7 +104,7 @@ class Running:
         known: Known | None = None,
     ) -> None:
         """whole: with what is at the top, too, as an older version stored it; known: constraints on its streams."""
-        self._emit = choice.emit
+        self.emit = choice.emit
         plan = with_selections(query.plan)
         above, below = ([], plan) if whole else tail_of(plan, choice)
         lowest = above[-1] if above else None
@@ -152,7 +152,7 @@ class Running:
 
     def tail(self) -> Tail:
         """A new one for a reader that asked what this was made for."""
-        return Tail(self._nodes, append=self._emit in ("append", "stream"))
+        return Tail(self._nodes, append=self.emit in ("append", "stream"))
 
     def stored_whole(self, state: Mapping[str, Any]) -> bool:
         """Whether a stored state is of one operator, which selected and projected what came before it was held."""
@@ -235,6 +235,14 @@ class Running:
             for leaf in leaves:
                 if isinstance(leaf, Stream):
                     held = self.reading.whole(leaf)
+                    yield self.pipeline.push(leaf.alias, held.ts, held.batch)
+
+    def push_seen(self, seen: Mapping[str, int]) -> Iterator[list[Changes]]:
+        """Take in as many of the newest tuples that each live stream has kept."""
+        for name, leaves in self.leaves.items():
+            for leaf in leaves:
+                if isinstance(leaf, Stream):
+                    held = self.reading.whole(leaf, newest=seen[name])
                     yield self.pipeline.push(leaf.alias, held.ts, held.batch)
 
     def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:

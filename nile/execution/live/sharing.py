@@ -34,12 +34,20 @@ class Sharing:
         """One more query, which shares a plan from now on where it can."""
         if not isinstance(made, ExactSubscription):
             return
-        same = self._asked.setdefault(made.shape, [])
-        same.append(made)
         made.apart = self._again
         made.ending.append(partial(self._forget, made))
+        self._file(made)
+
+    def moved(self, one: ExactSubscription, was: object) -> None:
+        """One that runs on another plan now.  was: its shape before."""
+        self._take_out(one, was)
+        self._file(one)
+
+    def _file(self, one: ExactSubscription) -> None:
+        same = self._asked.setdefault(one.shape, [])
+        same.append(one)
         if len(same) > 1:
-            self._again(made)
+            self._again(one)
             self.look()
 
     def look(self) -> None:
@@ -60,8 +68,11 @@ class Sharing:
         self._apart[one] = _Try()
 
     def _forget(self, one: ExactSubscription) -> None:
-        same = self._asked[one.shape]
+        self._take_out(one, one.shape)
+
+    def _take_out(self, one: ExactSubscription, shape: object) -> None:
+        same = self._asked[shape]
         same.remove(one)
         self._apart.pop(one, None)
         if not same:
-            del self._asked[one.shape]
+            del self._asked[shape]

@@ -55,6 +55,10 @@ class Subscriptions:
             )
         return named[name][1]
 
+    def redefine(self, name: str, definition: QueryDefinition) -> None:
+        """What is remembered of a standing query that has changed its plan."""
+        self._named[name] = (definition, self._named[name][1])
+
     def asked_again(self, name: str | None, definition: QueryDefinition) -> Subscription | None:
         """The one that has this name already; None: there is none.  Raises ConfigError for another query."""
         named = self.named()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from nile.answers.result import Result
 from nile.base.durations import format_duration
+from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.options import Options
+from nile.execution.statement.replanning import PLANNED, replan
 from nile.execution.statement.statements import run_query, said
 from nile.operators.inputs.shared import SharedSummary
 from nile.sql.reading_statements import read_statement
@@ -33,7 +35,7 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
         "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "unit": _TEXT,
         "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER, "high": _NUMBER,
-        "shares": _TEXT,
+        "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT,
     },
     "nile_operators": {
         "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
@@ -62,7 +64,7 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
 }  # fmt: skip
 CONTROL = tuple(_COLUMNS)
 """The names of these relations; one that is registered under such a name comes first."""
-_SETTABLE = {"nile_queries": ("active",), "nile_summaries": ("memory",)}
+_SETTABLE = {"nile_queries": ("active", *PLANNED), "nile_summaries": ("memory",)}
 _LEAST_COUNTERS = 1_024  # bytes
 
 Rows = Iterator[dict[str, Any]]
@@ -109,8 +111,11 @@ def update_control(live: Live, made: Update) -> Result:
     assert isinstance(read, Select)
     rows = run_query(names, read.query, Options.of({})).to_arrow().to_pylist()
     for row in rows:
-        for column, _ in made.values:
-            _SET[name, column](live, row["name"], row[f"new_{column}"])
+        new = {column: row[f"new_{column}"] for column, _ in made.values}
+        if planned := {column: new.pop(column) for column in PLANNED if column in new}:
+            _set_plan(live, row["name"], planned)
+        for column, value in new.items():
+            _SET[name, column](live, row["name"], value)
     return said(f"{len(rows):,} rows of '{name}' updated")
 
 
@@ -122,6 +127,16 @@ def _set_active(live: Live, name: str | None, value: Any) -> None:
         )
     standing = live.standing.get(name)
     (standing.resume if value else standing.pause)()
+
+
+def _set_plan(live: Live, name: str | None, given: Mapping[str, Any]) -> None:
+    wrong = [column for column, value in given.items() if not (value is None or isinstance(value, str))]
+    if name is None or wrong:
+        raise ConfigError(
+            f"UPDATE nile_queries: needed a query with a name, and text or NULL for {', '.join(given)}; got "
+            f"{name!r} and {', '.join(wrong) or 'text'}"
+        )
+    replan(live, name, given)
 
 
 def _set_memory(live: Live, name: str, value: Any) -> None:
@@ -146,12 +161,14 @@ def _standing(live: Live) -> Iterator[tuple[str | None, str | None, Any, Any]]:
     for standing in live.standing.all():
         if not standing.closed:
             name, definition = named.get(id(standing), (None, None))
-            yield name, None if definition is None else definition.text, definition, standing
+            runs = None if definition is None else definition.runs or definition
+            yield name, None if runs is None else runs.text, definition, standing
 
 
 def _queries(live: Live) -> Rows:
     for name, text, definition, one in _standing(live):
         budget, estimate = one.budget, one.estimate
+        choice = one.choice if isinstance(one, ExactSubscription) else None
         yield {
             "name": name, "query": text, "streams": ", ".join(one.streams), "active": not one.paused,
             "into": None if definition is None or definition.into is None else definition.into.stream,
@@ -159,6 +176,7 @@ def _queries(live: Live) -> Rows:
             "waiting": one.waiting, "memory": one.memory, "unit": budget.unit, "asked": budget.asked,
             "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
             "high": estimate.high, "shares": _names(live, one.sharers),
+            **({} if choice is None else {"scheduling": choice.scheduling, "algorithm": choice.algorithm or None}),
         }  # fmt: skip
 
 

@@ -1,0 +1,139 @@
+"""Standing queries that change their plan while they run: its operators in another order, other synopses, same answers.
+
+The new plan takes in what the query has seen, which its streams have kept, and goes on from the instant where the old
+one is.  Both take it in, and only where they told the same rows by then does the new one begin.
+Cost: O(what the query has seen), twice; meanwhile pushes wait.
+Source: STREAM (CIDR 2003), sections 2.4 and 6: plans are changed while they run, through the entities they are made of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nile.exact.pipeline.tail import Tail
+from nile.execution.choice import Choice, choose
+from nile.execution.definitions import QueryDefinition
+from nile.execution.exact.run import changed, output_schema
+from nile.execution.live.asking import asked_for
+from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.running import Running
+from nile.execution.options import Options
+from nile.execution.reading import Readable
+from nile.sql.plan import Query
+from nile.sql.reading_statements import read_statement
+from nile.sql.statements import Select
+from nile.streams.live import LiveStream
+from nile.summaries.errors import ConfigError
+from nile.summaries.heavy import pa
+
+if TYPE_CHECKING:
+    from nile.execution.live.live import Live
+
+__all__ = ["PLANNED", "replan"]
+
+PLANNED = ("query", "scheduling", "algorithm")
+"""What of a standing query's plan may be set while it runs."""
+
+
+def replan(live: Live, name: str, given: Mapping[str, str | None]) -> None:
+    """Run a standing query in another way from here.  given: of `PLANNED`; None: as it was asked.
+
+    Raises UnknownStream, SqlError, ConfigError for a plan that is not the query's, or cannot be begun now.
+    """
+    with live.lock:
+        live.commits.check()
+        standing = live.standing.get(name)
+        definition, _ = live.standing.named()[name]
+        place = f"standing query {name!r}"
+        if type(standing) is not ExactSubscription:
+            raise ConfigError(f"{place}: needed an exact query, to change its plan; got another; ask it anew")
+        if standing.paused:
+            raise ConfigError(f"{place}: needed one that is active, to change its plan; got a paused one; resume it")
+        runs = _run_by(definition, given)
+        query, options = _read(live, runs)
+        asked = asked_for(query, options, name)
+        runs = replace(runs, text=asked.definition.text)
+        choice = choose(asked.query, asked.options)
+        plan, tail = _taken_over(place, standing, live.names, asked.query, choice, live.streams())
+        with live.commits:
+            was = standing.shape
+            standing.go_on_with(plan, tail, asked.query, choice)
+            live.standing.sharing.moved(standing, was)
+            same = replace(definition, runs=None) == runs
+            live.standing.redefine(name, replace(definition, runs=None if same else runs))
+        live.commits.complain()
+
+
+def _run_by(definition: QueryDefinition, given: Mapping[str, str | None]) -> QueryDefinition:
+    """What says how a query runs from now on."""
+    known = replace(definition if definition.runs is None else definition.runs, runs=None)
+    fields = {"text" if each == "query" else each: value for each, value in given.items()}
+    if fields.get("text", "") is None:
+        fields["text"] = definition.text
+    return replace(known, **fields)  # type: ignore[arg-type]
+
+
+def _read(live: Live, runs: QueryDefinition) -> tuple[Query, Options]:
+    read = read_statement(runs.text, live.names)
+    if not isinstance(read, Select):
+        raise ConfigError("plan: needed a query; got another statement; write the SELECT in another order")
+    return read.query, Options.of(dict(runs.options()))
+
+
+def _taken_over(
+    place: str, standing: ExactSubscription, home: Readable, query: Query, choice: Choice, live: dict[str, LiveStream]
+) -> tuple[Running, Tail]:
+    """The new plan, level with the old one.  Raises ConfigError."""
+    if choice.emit != standing.choice.emit or output_schema(query, choice.emit) != standing.schema:
+        raise ConfigError(
+            f"{place}: needed a plan that tells the columns {', '.join(standing.schema.names)} as "
+            f"{standing.choice.emit}; got {', '.join(output_schema(query, choice.emit).names)} as {choice.emit}; keep "
+            "what it selects"
+        )
+    seen = standing.seen
+    for name, stream in standing.streams.items():
+        stream.check_whole("UPDATE nile_queries")
+        if seen is None or stream.rows < seen[name]:
+            raise ConfigError(
+                f"{place}: needed all that it has seen of '{name}' kept, to change its plan while it runs; got "
+                f"{stream.rows:,} rows of {'more' if seen is None else f'{seen[name]:,}'}; ask it anew, or keep more "
+                "of the stream"
+            )
+    assert seen is not None
+    fresh = Running(home, query, choice, live)  # no constraint was looked after for it, so it goes by none
+    if fresh.streams.keys() != standing.streams.keys():
+        raise ConfigError(
+            f"{place}: needed a plan over {', '.join(standing.streams)}; got one over {', '.join(fresh.streams)}"
+        )
+    at = standing.reached
+    old = Running(home, standing.query, standing.choice, live)
+    tail = fresh.tail()
+    told, wanted = _told(fresh, tail, seen, at, standing.schema), _told(old, old.tail(), seen, at, standing.schema)
+    if told != wanted:
+        differ = sum(((told - wanted) + (wanted - told)).values())
+        raise ConfigError(
+            f"{place}: needed a plan that tells what the query told so far; got one that differs in {differ:,} rows; "
+            "it is another query: subscribe to it under another name"
+        )
+    return fresh, tail
+
+
+def _told(plan: Running, tail: Tail, seen: Mapping[str, int], at: int | None, schema: pa.Schema) -> Counter[str]:
+    """How often each row was told, less how often it was taken back, up to an instant."""
+    found = [*plan.push_finite(), *plan.push_seen(seen)]
+    if at is not None:
+        found.append(plan.pipeline.advance(at, certain=False))
+    told: Counter[str] = Counter()
+    for each in found:
+        passed = tail.passed(each)
+        tail.add(passed)
+        for changes in passed.changes:
+            rows: list[dict[str, Any]] = changed(changes, schema, plan.emit).to_pylist()
+            for row in rows:
+                sign = row.pop("_sign", 1)
+                row.pop("_ts", None)
+                told[repr(row)] += sign
+    return Counter({row: count for row, count in told.items() if count})
