@@ -31,7 +31,7 @@ def experiment() -> None:
 @experiment.command("list")
 def list_command() -> None:
     """Every experiment, one per line, with what it claims."""
-    from nile.experiments.atlas.shelf import chosen, names
+    from nile.experiments.atlas.catalogue.shelf import chosen, names
 
     known = names()
     width = max(map(len, known))
@@ -73,7 +73,7 @@ def run_command(
 @_options
 def all_command(out: Path, quick: bool, resume: bool, jobs: int | None, data: Path | None, **how: str) -> None:
     """Run the whole catalogue."""
-    from nile.experiments.atlas.shelf import names
+    from nile.experiments.atlas.catalogue.shelf import names
 
     _run(names(), out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how), again=_again(quick, data, how))
 
@@ -113,9 +113,9 @@ def _run(
     again: Sequence[str],
 ) -> None:
     from nile.base.machine import core_count
+    from nile.experiments.atlas.catalogue.shelf import chosen
     from nile.experiments.atlas.report import atlas_of, write_atlas
     from nile.experiments.atlas.runner import Kept, run_points
-    from nile.experiments.atlas.shelf import chosen
     from nile.experiments.run.progress import Progress
     from nile.report.saving import check_out
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.runtime.charts import Step
+from nile.runtime.clairvoyant import least_sizes
+from nile.runtime.scheduling import SCHEDULERS, Arrival, simulate
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -128,10 +131,30 @@ def _constrained(orders: int) -> list[Measure]:
     ]  # fmt: skip
 
 
+def _chain(plans: int) -> Measure:
+    """What Chain holds beyond the best order of work, over random plans of two paths, beside FIFO."""
+    draw = np.random.Generator(np.random.PCG64(41))
+    beyond: dict[str, list[float]] = {"chain": [], "fifo": []}
+    for _ in range(plans):
+        paths = [
+            [Step(int(draw.integers(1, 4)), float(draw.random())) for _ in range(draw.integers(1, 4))] for _ in range(2)
+        ]
+        arrivals = [Arrival(int(at), int(draw.integers(0, 2))) for at in np.sort(draw.integers(0, 6, 4))]
+        for name, found in beyond.items():
+            sizes = simulate(paths, arrivals, SCHEDULERS[name](paths)).sizes
+            least = least_sizes(paths, arrivals, len(sizes) - 1)
+            found.append(max(held - best for held, best in zip(sizes, least, strict=True)))
+    about = f"{plans:,} plans; mean {fmean(beyond['chain']):.3f}, of FIFO {fmean(beyond['fifo']):.3f}"
+    return Measure(
+        "Chain: most held beyond the best order", max(beyond["chain"]), "batches", 2.0, most=True, about=about
+    )
+
+
 @benchmark("runtime", "Many standing queries over few streams: equal ones, dashboards over a join, 1,000 selections")
 def many_queries(
-    pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = SELECTIONS, orders: int = 200_000
-) -> Result:
+    pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = SELECTIONS, orders: int = 200_000,
+    plans: int = 1_000,
+) -> Result:  # fmt: skip
     """CPU time; pushes of 10,000 rows."""
     grouped = "SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW 1"
     measures = _beside_one(f"{EQUAL} equal queries", [grouped] * EQUAL, pushes, rounds)
@@ -154,6 +177,7 @@ def many_queries(
                        about=f"{rows:,} rows found; reading them took {reading:.2f} ms a push more")
         )  # fmt: skip
     measures += _constrained(orders)
+    measures.append(_chain(plans))
     return Result(
         name="runtime",
         title="standing queries beside one of them",

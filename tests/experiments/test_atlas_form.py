@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from workload_atlas import GOOD, written
 
+from nile.experiments.atlas.catalogue.shelf import CATALOGUE, chosen, names
 from nile.experiments.atlas.edge import load_experiment
-from nile.experiments.atlas.shelf import CATALOGUE, chosen, names
 from nile.summaries.errors import ConfigError, SourceMissing
 
 

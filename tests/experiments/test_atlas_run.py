@@ -15,11 +15,11 @@ from browser import browser, fitted, in_browser
 from click.testing import CliRunner
 from workload_atlas import GOOD, written
 
+from nile.experiments.atlas.catalogue.shelf import CATALOGUE
 from nile.experiments.atlas.edge import load_experiment
 from nile.experiments.atlas.page import render
 from nile.experiments.atlas.report import atlas_of, csv_of
 from nile.experiments.atlas.runner import KEPT, Kept, run_points
-from nile.experiments.atlas.shelf import CATALOGUE
 from nile.experiments.atlas.verdicts import Spread
 from nile.experiments.cli import main
 from nile.experiments.run.progress import Progress

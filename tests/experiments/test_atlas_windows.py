@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from nile.exact.join.clique import ExactClique
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
+from nile.experiments.atlas.catalogue.shelf import chosen
 from nile.experiments.atlas.form import Experiment
 from nile.experiments.atlas.kinds import Data
-from nile.experiments.atlas.shelf import chosen
 from nile.experiments.atlas.verdicts import Spread
 from nile.experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
 from nile.experiments.atlas.window_streams import Played, made, split

@@ -12,7 +12,7 @@ from nile.summaries.errors import ConfigError
 
 __all__ = ["CATALOGUE", "chosen", "names"]
 
-CATALOGUE = Path(__file__).with_name("catalogue")
+CATALOGUE = Path(__file__).parent
 
 
 def names() -> tuple[str, ...]:
