@@ -86,7 +86,6 @@ def test_a_stream_joined_with_itself_and_another() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "message"),
     [
-        (text("desc", where="AND a.price < b.price"), {"budget": 0.2}, "only a look at every candidate tells"),
         (text("desc"), {"budget": 0.2, "method": "hash-drop"}, "needed method 'nile'"),
         (text("desc"), {"budget": nile.Budget(outputs=5)}, "for as long as tuples come"),
     ],

@@ -122,9 +122,16 @@ class ApproximateSubscription(Subscription):
                     names.append(condition.name_of(k, name))
             return condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
 
+        windows = operator.bound.windows
+
+        def within(times: tuple[Array, ...]) -> Array:
+            assert windows is not None
+            return windows.passing(np.stack(times, axis=1))
+
         several = LiveMultiway(
-            operator.plan, len(self._arrivals), passing=None if condition is None else passing, hasher=hasher
-        )
+            operator.plan, len(self._arrivals), passing=None if condition is None else passing,
+            within=None if windows is None else within, hasher=hasher,
+        )  # fmt: skip
         for each in self._arrivals:
             several.encode(each.keys())
         return several
@@ -275,8 +282,6 @@ def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | 
         (name,) = (leaf.name for leaf in leaves_of(prepared.query.plan))
         return None if name in live else f"'{name}', which is not live"
     assert isinstance(operator, PreferredJoin)
-    if operator.bound.windows is not None:
-        return "windows between pairs of streams"
     finite = [stream.name for stream in operator.streams if stream.name not in live]
     if finite:
         return f"'{finite[0]}', which is not live"

@@ -4,8 +4,11 @@ Design.  The kernels are the same, and so is what they do: a tuple at a time, in
 batches changes.  The operator is held, not inherited from: tuples are pushed into it, and what a window cannot reach is
 let go of (tuples, admissions, keys that no tuple held has).  Before the kernels run, each arrival's exact cost is
 counted from the windows of all streams, shed tuples included, so that the grant is what it is over finite streams: the
-outputs are the same, bit for bit.  A condition over several streams is put to candidates by whoever holds the rows;
-what its exact answer costs only a look at every candidate would tell, so it is not asked under a fraction below 1.
+outputs are the same, bit for bit.  A condition over several streams is put to candidates by whoever holds the rows.
+How many satisfy it, and how many lie in windows between pairs of streams, only a look at every candidate would tell; so
+under a fraction an arrival grants its share of what is certain (taking the tuple in, looking up, scanning candidates),
+and every output found that of its own: less than over finite streams, never more.  Candidates are looked at arrival by
+arrival.
 Memory.  Tuples of up to two windows, and what waits in the queue.
 """
 
@@ -30,7 +33,7 @@ from nile.operators.multiway.start import buys_everything
 from nile.preferences import state as st
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.manager import Memory
-from nile.summaries.errors import MemoryRefused, NotYet
+from nile.summaries.errors import MemoryRefused
 from nile.summaries.estimate import Estimate
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from nile.summaries.heavy import pa
@@ -45,7 +48,7 @@ __all__ = ["LiveMultiway", "Passing"]
 
 Array = np.ndarray[Any, Any]
 Passing = Callable[[tuple[Array, ...]], Array]
-"""Which candidates satisfy a condition, by the ordinals of each stream's members: bool [c]."""
+"""Which candidates satisfy a condition, by the ordinals (or times) of each stream's members: bool [c]."""
 
 _LEAST_KEYS = 4096
 _MOST = 2.0**53
@@ -56,29 +59,35 @@ class LiveMultiway:
 
     The same tuples give the same outputs, weights and figures as `MultiwayJoin` gives for them as finite streams,
     however they are cut into pushes.  Range records are expanded at once; `members` of what is found are ordinals of
-    each stream.  Raises NotYet for a method other than `nile`, a replay, and a condition under a fraction below 1,
-    ConfigError for a plan without a window.
+    each stream; under a condition or windows between pairs what it finds is true and within the budget, but less.
+    within: which combinations lie in such windows, by their times (int64 [c, n] ns): bool [c].
+    Raises NotYet for a method other than `nile` and a replay, ConfigError for a plan without a window.
     """
 
     def __init__(
-        self, plan: JoinPlan, streams: int, *, passing: Passing | None = None, hasher: KeyHasher = PUBLIC
+        self,
+        plan: JoinPlan,
+        streams: int,
+        *,
+        passing: Passing | None = None,
+        within: Passing | None = None,
+        hasher: KeyHasher = PUBLIC,
     ) -> None:
         self.plan = checked(plan)
-        if passing is not None and plan.budget.fraction is not None and not buys_everything(plan):
-            raise NotYet(
-                "live join: needed budget 1, or one by the clock, under a condition over several streams; got "
-                f"{plan.budget}, which only a look at every candidate tells; say budget=1, or seconds_per_tuple"
-            )
         self.streams = streams
         self._passing = passing
+        self._within = within
+        self._tested = passing is not None or within is not None
         none, nothing = np.zeros(0), np.zeros(0, np.int64)
         self.join = MultiwayJoin(
             plan,
             MultiwayInput(
                 streams=streams, stream=np.zeros(0, np.int8), ordinal=nothing, ts=nothing, key=np.zeros(0, np.int32),
-                hashes=np.zeros(0, np.uint64), costs=none, test=None if passing is None else self._test,
+                hashes=np.zeros(0, np.uint64), costs=none, test=self._test if self._tested else None,
             ),
         )  # fmt: skip
+        self.join.at_once = self._tested
+        self._step = 1 if self._tested and not self.join.whole and plan.budget.fraction is not None else 1 << 62
         self.table = KeyTable(hasher)
         self._windows = 1 if plan.is_exact else 2
         self.sampled = samples(plan)
@@ -184,16 +193,16 @@ class LiveMultiway:
         self.matches += int(matches.astype(np.int64).sum())
         table = plan.costs
         outputs = np.minimum(matches, 1.0) if plan.output == "ranges" else matches
-        candidate = table.emit if self._passing is None else table.scan
+        candidate = table.scan if self._tested else table.emit
         costs = np.rint(UNIT * (table.insert + table.lookup * (self.streams - 1) + candidate * outputs))
         self.total_cost += float(costs.sum())
-        # What the exact answer costs under a condition is not known beforehand; the whole budget does not need it.
-        granted: Array = np.zeros(arrivals) if self._passing is not None else plan.fraction * costs
+        # What the whole answer costs is not known where candidates are tested, nor needed: nothing holds it back.
+        granted: Array = np.zeros(arrivals) if self._tested and self.join.whole else plan.fraction * costs
         return granted
 
     def advance(self, end: int, *, credit: float | None = None) -> Iterator[Combinations]:
         """Go on to arrival `end`; credit: in place of the plan's budget (`nile.operators.common.contract`)."""
-        for outputs in self.join.advance(end, credit=credit):
+        for outputs in self._advanced(end, credit):
             whole = self.join.expand(outputs)
             assert whole.members is not None
             if self.sampled:
@@ -201,10 +210,24 @@ class LiveMultiway:
             self.found += len(whole)
             yield Combinations(whole.weight, members=self._ordinal[whole.members - self._gone])
 
+    def _advanced(self, end: int, credit: float | None) -> Iterator[Combinations]:
+        if credit is not None or end <= self.fed:
+            yield from self.join.advance(end, credit=credit)
+        while self.fed < end:  # under a fraction, where conditions are looked at must not depend on the pushes
+            yield from self.join.advance(min(end, self.fed + self._step))
+
     def _test(self, members: Array) -> Array:
-        assert self._passing is not None
-        ordinals = self._ordinal[members - self._gone]
-        return self._passing(tuple(ordinals[:, k] for k in range(self.streams)))
+        kept = np.ones(members.shape[0], bool)
+        if self._within is not None:
+            side = self.join.store.side
+            kept = self._within(tuple(side.ts[members[:, k] - int(side.meta[ga.BASE])] for k in range(self.streams)))
+        if self._passing is not None:
+            ordinals = self._ordinal[members - self._gone]
+            kept = kept & self._passing(tuple(ordinals[:, k] for k in range(self.streams)))
+        if self._step == 1:
+            more = self.plan.fraction * UNIT * self.plan.costs.emit * int(np.count_nonzero(kept))
+            self.join.state.real[[st.CREDIT, st.GRANTED]] += more
+        return kept
 
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget what a window cannot reach, and keys that went with it."""
@@ -283,7 +306,7 @@ class LiveMultiway:
     def figures(self) -> MultiwayFigures:
         """What has been done so far; under a condition the exact cost is what it is at least."""
         figures, cost = self.join.figures, self.total_cost / UNIT
-        if self._passing is not None:
+        if self._tested:
             cost = figures.spent if buys_everything(self.plan) else cost + self.plan.costs.emit * figures.outputs
         return replace(figures, exact_cost=cost)
 

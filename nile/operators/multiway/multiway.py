@@ -96,6 +96,8 @@ class MultiwayJoin:
                 granted = float(self._grant.sum())
                 self.state = plan_rates(self.state, data, self._costs, granted, lent, sketched=sketched)
         self._stream = data.stream
+        self.at_once = False
+        """Whether conditions are looked at whenever `advance` ends, as who cuts the input says."""
         self._floor = _NO_FLOOR if self.whole else 0.0
         self._hashes = _at_least_one(data.hashes)
         width = 1 + 2 * data.streams if plan.output == "ranges" else data.streams
@@ -165,7 +167,9 @@ class MultiwayJoin:
         self._feed(end)
         while True:
             why = self._step(end)
-            if whole[st.WRITTEN] and self._collects(why, last=credit is not None or end == self.arrivals):
+            if whole[st.WRITTEN] and self._collects(
+                why, last=credit is not None or self.at_once or end == self.arrivals
+            ):
                 found = self._collect()
                 if len(found):
                     yield found
