@@ -73,6 +73,11 @@ def frame_of(data: Any) -> Frame | None:
         return _Lazy(data)
     if package == "pyarrow" and hasattr(data, "scanner") and hasattr(data, "schema"):
         return _Dataset(data)
+    if package == "pyspark" and getattr(data, "isStreaming", False):
+        raise SourceError(
+            "a source of Spark: needed rows that end; got a streaming DataFrame; run a standing query over it with "
+            "nile.spark.stream_query, or bring its rows into a live stream with nile.spark.stream_sink"
+        )
     if package == "pyspark" and hasattr(data, "toArrow"):
         return _Spark(data)
     return None
