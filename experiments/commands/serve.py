@@ -63,10 +63,11 @@ __all__ = ["serve"]
     type=click.IntRange(0, 65_535),
     help="Serve Arrow Flight SQL too, for ADBC, JDBC and ODBC drivers, on this port; 0: any that is free.",
 )
+@click.option("--log-requests", is_flag=True, help="A line of the log for each request; never what it says.")
 def serve(
     store: Path, host: str, port: int, token_file: Path | None, hosts: tuple[str, ...], origins: tuple[str, ...],
     allow_files: bool, memory: str | None, checkpoint: str, max_body: int, max_streams: int, max_rate: float,
-    retain: int, flight_port: int | None,
+    retain: int, flight_port: int | None, log_requests: bool,
 ) -> None:  # fmt: skip
     """Serve the database in STORE (made if it is not there) over HTTP until Ctrl-C or SIGTERM, then write a checkpoint.
 
@@ -85,7 +86,7 @@ def serve(
     token = new_token() if token_file is None else read_token(token_file)
     settings = Settings(
         token, frozenset({*hosts, host.lower()}), frozenset(origins), allow_files, body=max_body, streams=max_streams,
-        rate=max_rate, burst=max(1, round(2 * max_rate)), retain=retain,
+        rate=max_rate, burst=max(1, round(2 * max_rate)), retain=retain, log_requests=log_requests,
     )  # fmt: skip
     bound = listen(host, port)
     at = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"

@@ -23,6 +23,7 @@ from nile.server.asked import read_asked, read_json, read_schema, read_wait
 from nile.server.forms import form_of, read_rows
 from nile.server.guard import BodyRefused, Guard
 from nile.server.metrics import exposed
+from nile.server.openapi import document
 from nile.server.service import Service
 from nile.server.settings import Settings
 from nile.server.streaming import answer_of, answered, followed, over_websocket
@@ -98,6 +99,7 @@ def application(db: Database, settings: Settings, *places: str) -> Guard:
     app: ASGIApp = Starlette(
         routes=[
             *(route(path, _page, "GET") for path in _PAGE),
+            route("/openapi.json", _openapi, "GET"),
             route("/health", _health, "GET"),
             route("/ready", _ready, "GET"),
             route("/metrics", _metrics, "GET"),
@@ -124,6 +126,10 @@ async def _page(_service: Service, request: Request) -> Response:
     """The inspector: three files that ask for nothing but what lies here, and hold nothing of the database."""
     file, media = _PAGE[request.url.path]
     return Response(_PAGES.joinpath(file).read_bytes(), media_type=media, headers=_PAGE_HEADERS)
+
+
+async def _openapi(_service: Service, _request: Request) -> Response:
+    return JSONResponse(document())
 
 
 async def _health(_service: Service, _request: Request) -> Response:

@@ -19,10 +19,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nile.server.settings import LOOPBACK, Settings
+from nile.server.telling import log
+from nile.server.tracing import traced
 
 __all__ = ["BEARER", "OPEN", "BodyRefused", "Guard", "client_of"]
 
-OPEN = frozenset({"/", "/health", "/ready", "/inspector.js", "/inspector.css"})
+OPEN = frozenset({"/", "/health", "/ready", "/openapi.json", "/inspector.js", "/inspector.css"})
 """What needs no token: it tells nothing of what the database holds."""
 BEARER = "nile.bearer."
 """Before the token, among the subprotocols of a websocket: where browsers can say it."""
@@ -67,16 +69,36 @@ class Guard:
             return
         self.requests += 1
         headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send, headers)
+            return
+        begun = time.monotonic()
+        with traced(scope, headers) as said:
+
+            async def telling(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    said(message["status"])
+                    if self._settings.log_requests:
+                        log(
+                            "request", method=scope["method"], path=scope["path"], status=message["status"],
+                            client=client_of(scope), seconds=round(time.monotonic() - begun, 4),
+                        )  # fmt: skip
+                await send(message)
+
+            await self._answer(scope, receive, telling, headers)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         reason = self._reason(scope, headers)
-        if reason is not None and scope["type"] == "websocket":
+        if reason is not None:
             self.refused[reason] += 1
             await send({"type": "websocket.close", "code": 1008, "reason": _TOLD[reason][1]})
             return
+        await self.app(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
+        reason = self._reason(scope, headers)
         if reason is not None:
             await self.refusal(reason)(scope, receive, send)
-            return
-        if scope["type"] == "websocket":
-            await self.app(scope, receive, send)
             return
 
         async def sending(message: Message) -> None:

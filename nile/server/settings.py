@@ -26,6 +26,7 @@ class Settings:
     retain: outputs of a standing query that those who come back still find; tail: bytes of them that are held ready.
     send_wait: how long a client may take nothing before its stream is cut; heartbeat: how often one that has nothing to
     hear is told so.  statements: that run at the same time.  drain: how long open answers may take at the end.
+    log_requests: whether the log has a line for each.
     """
 
     token: str = field(repr=False)
@@ -44,6 +45,7 @@ class Settings:
     heartbeat: float = 15.0
     statements: int = 4
     drain: float = 10.0
+    log_requests: bool = False
 
 
 def new_token() -> str:

@@ -17,10 +17,15 @@ import httpx
 import pyarrow as pa
 import pytest
 import websockets.sync.client as ws
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from served import TOKEN, Served, client_to, served
 
 import nile
 from nile.server.forms import ARROW, read_rows
+from nile.server.guard import OPEN
 from nile.server.metrics import exposed
 from nile.server.settings import read_token
 from nile.summaries.errors import ConfigError, SourceError
@@ -309,6 +314,50 @@ def test_metrics_count_what_was_done(up: Served) -> None:
         assert re.fullmatch(r'# (HELP|TYPE) nile_\w+ .+|nile_\w+(\{(\w+="[^"]*",?)+\})? [-+.\de]+', line), line
 
 
+def test_the_openapi_document_has_every_route_and_none_beside(up: Served) -> None:
+    app: Any = up.server.app.app
+    routes = {(route.path, method.lower()) for route in app.routes for method in getattr(route, "methods", ["GET"])}
+    told = httpx.get(f"{up.url}/openapi.json", trust_env=False).json()
+    calls = {(path, call) for path, calls in told["paths"].items() for call in calls if call != "parameters"}
+    assert calls == {(path, method) for path, method in routes if method != "head"}
+    for path, parts in told["paths"].items():
+        for call, operation in parts.items():
+            if call != "parameters":
+                assert (operation.get("security") == []) == (path in OPEN), path
+                assert "default" in operation["responses"]
+
+
+def test_a_request_is_a_span_of_the_trace_that_it_names(up: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    parent = f"00-{'ab' * 16}-{'cd' * 8}-01"
+    with up.client() as client:
+        client.post("/sql", content="SELECT nope FROM s", headers={"traceparent": parent})
+        client.get("/health")
+    up.wait_until(lambda: len(kept.get_finished_spans()) == 2)
+    first, second = kept.get_finished_spans()
+    assert first.attributes == {
+        "http.request.method": "POST", "url.path": "/sql", "http.response.status_code": 400
+    }  # fmt: skip
+    assert f"{first.context.trace_id:032x}" == "ab" * 16
+    assert second.parent is None
+
+
+def test_the_log_has_a_line_of_json_for_each_request_where_it_is_asked_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nile.server")
+    with served(nile.connect(tmp_path / "store"), log_requests=True) as up, up.client() as client:
+        client.post("/sql", content="SELECT secret FROM nowhere")
+        httpx.get(f"{up.url}/streams", trust_env=False)
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "nile.server"]
+    told = [(line["path"], line["status"]) for line in lines if line["event"] == "request"]
+    assert told == [("/sql", 400), ("/streams", 401)]
+    assert not any("secret" in json.dumps(line) for line in lines)
+
+
 def test_metrics_escape_what_names_hold() -> None:
     assert exposed([("a", "gauge", "b", [({"n": 'x"\\\n'}, 1.5)])]).splitlines()[-1] == 'a{n="x\\"\\\\\\n"} 1.5'
 
@@ -351,7 +400,10 @@ def test_the_command_serves_until_it_is_told_to_stop_and_writes_a_checkpoint(tmp
         assert at is not None, said + running.stderr.read() if running.stderr else said
         assert token.read_text().strip() not in said
         with httpx.Client(
-            base_url=at[0], headers={"authorization": f"Bearer {token.read_text().strip()}"}, trust_env=False
+            base_url=at[0],
+            headers={"authorization": f"Bearer {token.read_text().strip()}"},
+            trust_env=False,
+            timeout=60,
         ) as client:
             client.post("/streams", json={"name": "s", "schema": COLUMNS, "time": "ts"})
             push(client, table(0, 25))
