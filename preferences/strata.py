@@ -56,11 +56,12 @@ class Strata(NamedTuple):
     taking: Array
 
 
-def _rates(sizes: Sizes, weight: float, taking: float, emitting: float) -> Strata:
+def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: bool) -> Strata:
     """The rates under which pairs of the sample weigh about `weight`, and another unit of cost buys as much anywhere.
 
     With y tuples of each side left of a key of N pairs whose window holds one in r pairs of its tuples, the relative
-    variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.
+    variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.  Coins in
+    blocks leave of it, at level 1, what falls by the square of y alone.
     """
     keys, left, right, pairs, loads = sizes
     worth = emitting / (_AGES * weight * weight)  # variance that is worth one unit of cost: that of drawing pairs
@@ -76,7 +77,9 @@ def _rates(sizes: Sizes, weight: float, taking: float, emitting: float) -> Strat
 
         _, _, varies, cost = thinned(kept)
         level = np.minimum(1.0, pairs * np.sqrt(_WHOLE_KEYS * varies * worth / cost))
-        more = np.maximum(pairs * np.sqrt(worth / taking), _cube_root(pairs * pairs * spread * worth / taking))
+        more = _cube_root(pairs * pairs * spread * worth / taking)
+        if not blocks:
+            more = np.maximum(pairs * np.sqrt(worth / taking), more)
         of_left, of_right, _, cost = thinned(np.where(level < 1.0, kept, np.maximum(kept, more)))
     level = np.maximum(level, _LEAST)
     came = level * of_left * of_right
@@ -89,19 +92,20 @@ def _rates(sizes: Sizes, weight: float, taking: float, emitting: float) -> Strat
     return Strata(level, of_left, of_right, rate, in_all + drawn, in_all)
 
 
-def best_strata(sizes: Sizes, budget: float, taking: float, emitting: float) -> Strata:
+def best_strata(sizes: Sizes, budget: float, taking: float, emitting: float, *, blocks: bool = False) -> Strata:
     """The rates that make totals, and histograms, vary least for a budget.  O(strata) numbers, some dozen times.
 
-    budget, taking (of a tuple), emitting (of a pair): in one unit of cost.
+    budget, taking (of a tuple), emitting (of a pair): in one unit of cost; blocks: whether tuples are thinned in blocks
+    of a stratum, of each of which as many come in, rather than each by itself.
     """
     low, high = _WHOLE, max(2.0, 1e3 * float((sizes.keys * sizes.pairs).sum()))
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
-        if float(_rates(sizes, middle, taking, emitting).cost.sum()) > budget:
+        if float(_rates(sizes, middle, taking, emitting, blocks).cost.sum()) > budget:
             low = middle
         else:
             high = middle
-    return _rates(sizes, high, taking, emitting)
+    return _rates(sizes, high, taking, emitting, blocks)
 
 
 def _cube_root(x: Array) -> Array:

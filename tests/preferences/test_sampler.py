@@ -134,6 +134,25 @@ def _unit(value: int, seed: int) -> float:
     return (_mix(value, seed) >> 11) / 2**53
 
 
+def _came(
+    blocks: dict[tuple[int, int], list[int]], of: tuple[int, int], segment: int, rate: float, tuple_: int, salt: int
+) -> float:
+    """The probability with which a tuple comes in, 0 where it does not: one of each block, or all but one."""
+    length, place, met, began = blocks.get(of, [0, 0, 0, -1])
+    if began != segment or met >= abs(length):
+        few = rate < 0.5
+        whole = int(1.0 / max(1e-12, rate if few else 1.0 - rate) + _unit(tuple_, salt + 6))
+        if rate >= 1.0:
+            few, whole = True, 1
+        length, met, began = whole if few else -whole, 0, segment
+        place = min(whole - 1, int(_unit(tuple_, salt + 4) * whole))
+    blocks[of] = [length, place, met + 1, began]
+    share = 1.0 / abs(length)
+    if length > 0:
+        return share if met == place else 0.0
+    return 0.0 if met == place else 1.0 - share
+
+
 def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
     """The kernel `sample`, tuple by tuple, from the same plan and before its first step."""
     assert join.sampler is not None
@@ -144,7 +163,9 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
         float(state.prices[st.P_INSERT]),
         float(state.real[st.BOUNDS]),
     )
-    ahead, within, whole = (float(x) for x in p.real[:3])
+    whole, luck = float(p.real[2]), float(p.luck[0])
+    lines = [[float(ahead), float(within)] for ahead, within in p.lines]
+    blocks: dict[tuple[int, int], list[int]] = {}
     lists: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
     kept: list[dict[int, tuple[float, float]]] = [{}, {}]
     streams = [(data.left_ts, data.left), (data.right_ts, data.right)]
@@ -192,7 +213,7 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
             left = credit + whole - granted - emit * (expected - drawn) - insert - bounds
             factor = 1.0 if to_come <= 0.0 else max(1 / 64, min(2.0, left / to_come))
             rate = min(1.0, factor * float((p.right if side else p.left)[segment, stratum]))
-            came = rate if _unit(2 * ordinal + side, salt + 4) < rate else 0.0
+            came = _came(blocks, (side, stratum), segment, rate, 2 * ordinal + side, salt)
         if not pay(due + (insert + bounds if came else 0.0)):
             break
         matches: list[int] = []
@@ -211,16 +232,18 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
         expected += rate * size
         hits = size if rate >= 1.0 else 0
         if rate < 1.0:
+            ahead, within = lines[stratum]
             while ahead < rate * size:
                 hits += 1
                 ticks += 1
                 moved = _unit(ticks, salt + 3)
                 ahead += 1.0 + moved - within
                 within = moved
-            ahead -= rate * size
+            lines[stratum] = [ahead - rate * size, within]
         draws = min(hits, size)
         drawn += draws
-        place = _unit(2 * ordinal + side, salt + 5) * (size / draws) if 0 < draws < size else 0.0
+        place = luck * (size / draws) if 0 < draws < size else 0.0
+        luck = (luck + 0.6180339887498949) % 1.0 if draws else luck
         for _ in range(draws):
             if not pay(emit):
                 return found

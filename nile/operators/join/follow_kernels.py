@@ -86,7 +86,7 @@ def follow(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                     if n > 0:
                         real[js.MATCHES] += np.float64(n)
                         real[js.RATE] = affordable(factor * drawn, in_hand - entrance, price * n)
-                        draw(real[js.RATE], n, unit(U8(2 * ordinal + side), salt + 5), st, p)
+                        draw(real[js.RATE], n, unit(U8(2 * ordinal + side), salt + 5), 0, st, p)
                 if came == 0.0:
                     levels[place] = 0.0
                 w[js.NOW_TS] = left.ts[at] if side == 0 else right.ts[at]

@@ -55,11 +55,13 @@ class Follower:
     def __init__(self, plan: JoinPlan) -> None:
         none = np.zeros((0, 0))
         whole = np.zeros(0, np.int64)
+        real = np.zeros(sample_kernels.REAL_FIELDS)
         self.sampling = sample_kernels.Sampling(
             level=none, left=none, right=none, rate=none, slot=np.zeros((0, 0), np.uint8), ends=whole,
             to_come=np.zeros(0), price=np.zeros(0), every=whole, left_thinned=np.zeros(0), right_thinned=np.zeros(0),
-            changes=np.zeros((0, 2), np.int64), at=np.array([0, -1, 0, 0], np.int64),
-            real=np.zeros(sample_kernels.REAL_FIELDS),
+            changes=np.zeros((0, 2), np.int64), lines=real[:2].reshape(1, 2),
+            block=np.zeros((0, 0, sample_kernels.BLOCK_FIELDS), np.int64), luck=np.zeros(0),
+            at=np.array([0, -1, 0, 0], np.int64), real=real,
         )  # fmt: skip
         phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
         self.sampling.real[:] = phase, phase, 0.0, 1.0, 0.0, 1.0, 0.0

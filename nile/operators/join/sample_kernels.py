@@ -8,6 +8,10 @@ probability that its weight undoes.  How many of a tuple's pairs are drawn is th
 which each unit of what is passed, `rate` a pair, has one, anywhere in it; which pairs, a place of its own tells.  What
 draws cost is counted as expected, not as it fell, or later rates would lean on ticks that are known already.  The level
 of key hashes, whose coin is shared, follows nothing that the coin has decided.
+Why it scatters little.  Coins fall in blocks: of so many tuples of a stratum in a row one comes in (or all but one),
+whichever it is, so that what comes in is spread as what came is.  A block's length is set when it begins, by what was
+known before.  Each stratum has ticks of its own, and the places that tell which pair step by the golden ratio, so that
+heavy keys and all ages get their share.
 Ranges.  A record has one weight for many pairs, so there the coins of tuples move in steps, by halves, and a range is
 cut where they moved: at the ordinals that `changes` lists.
 Cost.  A refused tuple costs nothing, as everywhere: the source has looked at it and its hash.
@@ -19,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nile.operators.join.learning_kernels import is_looked_at, may_hold, slot_of
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import (
     held_at,
@@ -35,16 +40,16 @@ from nile.preferences.state import Output, State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.list_kernels import ordinal_at, rank_from
-from nile.pyramid.grid.region_kernels import root_estimate
-from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
-_SLOT_BITS = 12
 _MOST = 2.0  # of the factor
 _LEAST = 1.0 / 64.0
 _ONE_ENTRY = 0.5  # of all that is left to spend, the most that the pairs of one tuple may take
 _LOWER, _HIGHER = 0.7, 1.6  # of the factor over its step: beyond these it moves by one
+_GOLDEN = 0.6180339887498949
+_EVEN = 0.5  # of a rate: below it blocks have one tuple that comes in, above it one that stays out
+_LONGEST = float(1 << 40)
 _HIGHEST = 4.0  # steps: records of tuples that find nothing are planned, and cost nothing
 
 # `at`: the sampler's own place.
@@ -52,7 +57,12 @@ TICKS, LAST, CHANGED, DRAWN = 0, 1, 2, 3
 AT_FIELDS = 4
 """TICKS: passed so far; LAST: the pair of the entry in progress that was emitted last, -1: none; CHANGED: how often the
 coins of tuples have moved (ranges); DRAWN: pairs, or under ranges tuples, drawn so far."""
-# `real`: where the next tick lies, ahead of what has been passed, and within its unit; what is planned to be spent; the
+# `lines`, of a stratum: where the next tick lies, ahead of what has been passed, and within its unit.
+# `block`, of a stream's stratum: tuples of the block in progress, below 0 where one stays out rather than comes in;
+# which; how many have passed; the segment it began in.
+LENGTH, PLACE, MET, BEGAN = 0, 1, 2, 3
+BLOCK_FIELDS = 4
+# `real`: two of `lines`, where there is one alone; what is planned to be spent; the
 # factor of tuples' coins under ranges; draws expected of what has been passed; how far apart draws of an entry lie;
 # what asking a lent grid costs whether the other stream has a tuple's key at all, 0: it is not asked.
 AHEAD, WITHIN, TOTAL, STEP, EXPECTED, APART, ASKING = 0, 1, 2, 3, 4, 5, 6
@@ -76,64 +86,11 @@ class Sampling(NamedTuple):
     left_thinned: Array  # float64 [left tuples]: the probability of each that came in by its own coin
     right_thinned: Array  # float64 [right tuples]
     changes: Array  # int64 [CHANGES, 2], ranges: of each time that coins moved, the next ordinals of left and right
+    lines: Array  # float64 [k, 2]; of one stratum alone the first two of `real`
+    block: Array  # int64 [2, k, 4], pairs
+    luck: Array  # float64 [1]: the place, in [0, 1), of the next entry's first draw
     at: Array  # int64 [4]
     real: Array  # float64 [7]
-
-
-@inlined
-def slot_of(h: Any, salt: int) -> int:
-    """The part of the key space that a key lies in: twelve bits of a hash of its own."""
-    return np.int64(mix(h, salt + 1) >> U8(64 - _SLOT_BITS))  # type: ignore[return-value]
-
-
-@inlined
-def is_looked_at(arrival: int, every: int, salt: int) -> bool:
-    """Whether an arrival is one of those that sizes are learnt from: one in each `every`, at random."""
-    block = arrival // every
-    return bool(arrival - block * every == np.int64(mix(U8(block), salt + 2) >> U8(1)) % every)
-
-
-@kernel
-def sampled_arrivals(every: int, begin: int, end: int, salt: int, out: Array) -> int:
-    """The arrivals of begin..end-1 that are looked at, into `out` (int64, room enough); returns how many."""
-    n = 0
-    for arrival in range(begin, end):
-        if is_looked_at(arrival, every, salt):
-            out[n] = arrival
-            n += 1
-    return n
-
-
-@kernel
-def slots_of(hashes: Array, salt: int, out: Array) -> None:
-    """out[i] = slot_of(hashes[i]).  hashes: uint64 [n]; out: int64 [n]."""
-    for i in range(hashes.shape[0]):
-        out[i] = slot_of(hashes[i], salt)
-
-
-@kernel
-def told_of(s: Side, hashes: Array, out: Array) -> None:
-    """out[i]: how many tuples of a key a lent grid holds in all.  hashes: uint64 [n]; out: float64 [n].  O(rows)."""
-    for i in range(hashes.shape[0]):
-        out[i] = 0.0
-        for g in range(s.gran.shape[0]):
-            out[i] += root_estimate(s, g, hashes[i], s.counters.shape[1])[0]
-
-
-@part
-def _may_hold(s: Side, h: Any) -> bool:
-    """Whether a lent grid may have a key: by one row."""
-    for g in range(s.gran.shape[0]):  # noqa: SIM110, kernels know no generators
-        if root_estimate(s, g, h, 1)[1] > 0.0:
-            return True
-    return False
-
-
-@kernel
-def bounds_of(s: Side, hashes: Array, out: Array) -> None:
-    """out[i]: 1 where a lent grid may have a key, 0 where it surely has not.  hashes: uint64 [n]; out: float64 [n]."""
-    for i in range(hashes.shape[0]):
-        out[i] = 1.0 if _may_hold(s, hashes[i]) else 0.0
 
 
 @part
@@ -174,30 +131,30 @@ def _stepped(factor: float, moved: bool, st: State, p: Sampling) -> float:
 
 
 @inlined
-def _drawn(rate: float, n: int, st: State, p: Sampling) -> float:
+def _drawn(rate: float, n: int, line: int, st: State, p: Sampling) -> float:
     """How many of n pairs are drawn: as many as ticks fall on them; all of them where the rate is 1."""
     p.real[EXPECTED] += rate * n
     if rate >= 1.0:
         return np.float64(n)
     ticks = 0
-    ahead = p.real[AHEAD]
+    ahead = p.lines[line, AHEAD]
     while ahead < rate * n:
         ticks += 1
         p.at[TICKS] += 1
         within = unit(U8(p.at[TICKS]), st.setting[js.SALT] + 3)
-        ahead += 1.0 + within - p.real[WITHIN]
-        p.real[WITHIN] = within
-    p.real[AHEAD] = ahead - rate * n
+        ahead += 1.0 + within - p.lines[line, WITHIN]
+        p.lines[line, WITHIN] = within
+    p.lines[line, AHEAD] = ahead - rate * n
     return np.float64(ticks)
 
 
 @part
-def draw(rate: float, n: int, luck: float, st: State, p: Sampling) -> None:
+def draw(rate: float, n: int, luck: float, line: int, st: State, p: Sampling) -> None:
     """Draw among the n pairs of the entry in progress, at even distances from a place of luck; it may have none.
 
     Of more ticks than pairs, all pairs stand for more.
     """
-    ticks = _drawn(rate, n, st, p)
+    ticks = _drawn(rate, n, line, st, p)
     draws = min(ticks, np.float64(n))
     if draws == 0.0:
         st.whole[js.ACTIVE] = 0
@@ -207,6 +164,31 @@ def draw(rate: float, n: int, luck: float, st: State, p: Sampling) -> None:
     p.real[APART] = n / draws
     st.real[js.ENTRY_GAP] = luck * p.real[APART] if draws < n else 0.0
     st.real[js.ENTRY_STEP] = rate * draws / ticks
+
+
+@part
+def _came(kept: float, side: int, segment: int, stratum: int, ordinal: int, st: State, p: Sampling) -> float:
+    """The probability with which the next tuple of a stream's stratum comes in; 0 when it does not.
+
+    kept: the rate at which the next block begins.  Asked again of the same tuple, it says the same.
+    """
+    block = p.block[side, stratum]
+    if block[BEGAN] != segment or block[MET] >= abs(block[LENGTH]):
+        few = kept < _EVEN
+        length = min(_LONGEST, 1.0 / max(1e-12, kept if few else 1.0 - kept))
+        h = U8(2 * ordinal + side)
+        whole = np.int64(length + unit(h, st.setting[js.SALT] + 6))
+        if kept >= 1.0:
+            few, whole = True, np.int64(1)
+        block[LENGTH] = whole if few else -whole
+        block[PLACE] = min(whole - 1, np.int64(unit(h, st.setting[js.SALT] + 4) * whole))
+        block[MET] = 0
+        block[BEGAN] = segment
+    chosen = block[MET] == block[PLACE]
+    share = 1.0 / np.float64(abs(block[LENGTH]))
+    if block[LENGTH] > 0:
+        return share if chosen else 0.0
+    return 0.0 if chosen else 1.0 - share
 
 
 @part
@@ -340,6 +322,7 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
             due = 0.0
             came = 0.0
             alone = False
+            blocked = False
             level = 0.0
             stratum = 0
             factor = 1.0
@@ -355,9 +338,14 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                     factor = _factor(arrival, order.shape[0], st, p)
                     step = step if ranges else factor
                     kept = min(1.0, step * (p.left if side == 0 else p.right)[segment, stratum])
-                    if unit(U8(2 * ordinal + side), salt + 4) < kept:
+                    if ranges:
+                        kept = kept if unit(U8(2 * ordinal + side), salt + 4) < kept else 0.0
+                    else:
+                        blocked = True
+                        kept = _came(kept, side, segment, stratum, ordinal, st, p)
+                    if kept > 0.0:
                         due += p.real[ASKING]
-                        alone = p.real[ASKING] > 0.0 and not (_may_hold(right, h) if side == 0 else _may_hold(left, h))
+                        alone = p.real[ASKING] > 0.0 and not (may_hold(right, h) if side == 0 else may_hold(left, h))
                         came = 0.0 if alone else kept
             if real[js.CREDIT] >= due + (entrance if came > 0.0 else 0.0):
                 if code < 0:
@@ -378,7 +366,11 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                         real[js.MATCHES] += np.float64(n)
                         most = max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
                         rate = min(1.0, min(most, factor * p.rate[segment, stratum]))
-                        draw(rate, n, unit(U8(2 * ordinal + side), salt + 5), st, p)
+                        draw(rate, n, p.luck[0], stratum, st, p)
+                        if w[js.ACTIVE]:
+                            p.luck[0] = (p.luck[0] + _GOLDEN) % 1.0
+                if blocked:
+                    p.block[side, stratum, MET] += 1
                 pay_insert(st, due)
                 w[js.NOW_TS] = left.ts[at] if side == 0 else right.ts[at]
                 passed(st, side)

@@ -26,8 +26,9 @@ from nile.summaries.countsketch import CountSketch
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from nile.operators.join import sample_kernels
+    from nile.operators.join import learning_kernels, sample_kernels
 else:
+    learning_kernels = lazy("nile.operators.join.learning_kernels")
     sample_kernels = lazy("nile.operators.join.sample_kernels")
 
 __all__ = ["Sampler", "is_sampled"]
@@ -35,11 +36,11 @@ __all__ = ["Sampler", "is_sampled"]
 Array = np.ndarray[Any, Any]
 _LISTED = 255
 _GOLDEN = 0x9E3779B97F4A7C15
-_LEARNING = 0.04  # of the budget, for learning sizes
+_LEARNING = 0.03  # of the budget, for learning sizes
 _LEARNING_RANGES = 0.12  # where the grant does not tell how many pairs there are
 _DEFENSIVE = 0.25  # of a budget for ranges, spent on all unlisted keys alike: a heavy one may not have been seen
 _LISTING = 3.0  # lookups that a listed key costs
-_SPARE = 0.02
+_SPARE = 0.01
 _NEXT_TO_NOTHING = 1e-2
 _LEAST_SAMPLE = 64
 _LEAST_COLUMNS = 64
@@ -124,13 +125,14 @@ class Sampler:
             alike = min(1.0, _DEFENSIVE * max(0.0, budget) / max(1.0, n * taking))
             strata.level[:, 0] = np.maximum(strata.level[:, 0], alike)
         else:
-            strata = best_strata(sizes, budget, taking, emitting)
+            strata = best_strata(sizes, budget, taking, emitting, blocks=True)
         to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, strata.cost - strata.taking)
         if plan.budget.outputs is not None:
             strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
             to_come[:] = 0.0
         table = np.zeros((segments, SLOTS), np.uint8)
-        table[:, slots] = np.arange(1, slots.shape[0] + 1)
+        if plan.budget.outputs is None:  # so many outputs are drawn from all pairs on one line, which tells just so many
+            table[:, slots] = np.arange(1, slots.shape[0] + 1)
         self.sampling = sample_kernels.Sampling(
             level=strata.level,
             left=strata.left,
@@ -144,11 +146,16 @@ class Sampler:
             changes=np.zeros((sample_kernels.CHANGES if ranges else 0, 2), np.int64),
             left_thinned=np.zeros(data.left_ts.shape[0]),
             right_thinned=np.zeros(data.right_ts.shape[0]),
+            lines=np.zeros((strata.level.shape[1], 2)),
+            block=np.zeros((2, strata.level.shape[1], sample_kernels.BLOCK_FIELDS), np.int64),
+            luck=np.zeros(1),
             at=np.array([0, -1, 0, 0], np.int64),
             real=np.zeros(sample_kernels.REAL_FIELDS),
         )
-        phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
-        self.sampling.real[:] = phase, phase, total, 1.0, 0.0, 1.0, asking
+        phases = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
+        self.sampling.lines[:] = phases.random(strata.level.shape[1])[:, None]
+        self.sampling.luck[0] = phases.random()
+        self.sampling.real[:] = 0.0, 0.0, total, 1.0, 0.0, 1.0, asking
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
         """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""
@@ -239,7 +246,7 @@ def _seen(data: JoinInput, begins: Array, ends: Array, every: Array, salt: int) 
     for segment in range(begins.shape[0]):
         begin, end = int(begins[segment]), int(ends[segment])
         room = np.empty((end - begin) // int(every[segment]) + 2, np.int64)
-        at = room[: sample_kernels.sampled_arrivals(int(every[segment]), begin, end, salt, room)]
+        at = room[: learning_kernels.sampled_arrivals(int(every[segment]), begin, end, salt, room)]
         for side, encoded in enumerate((data.left, data.right)):
             mine = at[data.order[at] == side]
             ordinal = before[mine] if side else mine - before[mine]
@@ -254,7 +261,7 @@ def _partnered(lent: tuple[Side, ...], met: tuple[Array, Array]) -> Array:
     shares = np.ones(2)
     for side, hashes in enumerate(met):
         bound = np.empty(hashes.shape[0])
-        sample_kernels.bounds_of(lent[1 - side], hashes, bound)
+        learning_kernels.bounds_of(lent[1 - side], hashes, bound)
         shares[side] = (np.count_nonzero(bound) + 1.0) / (hashes.shape[0] + 1.0)
     return shares
 
@@ -270,7 +277,7 @@ def _likeliest(met: tuple[Array, Array], salt: int) -> Array:
 
 def _slots_of(hashes: Array, salt: int) -> Array:
     slots = np.empty(hashes.shape[0], np.int64)
-    sample_kernels.slots_of(hashes, salt, slots)
+    learning_kernels.slots_of(hashes, salt, slots)
     return slots
 
 
@@ -280,7 +287,7 @@ def _told(lent: tuple[Side, ...], keys: Array, counts: Array, every: Array, ends
     out = np.empty_like(counts)
     for side, grid in enumerate(lent):
         whole = np.empty(keys.shape[0])
-        sample_kernels.told_of(grid, keys, whole)
+        learning_kernels.told_of(grid, keys, whole)
         met = counts[:, :, side] * every[:, None]
         total = met.sum(axis=0)
         shares = np.where(total > 0.0, met / np.maximum(total, 1e-9), share[:, None])
