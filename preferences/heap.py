@@ -21,19 +21,21 @@ __all__ = ["new_heap", "new_heaps", "roomier"]
 Array = np.ndarray[Any, Any]
 
 
-def new_heap(capacity: int = 4096) -> Heap:
+def new_heap(capacity: int = 4096, *, own_first: bool = False) -> Heap:
     """An empty queue for `capacity` entries, 96 bytes each."""
-    return _heap_of(new_heaps(1, capacity), 0)
+    return _heap_of(new_heaps(1, capacity, own_first=own_first), 0)
 
 
-def new_heaps(queries: int, capacity: int = 4096) -> Heaps:
-    """Empty queues for `capacity` entries each."""
-    return kernels.Heaps(
+def new_heaps(queries: int, capacity: int = 4096, *, own_first: bool = False) -> Heaps:
+    """Empty queues for `capacity` entries each.  own_first: the current arrival's entries go before any that wait."""
+    heaps = kernels.Heaps(
         entry=np.zeros((queries, capacity, kernels.ENTRY_FIELDS), np.int64),
         real=np.zeros((queries, capacity, kernels.REAL_FIELDS), np.float64),
         place=np.tile(np.arange(capacity, dtype=np.int64), (queries, 1)),
         control=np.zeros((queries, kernels.CONTROL_FIELDS), np.int64),
     )
+    heaps.control[:, kernels.OWN_FIRST] = own_first
+    return heaps
 
 
 def roomier(heaps: Heaps, before: Sequence[int], *, limit: int = LIMIT) -> tuple[Heaps, Array, Array]:
@@ -49,6 +51,7 @@ def roomier(heaps: Heaps, before: Sequence[int], *, limit: int = LIMIT) -> tuple
     if 2 * max(entries.shape[0] for entries in live) > capacity and 2 * capacity <= limit:
         capacity *= 2
     wider = new_heaps(queries, capacity)
+    wider.control[:, kernels.OWN_FIRST] = heaps.control[:, kernels.OWN_FIRST]
     expired, evicted = np.zeros(queries, np.int64), np.zeros(queries, np.int64)
     for query, entries in enumerate(live):
         kept = entries[: capacity // 2]

@@ -1,7 +1,8 @@
-"""The priority queue of Figure 7: a binary heap of entries, and before it the entries of the current arrival.
+"""The priority queue of Figure 7: a binary heap of entries, and beside it the entries of the current arrival.
 
 Design.  One array of places.  The first WAITING of them are a heap of what earlier arrivals left; the next
-OWN are the entries of the current arrival, which go first; the rest are free.  Both parts are told apart
+OWN are the entries of the current arrival; the rest are free.  The best entry goes first, whosever it is; with
+OWN_FIRST set the current arrival's go before any that wait.  Both parts are told apart
 only by where they lie, so a time-out (`demote`) moves no entry.  The order is total, so that it never
 depends on how the heap happens to lie: key, then the earlier arrival, then the later zone.
 Cost.  O(1) an entry made, O(log n) one that joins or leaves the heap, O(own) to find the best of the own.
@@ -27,8 +28,8 @@ ENTRY_FIELDS = 9
 KEY, PRIORITY = 0, 1
 REAL_FIELDS = 2
 # `control`
-WAITING, OWN = 0, 1
-CONTROL_FIELDS = 2
+WAITING, OWN, OWN_FIRST = 0, 1, 2
+CONTROL_FIELDS = 3
 
 DESCENDING, WEIGHTED, ASCENDING = 0, 1, 2
 
@@ -39,7 +40,7 @@ class Heap(NamedTuple):
     entry: Array  # int64 [c, 9]
     real: Array  # float64 [c, 2]
     place: Array  # int64 [c]: a permutation of 0..c-1
-    control: Array  # int64 [2]: entries in the heap, entries of the current arrival
+    control: Array  # int64 [3]: entries in the heap, entries of the current arrival, whether these go first
 
 
 class Heaps(NamedTuple):
@@ -48,7 +49,7 @@ class Heaps(NamedTuple):
     entry: Array  # int64 [q, c, 9]
     real: Array  # float64 [q, c, 2]
     place: Array  # int64 [q, c]
-    control: Array  # int64 [q, 2]
+    control: Array  # int64 [q, 3]
 
 
 @inlined
@@ -152,7 +153,7 @@ def demote(h: Heap) -> None:
 
 @part
 def best(h: Heap) -> int:
-    """Where in `place` the entry to probe next lies: the current arrival's before any other; -1 when empty."""
+    """Where in `place` the entry to probe next lies; -1 when empty."""
     first = h.control[WAITING]
     if h.control[OWN] == 0:
         return 0 if first > 0 else -1
@@ -160,6 +161,8 @@ def best(h: Heap) -> int:
     for at in range(first + 1, first + h.control[OWN]):
         if precedes(h, h.place[at], h.place[found]):
             found = at
+    if first > 0 and h.control[OWN_FIRST] == 0 and precedes(h, h.place[0], h.place[found]):
+        return 0
     return int(found)
 
 
@@ -167,21 +170,22 @@ def best(h: Heap) -> int:
 def drop(h: Heap, at: int) -> None:
     """Take out the entry that `best` found."""
     place = h.place
-    if h.control[OWN] > 0:
-        last = h.control[WAITING] + h.control[OWN] - 1
-        place[at], place[last] = place[last], place[at]
+    end = h.control[WAITING] + h.control[OWN] - 1
+    if at >= h.control[WAITING]:
+        place[at], place[end] = place[end], place[at]
         h.control[OWN] -= 1
         return
     last = h.control[WAITING] - 1
     place[0], place[last] = place[last], place[0]
+    place[last], place[end] = place[end], place[last]  # the current arrival's entries lie right behind the heap
     h.control[WAITING] = last
     _sink(h, last)
 
 
 @part
-def put_back(h: Heap) -> None:
+def put_back(h: Heap, at: int) -> None:
     """The key of the entry that `best` found has grown: let it fall to where it belongs now."""
-    if h.control[OWN] == 0:
+    if at < h.control[WAITING]:
         _sink(h, h.control[WAITING])
 
 
@@ -212,4 +216,4 @@ def replay_operations(h: Heap, operations: Array, keys: Array, out: Array) -> No
                 drop(h, found)
             else:
                 h.real[h.place[found], KEY] = keys[i]
-                put_back(h)
+                put_back(h, found)

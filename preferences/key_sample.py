@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
 _WIDEST = 0.5
 _LARGEST = 700.0
-_FEW, _PLENTY = 5, 200
+_FEW, _PLENTY = 8, 200
 """Degrees of freedom below which an interval is not claimed, and from which on they are as good as infinite."""
 
 
@@ -99,9 +99,14 @@ class KeySample:
         From what was found up; the upper end leaves room for a heavy key that was left out.  It is infinite where
         nothing was found, or what was found does not carry an interval (`reach`).
         """
-        variance, freedom = self.spread(np.asarray(pairs, np.float64), np.zeros(pairs.shape[0], np.int64), 1)
-        total = float((self.weight * pairs).sum())
-        return counted(float(pairs.sum()), total, float(variance[0]), float(freedom[0]), self.unseen, confidence)
+        one, amount = np.zeros(pairs.shape[0], np.int64), np.asarray(pairs, np.float64)
+        variance, freedom = self.spread(amount, one, 1)
+        total = self.weight * amount
+        largest = _largest(_by_key(one, self.key, self.level, total, self.within(amount), 1, bool(self.coins)))
+        return counted(
+            float(pairs.sum()), float(total.sum()), float(variance[0]), float(freedom[0]), self.unseen, confidence,
+            largest,
+        )  # fmt: skip
 
 
 class KeyTotals:
@@ -135,7 +140,10 @@ class KeyTotals:
             tuples, share, weighed = sums.merged()
             parts.append(_by_tuple(np.zeros(tuples.shape[0], np.int64), tuples, share, weighed, 1))
         variance, freedom = _spread(parts)
-        return counted(self._found, float(total.sum()), float(variance[0]), float(freedom[0]), unseen, confidence)
+        return counted(
+            self._found, float(total.sum()), float(variance[0]), float(freedom[0]), unseen, confidence,
+            _largest(parts[0]),
+        )  # fmt: skip
 
 
 class _Sums:
@@ -174,8 +182,9 @@ def _summed(key: Array, level: Array, *amounts: Array) -> tuple[Array, ...]:
     return (key[at], level[at], *sums)
 
 
-Moments = tuple[Array, Array, Array]
-"""Variance by group, the sum of the squares of its independent parts, and whether keys were dropped."""
+Moments = tuple[Array, Array, Array, Array]
+"""Variance by group, the sum of the squares of its independent parts, whether keys were dropped, and the largest part
+of the variance that a key which may have been dropped has."""
 
 
 def _by_key(group: Array, key: Array, level: Array, total: Array, within: Array, groups: int, apart: bool) -> Moments:
@@ -196,7 +205,9 @@ def _by_key(group: Array, key: Array, level: Array, total: Array, within: Array,
     inner = np.bincount(cell, within[order])
     part = whole if apart else whole + inner
     dropped = np.bincount(of, np.bincount(cell, d < 1.0), groups) > 0
-    return np.bincount(of, whole + inner, groups), np.bincount(of, part**2, groups), dropped
+    largest = np.zeros(groups)
+    np.maximum.at(largest, of, whole)
+    return np.bincount(of, whole + inner, groups), np.bincount(of, part**2, groups), dropped, largest
 
 
 def _by_tuple(group: Array, tuples: Array, share: Array, total: Array, groups: int) -> Moments:
@@ -207,7 +218,12 @@ def _by_tuple(group: Array, tuples: Array, share: Array, total: Array, groups: i
     first[1:] = (which[1:] != which[:-1]) | (g[1:] != g[:-1]) | (a[1:] != a[:-1])
     part = a[first] * np.bincount(np.cumsum(first) - 1, total[order]) ** 2
     few = np.bincount(g[first], part, groups), np.bincount(g[first], part**2, groups)
-    return (*few, np.zeros(groups, bool))
+    return (*few, np.zeros(groups, bool), np.zeros(groups))
+
+
+def _largest(keys: Moments) -> float:
+    """The share in a total's standard error of the key that has most of it; 0 where none was dropped."""
+    return math.sqrt(max(0.0, float(keys[3].max(initial=0.0))))
 
 
 def _spread(parts: list[Moments]) -> tuple[Array, Array]:
@@ -228,9 +244,12 @@ def _reach(variance: Array, freedom: Array, confidence: float) -> Array:
     return np.where((variance > 0.0) & (freedom < _FEW), math.inf, np.array(times) * np.sqrt(variance))
 
 
-def counted(found: float, total: float, variance: float, freedom: float, unseen: float, confidence: float) -> Estimate:
+def counted(
+    found: float, total: float, variance: float, freedom: float, unseen: float, confidence: float, largest: float = 0.0
+) -> Estimate:
     """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`.
 
+    largest: share in the standard error of the key that has most of it; as large a one may have been left out.
     Samples that are too low look tamer than they are, so the upper end lies as many times above the total as the reach
     says, and an interval that reaches half of the total, by a few keys or tuples alone, is not claimed.
     """
@@ -238,7 +257,7 @@ def counted(found: float, total: float, variance: float, freedom: float, unseen:
     if math.isfinite(freedom) and reach > _WIDEST * total:
         reach = math.inf
     high = total * math.exp(min(_LARGEST, reach / total)) if math.isfinite(reach) and total else total + reach
-    return Estimate(total, min(total, max(found, total - reach)), high + unseen, confidence, False)
+    return Estimate(total, min(total, max(found, total - reach)), high + largest + unseen, confidence, False)
 
 
 def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None, span: int) -> float:

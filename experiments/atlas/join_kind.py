@@ -21,7 +21,7 @@ from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from nile.experiments.benchmarks.accuracy.joins import run
 from nile.experiments.benchmarks.streams import streams
 from nile.experiments.run.fields import one_of
-from nile.operators.common.plan import GUIDES, METHODS, PREFERRING, JoinPlan, default_spec
+from nile.operators.common.plan import GUIDES, METHODS, PREFERRING, QUEUES, JoinPlan, default_spec
 from nile.operators.inputs.joining import Joinable, Loaded, retimed
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
@@ -58,6 +58,11 @@ class JoinOptions(Options):
     structure: Annotated[str, one_of(STRUCTURES)] = Field("T4", description=f"one of {', '.join(STRUCTURES)}")
     preference: Annotated[str, one_of(PREFERENCES)] = Field("desc", description=f"one of {', '.join(PREFERENCES)}")
     fade: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="a number in (0, 1]")
+    queue: Annotated[str, one_of(QUEUES)] = Field("one", description=f"one of {', '.join(QUEUES)}")
+    buckets: Annotated[int, Field(ge=1, le=4096)] | None = Field(None, description="a power of two from 1 to 4096")
+    columns: Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(None, description="a power of two from 1 on")
+    rows: Annotated[int, Field(ge=1, le=15)] | None = Field(None, description="a whole number from 1 to 15")
+    max_length: Positive | None = Field(None, description="seconds above 0")
     granularity: Positive | None = Field(None, description="seconds above 0")
     depth: Annotated[int, Field(ge=1, le=32)] = Field(2, description="a whole number from 1 to 32")
     outlier_cap: Annotated[int, Field(ge=2)] = Field(4, description="a whole number of 2 or more")
@@ -149,6 +154,7 @@ def _plan(options: JoinOptions, seed: int, given: Streams | None = None) -> Join
         fade=Fade(options.fade),
         costs=costs,
         pace=pace,
+        queue=options.queue,
         outlier_cap=options.outlier_cap,
         spec=default_spec(
             window,
@@ -157,9 +163,19 @@ def _plan(options: JoinOptions, seed: int, given: Streams | None = None) -> Join
             depth=options.depth,
             structure=options.structure,
             seed=seed,
+            **_sized(options),
         ),
         seed=seed,
     )
+
+
+def _sized(options: JoinOptions) -> dict[str, object]:
+    """What an experiment says of the size of sketches, and of zones."""
+    given = {"buckets": options.buckets, "columns": options.columns, "rows": options.rows}
+    sizes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if options.max_length is not None:
+        sizes["max_length"] = round(options.max_length * _S)
+    return sizes
 
 
 def _operator(options: JoinOptions) -> str:

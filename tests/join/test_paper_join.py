@@ -73,7 +73,7 @@ ZONES = [[A, B, A, A], [A], [B, A, A]]
 
 
 def test_join_probe_line_by_line() -> None:
-    """Figure 7 by hand, desc, alpha = 0.5.
+    """Figure 7 by hand, desc, alpha = 0.5, queue "own".
 
     S2.  A tuple costs 10 (insert) + 2 * 3 (three sketch rows) = 16, S1 being empty; null keys cost nothing.
     Slice 0 ends at 200 s: Z1 is longer than MAXLENGTH (1 s) and ends.  Slice 1 ends at 400 s: Z2 ends, and Z1,
@@ -99,7 +99,7 @@ def test_join_probe_line_by_line() -> None:
 
     Left undone for good: Z2 of x1, that is, the pair 0-256.
     """
-    found, join = hand_run(hand_plan(), ZONES, [(A, 106.5), (B, 112.5)])
+    found, join = hand_run(hand_plan(queue="own"), ZONES, [(A, 106.5), (B, 112.5)])
     assert found == [(0, 513), (0, 514), (0, 0), (1, 512), (1, 1), (0, 2), (0, 3)]
     figures = join.figures
     assert figures.granted - figures.spent == 3.0
@@ -108,10 +108,23 @@ def test_join_probe_line_by_line() -> None:
     assert figures.shed == (0, 0)
 
 
+def test_in_one_queue_the_best_entry_goes_first_whosever_it_is() -> None:
+    """The trace above up to x2, which has 74.5 left to probe with.  PQ = Z1 1.5 and Z2 1 of x1, Z3 1 and Z1 .5 of x2.
+
+    Z1 of x1 goes on: a 12, a 12 (pairs 0-2, 0-3); pop of 4 entries 6.  Of the two with 1 the earlier arrival's: Z2 of
+    x1, a 12 (pair 0-256), pop of 3 entries 4.5.  Z3 of x2: b 12 (pair 1-512), a 2, a 2; pop of 2 entries 3.
+    Z1 of x2: a 2; b needs 12: 7 are left, TimeOut().
+    """
+    found, join = hand_run(hand_plan(), ZONES, [(A, 106.5), (B, 112.5)])
+    assert found == [(0, 513), (0, 514), (0, 0), (0, 2), (0, 3), (0, 256), (1, 512)]
+    figures = join.figures
+    assert figures.granted - figures.spent == 7.0
+
+
 def test_a_later_grant_finishes_what_a_time_out_left() -> None:
     """After x2 of the trace above 3 are left; Z2 of x1 needs 12 and its pop, of the last entry, nothing."""
-    before, _ = hand_run(hand_plan(), ZONES, [(A, 106.5), (B, 112.5 + 8)])
-    after, _ = hand_run(hand_plan(), ZONES, [(A, 106.5), (B, 112.5 + 9)])
+    before, _ = hand_run(hand_plan(queue="own"), ZONES, [(A, 106.5), (B, 112.5 + 8)])
+    after, _ = hand_run(hand_plan(queue="own"), ZONES, [(A, 106.5), (B, 112.5 + 9)])
     assert after == [*before, (0, 256)]
 
 
@@ -143,7 +156,7 @@ def test_weighted_divides_the_time_in_proportion_to_the_estimates() -> None:
 
 def test_an_insertion_that_cannot_be_paid_makes_the_engine_busy_and_sheds_what_arrives() -> None:
     """x1 costs 52 before its first probe.  40 pay a part; x2 finds the engine busy; x3 finds it free again."""
-    found, join = hand_run(hand_plan(), ZONES, [(A, 40.0), (B, 10.0), (B, 2.0 + 48.0 + 12.0)])
+    found, join = hand_run(hand_plan(queue="own"), ZONES, [(A, 40.0), (B, 10.0), (B, 2.0 + 48.0 + 12.0)])
     assert join.figures.shed == (1, 0)
     assert found == [(2, 512)]
 
@@ -223,6 +236,8 @@ def test_the_kernels_equal_the_twin(
     plan = JoinPlan(
         window=window, budget=Budget(fraction), method="paper", preference=preference, fade=Fade(fade), costs=costs,
         pace=Pace(replay, SECOND), spec=spec_of(structure, window, forgetting=forgetting), waiting=20,
+        queue="own" if CASES.index((structure, preference, fraction, fade, costs, replay, forgetting, seconds)) % 3 == 0
+        else "one",
     )  # fmt: skip
     twin = assert_equals_twin(plan, joined)
     assert 0 < len(twin.pairs) < joined.pairs
@@ -233,14 +248,15 @@ def test_the_kernels_equal_the_twin(
     seed=st.integers(0, 2**32), n=st.integers(0, 40), keys=st.integers(1, 9), window=st.integers(0, 60),
     preference=st.sampled_from(["desc", "weighted", "asc"]), structure=st.sampled_from(["T1", "T2", "T3", "T4"]),
     fraction=st.sampled_from([0.3, 1.0, 2.5, 7.0]), replay=st.sampled_from(["none", "data"]),
+    queue=st.sampled_from(["one", "own"]),
 )  # fmt: skip
 def test_the_kernels_equal_the_twin_on_any_small_input(
-    seed: int, n: int, keys: int, window: int, preference: str, structure: str, fraction: float, replay: str
+    seed: int, n: int, keys: int, window: int, preference: str, structure: str, fraction: float, replay: str, queue: str
 ) -> None:
     joined = joinable(seed, n=n, keys=keys, window=window * SECOND)
     plan = JoinPlan(
         window=window * SECOND, budget=Budget(fraction), method="paper", preference=preference,
-        pace=Pace(replay), spec=spec_of(structure, window * SECOND), waiting=3,
+        pace=Pace(replay), spec=spec_of(structure, window * SECOND), waiting=3, queue=queue,
     )  # fmt: skip
     assert_equals_twin(plan, joined)
 
@@ -325,10 +341,10 @@ def test_structures_are_ordered_in_insert_and_hit_cost_as_figure_9_has_them() ->
 # --- the queue --------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.integers(0, 5)), max_size=120))
-def test_the_heap_equals_sorting(operations: list[tuple[int, int]]) -> None:
-    """The twin keeps two lists and takes the least of the current arrival's, else the least of the others'."""
-    heap = new_heap(128)
+@given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.integers(0, 5)), max_size=120), st.booleans())
+def test_the_heap_equals_sorting(operations: list[tuple[int, int]], own_first: bool) -> None:
+    """The twin keeps two lists and takes the least of all, or of the current arrival's while it has any."""
+    heap = new_heap(128, own_first=own_first)
     keys = np.array([key for _, key in operations], np.float64)
     out = np.zeros(len(operations), np.int64)
     own: list[list[float]] = []
@@ -342,10 +358,9 @@ def test_the_heap_equals_sorting(operations: list[tuple[int, int]]) -> None:
             others += own
             own = []
         elif own or others:
-            part = own or others
-            entry = min(part)
+            entry = min((own or others) if own_first else own + others)
             if what == 2:
-                part.remove(entry)
+                (own if entry in own else others).remove(entry)
                 taken = int(entry[1])
             else:
                 entry[0] = max(entry[0], key)

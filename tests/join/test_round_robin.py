@@ -41,11 +41,15 @@ def play(plans: list[JoinPlan], probes: list[tuple[int, float]]) -> tuple[Found,
 
 
 def two_plans() -> list[JoinPlan]:
-    return [hand_plan(), hand_plan(window=204 * SECOND, preference="asc", fade=Fade(1.0))]
+    return [
+        hand_plan(queue="own"), hand_plan(window=204 * SECOND, preference="asc", fade=Fade(1.0), queue="own"),
+    ]  # fmt: skip
 
 
 def test_two_queries_line_by_line() -> None:
-    """P: window 1,000 s, desc, alpha = 0.5.  Q: window 204 s, asc, alpha = 1.  The zones of `test_paper_join`.
+    """P: window 1,000 s, desc, alpha = 0.5.  Q: window 204 s, asc, alpha = 1; queue "own".
+
+    The zones of `test_paper_join`.
 
     S2 holds Z1 (G2; a b a a), Z2 (G1; one a, at 350 s) and open Z3 (G1; b a a).  x1 comes at 553 s and x2 at
     554 s, so Q's windows begin at 349 and 350 s: Z2 and Z3 are whole in them and G2 (up to 200 s) is outside.

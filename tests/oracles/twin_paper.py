@@ -268,7 +268,9 @@ class Twin:
         while True:
             n = len(self.queries)
             turns = [(self.turn + step) % n for step in range(n)]
-            asked = [t for t in turns if self.queries[t].own] or [t for t in turns if self.queries[t].backlog]
+            asked = [t for t in turns if self.queries[t].queued]
+            if self.plans[0].queue == "own":
+                asked = [t for t in turns if self.queries[t].own] or asked
             if not asked:
                 return
             self.under_way = asked[0]
@@ -280,6 +282,8 @@ class Twin:
     def probe(self, number: int) -> bool:
         query = self.queries[number]
         queue = query.own or query.backlog
+        if query.plan.queue == "one":
+            queue = query.own + query.backlog
         entry = min(queue, key=lambda entry: self.order(query, entry))
         pop = math.floor(0.5 + self.prices.heap_pop * log2(query.queued))
         gone = entry.ts < self.now - query.window
@@ -289,7 +293,7 @@ class Twin:
             return False
         self.spend(query, pop)
         if gone or entry.low >= entry.high:
-            queue.remove(entry)
+            (query.own if entry in query.own else query.backlog).remove(entry)
             query.expired += gone
         else:
             entry.turns += 1

@@ -14,7 +14,7 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.costs import ENGINE, CostTable
 from nile.summaries.errors import BudgetError, ConfigError
 
-__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "SCANNING", "STRATEGIES", "JoinPlan", "default_spec"]
+__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "QUEUES", "SCANNING", "STRATEGIES", "JoinPlan", "default_spec"]
 
 METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform")
 PREFERRING = ("nile", "paper")
@@ -23,6 +23,8 @@ SCANNING = ("paper", "scan")
 """Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")
+QUEUES = ("one", "own")
+"""Of method `paper`: the best entry first, whosever it is; or the current arrival's before any that wait."""
 STRATEGIES = ("auto", "exact", "counts", "keys", "prefix", "summary", "promise")
 """How a join of two streams may be answered: the whole of it; all tuples counted, then the best, or drawn, pairs alone;
 keys chosen by their hash before anything is encoded; no pair at all; promising regions, tuple by tuple.  auto: the
@@ -50,9 +52,9 @@ class JoinPlan:
 
     window: ns, both ends included, or None for the whole stream.  method: `nile`; `paper`, the algorithm as
     printed, over the structure that `spec` names; or an opponent, which has no preference and no guide.
-    outlier_cap: the most tuples of a key, both streams
-    together, that make a pair an outlier.  waiting: arrivals that may wait for credit before the oldest is shed;
-    None: see `patience`.  blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
+    outlier_cap: the most tuples of a key, both streams together, that make a pair an outlier.  queue: of `paper`, one
+    of QUEUES.  waiting: arrivals that may wait for credit before the oldest is shed; None: see `patience`.
+    blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
     given; a whole answer then comes in the order that standing queries give it in too, else in that of `nile.exact`.
     strategy: one of STRATEGIES; "": that of the method, at the prices of `costs`.
     first: only so many outputs, the most promising ones first; None: all that the budget buys.
@@ -63,6 +65,7 @@ class JoinPlan:
     method: str = "nile"
     preference: str = "desc"
     guide: str = "countsketch"
+    queue: str = "one"
     fade: Fade = field(default_factory=Fade)
     output: str = "pairs"
     costs: CostTable = ENGINE
@@ -82,6 +85,7 @@ class JoinPlan:
             ("preference", self.preference, PREFERENCES),
             ("guide", self.guide, GUIDES),
             ("output", self.output, OUTPUTS),
+            ("queue", self.queue, QUEUES),
             ("strategy", self.strategy or "auto", STRATEGIES),
         ):
             if value not in known:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.preferences.heap_kernels import OWN, WAITING, Heaps
+from nile.preferences.heap_kernels import OWN, OWN_FIRST, WAITING, Heaps
 from nile.preferences.state import State
 from nile.summaries.kernels import inlined, part
 
@@ -61,8 +61,8 @@ def state_of(st: State, standing: Standing, query: int) -> State:
 def take_turn(standing: Standing, heaps: Heaps) -> int:
     """The query that probes next; NOBODY when all queues are empty.
 
-    In turn, of those with entries of the current arrival; when none has any the engine is idle, and it goes in
-    turn over those with entries that wait.  Asking again before `end_turn` or `time_out` names the same query.
+    In turn, of those with entries; under queue "own" of those with entries of the current arrival, and over those with
+    entries that wait when none has any.  Asking again before `end_turn` or `time_out` names the same query.
     """
     n = heaps.control.shape[0]
     waiting = NOBODY
@@ -70,7 +70,9 @@ def take_turn(standing: Standing, heaps: Heaps) -> int:
         query = standing.turn[FIRST] + step
         if query >= n:
             query -= n
-        if heaps.control[query, OWN] > 0:
+        if heaps.control[query, OWN] > 0 or (
+            heaps.control[query, OWN_FIRST] == 0 and heaps.control[query, WAITING] > 0
+        ):
             waiting = query
             break
         if waiting == NOBODY and heaps.control[query, WAITING] > 0:

@@ -89,7 +89,7 @@ class JoinProbe:
         queries = len(plans)
         spec = plans[0].spec
         self._zones = 1 if spec.structure == "T1" else sum(spec.leaf_capacity) + 1
-        self._heaps = new_heaps(queries, max(4096 // queries, 4 * self._zones))
+        self._heaps = new_heaps(queries, max(4096 // queries, 4 * self._zones), own_first=plans[0].queue == "own")
         self._limit = max(LIMIT // queries, self._heaps.place.shape[1])
         self._debt = np.zeros(paper_kernels.DEBT_FIELDS)
         setting = np.tile(state.setting, (queries, 1))

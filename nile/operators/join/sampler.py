@@ -131,7 +131,7 @@ class Sampler:
             strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
             to_come[:] = 0.0
         table = np.zeros((segments, SLOTS), np.uint8)
-        if plan.budget.outputs is None:  # so many outputs are drawn from all pairs on one line, which tells just so many
+        if plan.budget.outputs is None:  # on one line just so many are drawn
             table[:, slots] = np.arange(1, slots.shape[0] + 1)
         self.sampling = sample_kernels.Sampling(
             level=strata.level,

@@ -7,8 +7,9 @@ priority queue.  Then (4) the queues are probed until the next tuple arrives.  W
 - PQ.Probe() scans the cell (value bucket x zone) of its first entry in arrival order, over the positions that
   were there when the entry was made.  A zone that the window cuts is entered at its first tuple inside, by
   one look-up.  An entry leaves the queue, for one heap pop, when its cell is done.
-- The entries of the current arrival go before older ones, which are revisited when the engine is idle; one
-  whose tuple has left the window is dropped when it comes up.
+- One queue: the best entry goes first, whosever it is, so that a preference orders all that waits.  Under queue
+  "own" the entries of the current arrival go before older ones, which are revisited when the engine is idle.
+  An entry whose tuple has left the window is dropped when it comes up.
 - weighted divides the time by stride scheduling: a turn is TURN tuples looked at (or the rest of the cell),
   and the next turn is that of the least (turns had + 1) / priority.
 - Ties go to the earlier arrival, then to the later zone.
@@ -19,8 +20,8 @@ And with several queries:
 - The turns go on where they stopped when a tuple arrives: a round that began anew with each arrival would
   starve the last queries of a busy engine.  A turn that the time-out interrupts is over, since the query would
   begin the next one with another entry, and with long cells nobody else would ever have one.
-- Idle means that no query has entries of the current arrival left; until then a query without one is passed
-  over.  When the query in turn cannot pay its next step, time is up for all.
+- A query without an entry is passed over, under queue "own" one without an entry of the current arrival while
+  another has one.  When the query in turn cannot pay its next step, time is up for all.
 Cost.  Steps 1 to 3, slice ends and COLLAPSE cannot be interrupted: what they cost beyond the credit in hand
 is a debt, and nothing else happens until later grants have paid it.  Tuples that arrive meanwhile wait (under
 a replay) or are shed, for all queries alike.  So spending never passes what was granted.  Step 1, slice ends
@@ -198,7 +199,7 @@ def _turn(left: Side, right: Side, st: State, q: Heap, out: Output) -> int:
         q.entry[at, queue.SEEN] = 0
         priority = q.real[at, queue.PRIORITY]
         q.real[at, queue.KEY] = queue.key_of(priority, q.entry[at, queue.TURNS], queue.WEIGHTED)
-        queue.put_back(q)
+        queue.put_back(q, found)
     return _PROBED
 
 

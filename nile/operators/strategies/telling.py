@@ -39,7 +39,8 @@ def told(
     if level.min() < 1.0:
         stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
         unseen = of_one_key([n - float(one) for n, one in zip(tuples, stood, strict=True)], window, span)
-    return counted_estimate(float(counted.pairs), float(sums[0]), variance, float(freedom), unseen, confidence)
+    largest = float(np.sqrt(keys.max(initial=0.0)))
+    return counted_estimate(float(counted.pairs), float(sums[0]), variance, float(freedom), unseen, confidence, largest)
 
 
 def drawing_rates(pairs: Array, weight: Array, room: float) -> Array:
