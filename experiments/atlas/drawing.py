@@ -9,7 +9,7 @@ from nile.report.pages.cells import value_cell
 from nile.report.pages.markup import Markup, element, joined
 from nile.report.pages.svg import chart, swatch
 from nile.report.pages.tables import folded
-from nile.report.runs import Curve, Figure, Point, Series
+from nile.report.runs import Curve, Figure, Point, Series, slots
 from nile.report.wording import Amount, grouped_digits, listing, percent, shown
 
 __all__ = ["panel_chart", "panel_name", "place"]
@@ -59,14 +59,15 @@ def panel_chart(each: Table, panel: Table, metric: str) -> Markup:
     xs = list(dict.fromkeys(point["x"] for curve in curves_of.values() for point in curve))
     places = {x: place(axis, x, number) for number, x in enumerate(xs)}
     curves = []
-    for slot, (name, points) in enumerate(curves_of.items()):
+    held = dict(zip(each["methods"], slots([*each["methods"]]), strict=True))
+    for name, points in curves_of.items():
         made = _Own if each["methods"][name]["own"] else Series
         drawn = tuple(
             Point(places[one["x"]], one["middle"], one["low"], one["high"], one["seeds"])
             for one in points
             if one["middle"] is not None
         )
-        curves.append(Curve(made(name, None, slot), drawn))
+        curves.append(Curve(made(name, None, held[name]), drawn))
     title = panel_name(panel["panel"])
     said = _reading(figure, curves, list(places.values()))
     drawing = Markup()

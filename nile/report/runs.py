@@ -6,14 +6,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from nile.report.wording import Amount
 
-__all__ = ["FIGURES", "Curve", "Figure", "Point", "Runs", "Series", "grouped", "number"]
+__all__ = ["FIGURES", "Curve", "Figure", "Point", "Runs", "Series", "grouped", "number", "slots"]
 
 Record = Mapping[str, Any]
 
+_SLOTS = {"nile/countsketch": 0, "nile/directory": 1, "hash-drop": 2}  # everywhere, the README's picture too
 # What must be equal for two runs to be comparable at all.
 SETTING = (
     "dataset", "window_s", "output", "costs", "budget_unit", "replay", "replay_mean_s", "bursts", "speed", "fade",
@@ -190,6 +192,13 @@ class Runs:
         return (*self.opponents, *others)
 
 
+def slots(names: Sequence[str]) -> list[int]:
+    """A colour and marker for each method: what stands in most reports looks the same in all, others take the rest."""
+    taken = {_SLOTS[name] for name in names if name in _SLOTS}
+    free = (slot for slot in count() if slot not in taken)
+    return [_SLOTS[name] if name in _SLOTS else next(free) for name in names]
+
+
 def grouped(records: Sequence[Record]) -> list[Runs]:
     """The records by setting, in the order they came.  A series keeps its slot in all of them."""
     printed = {record.get("structure") for record in records if record.get("method") == "paper"}
@@ -197,7 +206,9 @@ def grouped(records: Sequence[Record]) -> list[Runs]:
     pairs = dict.fromkeys((record["method"], record["guide"]) for record in named)
     own = sorted((pair for pair in pairs if pair[1]), key=lambda pair: pair[1] != "countsketch")
     others = [pair for pair in pairs if not pair[1]]
-    series = [Series(method, guide, slot) for slot, (method, guide) in enumerate([*own, *others])]
+    both = [*own, *others]
+    held = slots([f"{method}/{guide}" if guide else method for method, guide in both])
+    series = [Series(method, guide, slot) for slot, (method, guide) in zip(held, both, strict=True)]
     settings: dict[str, list[Record]] = {}
     for record in named:
         setting = json.dumps([record.get(name) for name in SETTING], sort_keys=True, default=str)

@@ -225,11 +225,12 @@ def test_a_browser_finds_nothing_on_the_page_that_the_policy_forbids(made: dict[
 
 
 @browser
-@pytest.mark.parametrize(("width", "scheme"), [(400, 1), (1600, 0)])
+@pytest.mark.parametrize(("width", "scheme"), [(390, 1), (1280, 0)])
 def test_the_page_fits_its_window(made: dict[str, Any], tmp_path: Path, width: int, scheme: int) -> None:
     measured = fitted(render(made), tmp_path, width, scheme)
     assert measured["wide"] <= measured["room"]
     assert measured["least"] >= 12
+    assert measured["cut"] == []
 
 
 def test_nothing_on_the_page_is_wider_than_a_narrow_window(made: dict[str, Any]) -> None:

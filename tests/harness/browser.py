@@ -36,6 +36,8 @@ PROBE = """
   parent.document.title = JSON.stringify({
     wide: document.documentElement.scrollWidth, room: document.documentElement.clientWidth,
     paper: style.backgroundColor, ink: style.color,
+    cut: [...document.querySelectorAll("td, th, h1, h2, h3, .reading")].filter(
+      (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth).map((one) => one.textContent),
     least: Math.min(...[...document.querySelectorAll("text, p, td")].map(
       (one) => parseFloat(getComputedStyle(one).fontSize))),
   });
@@ -44,7 +46,8 @@ PROBE = """
 
 
 def fitted(html: str, folder: Path, width: int, scheme: int) -> dict[str, Any]:
-    """What a page in a window so wide measures: its width and room, its colours, its smallest text.
+    """What a page in a window so wide measures: its width and room, its colours, its smallest text, and what of
+    its cells and headings is cut.
 
     scheme: 0 dark, 1 light.
     """

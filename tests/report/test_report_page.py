@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nile.report.checks import checks
 from nile.report.pages.html import render
 from nile.report.pages.prose import headline, reading, verdicts
-from nile.report.runs import FIGURES, Point, Runs, grouped
+from nile.report.runs import FIGURES, Point, Runs, grouped, slots
 from nile.report.verdict import Outcome, compare
 from nile.report.wording import at_budgets, duration, listing, percent, small, times
 
@@ -524,11 +524,18 @@ def test_a_browser_finds_nothing_that_the_policy_forbids(tmp_path: Path) -> None
 
 
 @browser
-@pytest.mark.parametrize(("width", "scheme"), [(400, 1), (1600, 0)])
+@pytest.mark.parametrize(("width", "scheme"), [(390, 1), (1280, 0)])
 def test_the_page_fits_its_window_and_follows_the_scheme(tmp_path: Path, width: int, scheme: int) -> None:
     measured = fitted(render(fake_report()), tmp_path, width, scheme)
     assert width - 20 <= measured["room"] <= width
     assert measured["wide"] <= measured["room"]
     assert measured["least"] >= 12
+    assert measured["cut"] == []
     light = (measured["paper"], measured["ink"]) == ("rgb(251, 250, 247)", "rgb(28, 32, 36)")
     assert light == (scheme == 1)
+
+
+def test_a_method_has_one_colour_on_every_page() -> None:
+    assert slots(["nile/countsketch", "nile/directory", "hash-drop", "scan"]) == [0, 1, 2, 3]
+    assert slots(["nile/directory", "scan", "hash-drop"]) == [1, 0, 2]
+    assert slots(["a", "b"]) == [0, 1]

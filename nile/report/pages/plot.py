@@ -24,6 +24,10 @@ __all__ = ["Bar", "Plot", "histogram"]
 Array = np.ndarray[Any, Any]
 Reach = Callable[[Array, int], Array]
 _MOST_BARS = 500
+_LONGEST, _LETTER = 16, 8
+"""Characters of such a name at most, and pixels that one takes, with what lies between two names."""
+_WIDE, _NARROW = 600, 240
+"""Pixels that there are at least across, in a window and in a narrow one."""
 _LABELS = 8
 """Names that stand below a plot; those of the other bars are in its table, and where the pointer rests."""
 
@@ -79,7 +83,11 @@ class Plot:
     def _drawing(self) -> Markup:
         axis, lowest, highest = _axis(self.bars)
         width = (100 - 2 * INSET) / max(1, len(self.bars))
-        stride = max(1, math.ceil(len(self.bars) / _LABELS))
+        names = [bar.name.removeprefix("from ") for bar in self.bars]
+        names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\u2026" for name in names]
+        widest = max(map(len, names), default=1) * _LETTER
+        stride = max(1, math.ceil(len(names) / _LABELS), math.ceil(len(names) * widest / _WIDE))
+        narrow = stride * max(1, math.ceil(len(names) * widest / stride / _NARROW))
         parts = [grid(axis)]
         for i, bar in enumerate(self.bars):
             left = INSET + i * width
@@ -93,8 +101,8 @@ class Plot:
             told = f"{bar.name}: {_number(bar.value)}, from {_number(bar.low)} to {_number(bar.high)}"
             parts.append(element("g", element("title", told), rect))
             if i % stride == 0:
-                name = bar.name if len(bar.name) <= 16 else f"{bar.name[:15]}\u2026"
-                parts.append(element("text", name, x=middle, y=HEIGHT + 20, class_="tick middle"))
+                shown = "tick middle" if i % narrow == 0 else "tick middle spare"
+                parts.append(element("text", names[i], x=middle, y=HEIGHT + 20, class_=shown))
         label = f"{self.up} by {self.across}"
         return element("svg", *parts, role="img", aria_label=label, width="100%", height=HEIGHT)
 

@@ -10,7 +10,7 @@ __all__ = ["SCRIPT", "STYLE"]
 
 # On a narrow screen a row of the matrix is its question above its budgets, so their number must be known.
 _COLUMNS = "\n".join(
-    f"  .n{count} tr {{ grid-template-columns: repeat({count}, minmax(52px, 1fr)); }}" for count in range(1, 21)
+    f"  .n{count} tr {{ grid-template-columns: repeat({count}, minmax(44px, 1fr)); }}" for count in range(1, 21)
 )
 
 STYLE = """
@@ -157,10 +157,12 @@ line.miss, path.miss { stroke: var(--bad); stroke-width: 2; }
   .plot { padding-left: 56px; }
   .facts div { flex-basis: 45%; padding: 8px 12px 8px 0; }
   .matrix, .matrix thead, .matrix tbody { display: block; }
+  .matrix { margin: 0 0 16px; width: 100%; }
   .matrix tr { display: grid; gap: 3px; }
   .matrix thead tr > :first-child { display: none; }
   .matrix tbody th { grid-column: 1 / -1; padding: 8px 3px 2px; }
-  .matrix td { width: auto; padding: 7px 2px; font-size: 13px; }
+  .matrix td { width: auto; padding: 7px 1px; font-size: 12px; white-space: normal; }
+  .spare { display: none; }
   .matrix thead th { padding: 0; font-size: 12px; }
   /* columns */
 }
