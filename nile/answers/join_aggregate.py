@@ -104,6 +104,12 @@ class JoinAggregateAnswer(AggregateTable):
         if by:
             self.notes.append("groups of which no output was found are missing")
 
+    @property
+    def table_numbers(self) -> list[list[Number]]:
+        """Every aggregate for every group: [aggregate][group]."""
+        (own,) = self._numbers
+        return own
+
     def again(self, answer: JoinOutputs[Any]) -> JoinAggregateAnswer:
         """The same aggregates over another answer to the same join."""
         aggregates, by, aliases, confidence = self._of

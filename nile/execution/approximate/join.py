@@ -12,6 +12,7 @@ from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import general
 from nile.answers.answer import Answer
 from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
+from nile.answers.join_error import join_within
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
@@ -22,11 +23,12 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import taken_apart
 from nile.operators.inputs.pair_windows import PairWindows
 from nile.preferences.budget import Budget
+from nile.preferences.error_target import ErrorTarget
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stream
 from nile.sql.statements import CreateSummary
 from nile.sql.windows import is_plain
-from nile.summaries.errors import ConfigError, NotYet
+from nile.summaries.errors import BudgetError, ConfigError, NotYet
 from nile.summaries.heavy import pa
 
 __all__ = [
@@ -172,11 +174,19 @@ class JoinAggregate(PreferredJoin):
     ) -> None:
         super().__init__(home, query, shape, budget, options)
         assert shape.group is not None
-        if query.error is not None:
-            raise NotYet(
-                "aggregates over an approximate join: ERROR has no operator yet, only BUDGET has; say WITH PREFERENCE "
-                "weighted and BUDGET, which gives intervals"
-            )
+        self._target = None if query.error is None else ErrorTarget(*query.error)
+        if self._target is not None:
+            assert query.preference is not None
+            if query.preference.kind != "weighted":
+                raise NotYet(
+                    "aggregates over a join, ERROR: needed WITH PREFERENCE weighted (or none), a random sample; got "
+                    f"{query.preference.kind}, whose outputs are none; say weighted, or BUDGET"
+                )
+            if budget is not None and budget.fraction is None:
+                raise BudgetError(
+                    f"aggregates over a join, ERROR: needed a BUDGET beside it as a fraction; got one of {budget}; say "
+                    "BUDGET 50 %, or leave it out"
+                )
         self._group = shape.group
         self._confidence = 0.95 if options.confidence is None else options.confidence
         by = tuple(value_of(item.name, item.node) for item in shape.group.by)
@@ -184,6 +194,9 @@ class JoinAggregate(PreferredJoin):
 
     def run(self) -> Answer:
         """Read the streams, join and aggregate."""
+        if self._target is not None:
+            most = None if self._budget is None else self._budget.fraction
+            return join_within(self._aggregates, self._home, self._target, most=most)
         return self._aggregates.answer(self._home, self._budget, confidence=self._confidence)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nile.answers.answer import Answer
@@ -17,7 +17,7 @@ from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
 from nile.operators.drive.clock import timed
 from nile.preferences.budget import Budget, BudgetReport
-from nile.sql.plan import Filter, Join, Limit, Project, Query, Sort
+from nile.sql.plan import Filter, Join, Limit, Preference, Project, Query, Sort
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import BudgetError, ConfigError
 from nile.summaries.estimate import Estimate
@@ -85,6 +85,8 @@ def approximate(engine: ApproximateHome, query: Query, options: Options) -> Prep
     join = isinstance(shape.core, Join)
     if shape.group is None and query.error is not None:
         raise ConfigError("ERROR: needed a query of aggregates, whose numbers can be off; got rows; say BUDGET")
+    if query.preference is None and join and shape.group is not None and (budget or query.error):
+        query = replace(query, preference=Preference("weighted", ()))  # numbers are asked for: a random sample
     if query.preference is None and (shape.group is None or join):
         raise BudgetError(
             "BUDGET: needed WITH PREFERENCE, which says what to find first; got none, which asks for the exact answer; "
