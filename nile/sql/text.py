@@ -351,7 +351,10 @@ class _Writer:
             return alias, f"{stream} AS {identifier(alias)} {self._window_of(below)}{_sample(sample)}"
         assert isinstance(plan, ops.Project)
         if isinstance(below, ops.Limit):
-            return alias, f"({self.top(plan)}) AS {identifier(alias)}"
+            names = [item.name[len(alias) + 1 :] for item in plan.items]
+            renamed = names != [field.name for field in below.fields[: len(names)]]
+            columns = f"({', '.join(map(identifier, names))})" if renamed else ""
+            return alias, f"({self.top(plan)}) AS {identifier(alias)}{columns}"
         if isinstance(below, ops.Distinct | ops.SetOperation):
             renamed = [f"{alias}.{each.name}" for each in below.fields]
             if renamed == [item.name for item in plan.items] and all(isinstance(i.node, Column) for i in plan.items):

@@ -229,6 +229,8 @@ def query(rng: random.Random, *, running: bool) -> RandomQuery:
         _over,
         _top,
         _distinct_on,
+        _looked_up,
+        _above_groups,
         _values,
         _windowed,
         _windowed,
@@ -382,6 +384,46 @@ def _nested(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
         return RandomQuery(text, [("s1", "a"), ("s2", "b")], "state", where=_where(rng, ["a"]))
     where = [condition, *_where(rng, ["a"])]
     return RandomQuery(f"SELECT {told} FROM {{0}}{{where}}", [("s1", "a"), ("s2", "b")], "state", where=where)
+
+
+def _looked_up(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
+    """The one value that a query has for each row, or null."""
+    inside = f" AND {_condition(rng, 'b')}" if rng.random() < 0.5 else ""
+    value = rng.choice(["b.k", "b.n", "b.n + 1", "b.k || '!'", "coalesce(b.n, 7)"])
+    asked = f"(SELECT {value} FROM {{1}} WHERE b.id = a.id{inside})"
+    told, where = f"a.id AS c0, {asked} AS c1", _where(rng, ["a"])
+    if rng.random() < 0.3 and "n" in value[:3]:
+        told, where = "a.id AS c0", [*where, f"a.n <= {asked}"]
+    return RandomQuery(f"SELECT {told} FROM {{0}}{{where}}", [("s1", "a"), ("s2", "b")], "state", where=where)
+
+
+def _above_groups(rng: random.Random, running: bool) -> RandomQuery:
+    """Queries in HAVING and in SELECT of groups."""
+    inside = f" AND {_condition(rng, 'b')}" if rng.random() < 0.5 else ""
+    value = rng.choice(["max(b.n)", "count(*)", "sum(b.n) + 1", "count(b.v) * 2"])
+    total = rng.choice(["count(*)", "max(a.n)", "min(a.n) + 1"])
+    asked = rng.choice(
+        [
+            f"EXISTS (SELECT 1 FROM {{1}} WHERE b.k = a.k{inside})",
+            f"a.k IN (SELECT b.k FROM {{1}}{inside.replace(' AND', ' WHERE', 1)})",
+            f"a.k NOT IN (SELECT b.k FROM {{1}}{inside.replace(' AND', ' WHERE', 1)})",
+            f"{total} IN (SELECT b.n FROM {{1}} WHERE b.k = a.k{inside})",
+            f"{total} {rng.choice(['<', '>='])} {rng.choice(['ANY', 'ALL'])} (SELECT b.n FROM {{1}})",
+            f"{total} <= (SELECT {value} FROM {{1}} WHERE b.k = a.k{inside})",
+            f"{total} > (SELECT {value} FROM {{1}})",
+        ]
+    )
+    told = f"a.k, {_aggregate(rng, 'a', running)} AS c0"
+    tail = " GROUP BY a.k"
+    if rng.random() < 0.4:
+        told += f", {asked} AS c1"
+    elif rng.random() < 0.3:
+        told += f", (SELECT {value} FROM {{1}} WHERE b.k = a.k{inside}) AS c1"
+    else:
+        tail += f" HAVING {rng.choice(['', 'NOT '])}({asked}{rng.choice(['', ' OR count(*) > 3'])})"
+    where = _where(rng, ["a"])
+    text = f"SELECT {told} FROM {{0}}{{where}}{tail}"
+    return RandomQuery(text, [("s1", "a"), ("s2", "b")], "state", where=where)
 
 
 def _marked(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001

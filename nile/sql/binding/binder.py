@@ -197,7 +197,7 @@ class QueryBinder:
         conditions = self.where(block, scope, outer, [] if correlated is None else correlated, below)
         items = expanded(block, scope)
         grouping = self._grouping(block, items, scope)
-        nesting = below if grouping is None else Nesting(self, self.sources, Scope(()))
+        nesting = below if grouping is None else Nesting(self, self.sources, scope, grouping)
         overs = _overs(scope, grouping)
         reading = _Reading(scope, grouping, nesting, overs)
         bound = [self._item(item, reading, aliases(items[:at])) for at, item in enumerate(items)]
@@ -212,7 +212,7 @@ class QueryBinder:
         if grouping is not None:
             grouping.complete()
             plan = ops.Group(plan, grouping.keys, tuple(grouping.aggregates))
-            if nesting.scalars:
+            if nesting.is_used:
                 if overs.items:
                     raise NotYetFault("queries that are values beside OVER are not there yet", block.start)
                 plan, called = self._beside(plan, nesting)
@@ -242,7 +242,11 @@ class QueryBinder:
         items = tuple(ops.Item(Field(names[each.name], each.type), column_of(each)) for each in group.fields)
         source = self.sources.derived("_group", ops.Project(group, items))
         called = {name: column_of(source.columns[short]) for name, short in names.items()}
-        return nesting.above(source.plan), lambda column: called.get(column.name, column)
+
+        def now(column: Column) -> Node:
+            return called.get(column.name, column)
+
+        return nesting.above(source.plan, now), now
 
     def _item(self, item: Output, reading: _Reading, before: Mapping[str, Expression] | None = None) -> Node:
         if isinstance(item.value, Field):

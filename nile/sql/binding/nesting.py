@@ -27,11 +27,12 @@ from nile.expressions.tree import (
     rename,
 )
 from nile.sql import plan as ops
-from nile.sql.binding.expression_binder import ExpressionBinder, told_apart, typed
+from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, told_apart, typed
 from nile.sql.binding.from_binder import FromBinder
 from nile.sql.binding.inputs import Inputs, column_of, joined_plan
 from nile.sql.binding.scope import Scope
-from nile.sql.parsed import Block, Expression, Nested, Written
+from nile.sql.binding.single import single
+from nile.sql.parsed import Block, Derived, Expression, Nested, Written
 from nile.sql.plan import Field, Plan
 from nile.sql.pushing import recognised
 
@@ -81,15 +82,20 @@ class _Found:
 
 
 class Nesting:
-    """The queries in the expressions of one SELECT.  scope: what they may name of it, beside their own."""
+    """The queries in the expressions of one SELECT.
 
-    def __init__(self, binder: Blocks, sources: FromBinder, scope: Scope) -> None:
+    scope: what they may name of it, beside their own; grouping: of the SELECT, where they stand above its groups.
+    """
+
+    def __init__(self, binder: Blocks, sources: FromBinder, scope: Scope, grouping: Grouping | None = None) -> None:
+        self._grouping = grouping
         self._binder = binder
         self._from = sources
         self._scope = Scope(scope.sources, scope.merged)
         self.scalars: list[Plan] = []
         self._left: list[tuple[Plan, tuple[tuple[str, str], ...]]] = []
         self._marks: list[ops.Outer] = []
+        self._start = 0
         self._asked: list[tuple[Nested, Expression]] = []
 
     def __call__(self, nested: Nested, around: ExpressionBinder) -> Node:
@@ -109,10 +115,16 @@ class Nesting:
 
     def _scalar(self, nested: Nested) -> Node:
         query = nested.query
-        if not isinstance(query, Block) or query.group is not None or query.having is not None:
-            raise _no_single_row(nested)
+        query = single(query, nested.start)
         correlated: list[Node] = []
-        bound = self._binder.nested(query, self._scope, correlated)
+        try:
+            bound = self._binder.nested(query, self._scope, correlated)
+        except Fault as fault:
+            if query.sources and isinstance(query.sources[0].source, Derived) and query is not nested.query:
+                fault.reason += (
+                    "; a query that is a value and has GROUP BY, LIMIT or DISTINCT names no columns of the one around it"
+                )
+            raise
         plan = bound.plan
         if not bound.aggregates or not isinstance(plan, ops.Project):
             raise _no_single_row(nested)
@@ -157,9 +169,18 @@ class Nesting:
             found = column_of(called[column.name])
             return Call("coalesce", (found, Constant(0, "integer")), "integer") if column.name in counts else found
 
-        equal = tuple(dict.fromkeys((theirs, called[own].name) for own, theirs in pairs))
+        equal = tuple(dict.fromkeys((self._outside(theirs, nested), called[own].name) for own, theirs in pairs))
         self._left.append((source.plan, equal))
         return rename(plan.items[0].node, outside)
+
+    def _outside(self, name: str, nested: Nested) -> str:
+        """What a column of the query around is called where this one stands."""
+        if self._grouping is None:
+            return name
+        key = self._grouping.above(column_of(self._scope.fields[name]), nested.start)
+        if not isinstance(key, Column):
+            raise NotYetFault("a value for each row beside GROUPING SETS is not there yet; write a JOIN", nested.start)
+        return key.name
 
     # EXISTS and IN.
 
@@ -191,11 +212,26 @@ class Nesting:
         known = conjunction(told)
         return plan if known is None else ops.Filter(plan, known)
 
-    def above(self, plan: Plan) -> Plan:
-        """A plan beside the queries that are values."""
-        if self._left:
-            raise NotYetFault("a value for each row above GROUP BY is not there yet; write a JOIN", 0)
-        return joined_plan([plan, *self.scalars], (), ()) if self.scalars else plan
+    @property
+    def is_used(self) -> bool:
+        """Whether there were any."""
+        return bool(self.scalars or self._left or self._marks)
+
+    def above(self, plan: Plan, called: Callable[[Column], Node]) -> Plan:
+        """Groups beside the queries in the expressions above them.  called: what a column of the groups is now."""
+
+        def name(old: str) -> str:
+            new = called(Column(old))
+            return new.name if isinstance(new, Column) else old
+
+        plan = joined_plan([plan, *self.scalars], (), ()) if self.scalars else plan
+        for right, equal in self._left:
+            plan = ops.Outer("left", plan, right, tuple((name(one), other) for one, other in equal))
+        for mark in self._marks:
+            equal = tuple((name(one), other) for one, other in mark.equal)
+            condition = None if mark.condition is None else rename(mark.condition, called)
+            plan = replace(mark, left=plan, equal=equal, condition=condition)
+        return plan
 
     def _told(self, column: Column) -> Node:
         """A column, or what stands for a query in a condition with other parts."""
@@ -203,8 +239,7 @@ class Nesting:
 
     def _marked(self, nested: Nested, around: Expression) -> Node:
         """EXISTS or IN as a value, told by a column of every row: of IN null where SQL has it unknown."""
-        if not self._scope.sources:
-            raise _no_value(nested)
+        self._start = nested.start
         found = self._found(nested)
         if nested.kind == "exists":
             return self._mark(found.plan, found.conditions)
@@ -216,6 +251,8 @@ class Nesting:
 
     def _mark(self, right: Plan, conditions: Sequence[Node]) -> Column:
         """A column that says whether a row has a partner."""
+        if self._grouping is not None:
+            conditions = [self._grouping.above(node, self._start) for node in conditions]
         name = f"{self._from.own_name('_mark')}.there"
         names = {field.name for field in right.fields}
         outside = {n: 0 for node in conditions for n in columns_of(node) if n not in names}
@@ -254,7 +291,7 @@ class Nesting:
         """(what is compared, that the comparison with the query's value holds)."""
         assert nested.item is not None
         assert found.value is not None
-        binder = ExpressionBinder(self._scope, around, None)
+        binder = ExpressionBinder(self._scope, around, self._grouping)
         try:
             item = binder.bind(nested.item)
             types = {field.name: field.type for field in found.plan.fields}
@@ -346,17 +383,9 @@ def _several(nested: Nested) -> Fault:
     return Fault("needed one column in the query of IN; got several; leave the others out", nested.start)
 
 
-def _no_value(nested: Nested) -> Fault:
-    return NotYetFault(
-        "EXISTS, IN, ANY and ALL (SELECT ...) may stand in WHERE, and in SELECT of a query without groups; above GROUP "
-        "BY they are not there yet; write the groups as a query in FROM",
-        nested.start,
-    )
-
-
 def _no_single_row(nested: Nested) -> Fault:
     return NotYetFault(
-        "a query that is a value needs aggregates and no GROUP BY, so that it has one row, such as (SELECT max(price) "
-        "FROM s); others are not there yet; write a JOIN",
+        "a value for each row of a query with GROUP BY, LIMIT or DISTINCT is not there yet, only of those that select "
+        "or aggregate, such as (SELECT max(price) FROM s WHERE s.k = t.k); write a JOIN",
         nested.start,
     )
