@@ -122,7 +122,7 @@ class Nesting:
         except Fault as fault:
             if query.sources and isinstance(query.sources[0].source, Derived) and query is not nested.query:
                 fault.reason += (
-                    "; a query that is a value and has GROUP BY, LIMIT or DISTINCT names no columns of the one around it"
+                    "; a query that is a value and has GROUP BY, LIMIT or DISTINCT cannot name columns around it"
                 )
             raise
         plan = bound.plan
