@@ -352,8 +352,8 @@ class _Writer:
         assert isinstance(plan, ops.Project)
         if isinstance(below, ops.Limit):
             names = [item.name[len(alias) + 1 :] for item in plan.items]
-            renamed = names != [field.name for field in below.fields[: len(names)]]
-            columns = f"({', '.join(map(identifier, names))})" if renamed else ""
+            inner = [field.name for field in below.fields[: len(names)]]
+            columns = "" if names == inner else f"({', '.join(map(identifier, names))})"
             return alias, f"({self.top(plan)}) AS {identifier(alias)}{columns}"
         if isinstance(below, ops.Distinct | ops.SetOperation):
             renamed = [f"{alias}.{each.name}" for each in below.fields]
