@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -20,12 +21,13 @@ from nile.experiments.faults.places import at_place
 from nile.experiments.faults.scene import Scene, differing, rows
 from nile.summaries.errors import DatabaseTorn, SqlError
 
-__all__ = ["INTERRUPT", "undefended"]
+__all__ = ["INTERRUPT", "TRIES", "Draw", "cut_into", "undefended"]
 
 TRIES = 10
 """Changes that are cut into in one attempt."""
 
 Step = Callable[[Scene], None]
+Draw = Callable[[np.random.Generator], tuple[Callable[[Any], object], Sequence[Callable[[Any], object]]]]
 
 
 class _Stop(SystemExit):
@@ -145,20 +147,36 @@ def _cut(rng: np.random.Generator, seed: int) -> tuple[Callable[[], object], tup
 def _attempt(seed: int) -> None:
     rng = generator("interrupt", seed)
     names = ["rows", "running", *rng.choice(["windowed", "distinct", "join", "desc", "weighted", "asc"], 1)]
-    before = signal.signal(signal.SIGTERM, _stops)
     with tempfile.TemporaryDirectory() as folder:
         stores = [Path(folder, name) for name in "xy"] if seed % 5 == 0 else [None, None]
-        try:
-            _tried([Scene(tuple(names), store=store, polled=("rows",)) for store in stores], rng, seed)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        cut_into([Scene(tuple(names), store=store, polled=("rows",)) for store in stores], rng, seed, _change)
 
 
-def _tried(scenes: list[Scene], rng: np.random.Generator, seed: int) -> None:
-    scene, peace = scenes
+def _change(rng: np.random.Generator) -> tuple[Step, list[Step]]:
+    return _CHANGES[int(rng.integers(len(_CHANGES)))](int(rng.integers(2)))
+
+
+def cut_into(
+    scenes: Sequence[Any],
+    rng: np.random.Generator,
+    seed: int,
+    draw: Draw,
+) -> None:
+    """Make changes to two equal scenes, cut into those of the first; after each it is as before it, or as the other.
+
+    draw: a change, and the parts of it that are each made whole.  Raises Wrong.
+    """
+    before = signal.signal(signal.SIGTERM, _stops)
+    try:
+        _cut_into(scenes[0], scenes[1], rng, seed, draw)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _cut_into(scene: Any, peace: Any, rng: np.random.Generator, seed: int, draw: Draw) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     for _ in range(TRIES):
-        change, steps = _CHANGES[int(rng.integers(len(_CHANGES)))](int(rng.integers(2)))
+        change, steps = draw(rng)
         states, places = [peace.state()], 0
         for step in steps:
             places += at_place(partial(step, peace), None, _fails)
@@ -176,18 +194,24 @@ def _tried(scenes: list[Scene], rng: np.random.Generator, seed: int) -> None:
         try:
             scene.check_free()
         except Wrong as error:
-            raise Wrong(f"{change.__qualname__} at place {at}: {error}") from None
+            raise Wrong(f"{_told(change)} at place {at}: {error}") from None
         scene.found_again()
         state = scene.state()
         done = next((k for k, other in enumerate(states) if not differing(state, other)), None)
         if done is None:
             nearest = min((differing(state, other) for other in states), key=len)
-            expect(False, f"{change.__qualname__} at place {at}: half done in {nearest}")
+            expect(False, f"{_told(change)} at place {at}: half done in {nearest}")
         for step in steps[done:]:
             step(scene)
         rest = differing(scene.state(), states[-1])
-        expect(not rest, f"{change.__qualname__} at place {at}, gone on with: others in {rest}")
+        expect(not rest, f"{_told(change)} at place {at}, gone on with: others in {rest}")
     _check_closing(scene, peace, rng)
+
+
+def _told(change: object) -> str:
+    if isinstance(change, partial):
+        return f"{change.func.__name__} {change.keywords or ''}".rstrip()
+    return str(getattr(change, "__qualname__", change))
 
 
 def _check_torn(scene: Scene) -> None:

@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Iterable
 
 from nile.experiments.faults import (
-    callbacks,
     collisions,
     counters,
     disorder,
@@ -20,6 +19,7 @@ from nile.experiments.faults import (
     values,
 )
 from nile.experiments.faults.bounds import equal_keys, unread
+from nile.experiments.faults.changes import callbacks, flowing
 from nile.experiments.faults.fault import Fault
 from nile.experiments.faults.surface import casts, closed, stores, streams, types
 from nile.summaries.errors import ConfigError
@@ -44,7 +44,14 @@ _MODULES = (
     equal_keys,
 )
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
-_WHOLE = (interruption.INTERRUPT, signals.SIGNALS, callbacks.CALLBACKS, callbacks.REENTRANCE)
+_WHOLE = (
+    interruption.INTERRUPT,
+    signals.SIGNALS,
+    callbacks.CALLBACKS,
+    callbacks.REENTRANCE,
+    flowing.FLOWING,
+    flowing.KILLED,
+)
 
 FAULTS = {fault.name: fault for fault in (*(module.FAULT for module in _MODULES), *_LIVE, *_WHOLE)}
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nile.base.machine import memory_bytes
+from nile.durable.pieces import Pieces, Writing
 from nile.execution.definitions import (
     QueryDefinition,
     SourceDefinition,
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
-FORMAT = 4
-"""Of what a manifest's state says; a store of a newer one is refused.  4: constraints are
+FORMAT = 5
+"""Of what a manifest's state says; a store of a newer one is refused.  5: arrays lie in pieces; 4: constraints are
 declared; 3: queries fill streams, or relations change; 2: outputs wait in files of their own; without any, 1 is
 written."""
 
@@ -87,6 +88,7 @@ class Keeper:
         self.seconds = 0.0
         """What checkpoints have taken so far, s."""
         self._absent: dict[str, SourceDefinition] = {}
+        self._pieces = Pieces(directory)
         self.restoring = False
 
     @property
@@ -146,10 +148,23 @@ class Keeper:
 
         Raises StoreWriteError: then the generation before is in force, nothing in memory has changed, and a later
         call may succeed.  Cost: rows since the last checkpoint, outputs that
-        nobody has read since, and all operator state, written once.
+        nobody has read since, and what is new of all other state are written; that state is copied and hashed.
         """
         begun = time.monotonic()
         made: list[StoredFile] = []
+        try:
+            with self._pieces.writing() as writing:
+                epoch = self._write(live, names, writing, made)
+        except BaseException:
+            self.directory.discard(made)
+            raise
+        self.directory.discard([file for one in live.standing.all() for file in one.read_through()])
+        self._last = time.monotonic()
+        self.seconds += self._last - begun
+        return epoch
+
+    def _write(self, live: Live, names: Registry, writing: Writing, made: list[StoredFile]) -> int:
+        """Commit all there is; the epoch.  made: files that are no use where this raises."""
         keep: list[StoredFile] = []
         state: dict[str, Any] = {"format": 1, "streams": {}, "sources": {}, "summaries": {}, "queries": {}}
         if self.hasher.secret:
@@ -158,75 +173,75 @@ class Keeper:
         places = {name: at for at, name in enumerate(names.entries)}
 
         def staged(role: str, kind: str, content: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str:
-            made.append(self.directory.stage_envelope(role, kind, *content))
+            made.append(self.directory.stage_envelope(role, *writing.envelope(kind, *content)))
             return made[-1].name
 
-        try:
-            for name, stream in live.streams().items():
-                history: dict[str, Any] | None = None
-                files: list[StoredFile] = []
-                if stream.history is not None:
-                    stream.history.settle()
-                    history, files = stream.history.stage(self.directory)
-                keep += files
-                if live.definitions[name].relation:
-                    state["format"] = max(state["format"], 3)
-                state["streams"][name] = {
-                    "at": places[name],
-                    "definition": live.definitions[name].as_json(),
-                    "offset": live.offsets.get(name),
-                    "tuples": stream.rows,
-                    "pushed": stream.accounting.tuples_in,
-                    "history": history,
-                    "file": staged("state-stream", _STREAM, stream.content()),
-                }
-            for name, source in {**self._absent, **names.sources()}.items():
-                if name not in state["streams"]:
-                    state["sources"][name] = {"at": places.get(name, len(places)), **source.as_json()}
-            for at, (name, summary) in enumerate(names.summaries.items()):
-                manager = live.summaries.get(name)
-                state["summaries"][name] = {
-                    "at": at,
-                    "text": statement_text(summary),
-                    "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
-                }
-            for at, (name, view) in enumerate(names.views.items()):
-                state.setdefault("views", {})[name] = {"at": at, "text": view.text, "columns": list(view.columns)}
-            for at, (said, declared, measured) in enumerate(live.constraints.staged()):
-                file = staged("state-constraint", _CONSTRAINT, measured)
-                state.setdefault("constraints", {})[said] = {"at": at, "text": declared, "file": file}
-                state["format"] = FORMAT
-            for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
-                if gone := set(standing.streams) - set(state["streams"]):
-                    raise ConfigError(
-                        f"standing query {name!r}: needed its live streams, to be written with them; got none of name "
-                        f"{', '.join(map(repr, gone))}; close the query"
-                    )
-                standing.seal(self.directory, _SEALED)
-                filed = standing.filed()
-                if standing.epoch is None:
-                    standing.epoch = self.directory.epoch + 1
-                state["queries"][name] = {
-                    "at": at,
-                    "epoch": standing.epoch,
-                    **definition.as_json(),
-                    "outputs": standing.outputs,
-                    "unread": standing.unread,
-                    "file": staged("state-query", _QUERY, flat(standing.capture())),
-                }
-                if definition.into is not None or definition.runs is not None:
-                    state["format"] = max(state["format"], 3)
-                if filed:
-                    state["format"] = max(state["format"], 2)
-                    state["queries"][name]["filed"] = [[each.file.name, each.skip] for each in filed]
-                    keep += [each.file for each in filed]
-            epoch = self.directory.commit(state, [*keep, *made])
-        except BaseException:
-            self.directory.discard(made)
-            raise
-        self.directory.discard([file for one in live.standing.all() for file in one.read_through()])
-        self._last = time.monotonic()
-        self.seconds += self._last - begun
+        for name, stream in live.streams().items():
+            history: dict[str, Any] | None = None
+            files: list[StoredFile] = []
+            if stream.history is not None:
+                stream.history.settle()
+                history, files = stream.history.stage(self.directory)
+            keep += files
+            if live.definitions[name].relation:
+                state["format"] = max(state["format"], 3)
+            state["streams"][name] = {
+                "at": places[name],
+                "definition": live.definitions[name].as_json(),
+                "offset": live.offsets.get(name),
+                "tuples": stream.rows,
+                "pushed": stream.accounting.tuples_in,
+                "history": history,
+                "file": staged("state-stream", _STREAM, stream.content()),
+            }
+        for name, source in {**self._absent, **names.sources()}.items():
+            if name not in state["streams"]:
+                state["sources"][name] = {"at": places.get(name, len(places)), **source.as_json()}
+        for at, (name, summary) in enumerate(names.summaries.items()):
+            manager = live.summaries.get(name)
+            state["summaries"][name] = {
+                "at": at,
+                "text": statement_text(summary),
+                "file": None if manager is None else staged("state-summary", MANAGER, manager_content(manager)),
+            }
+        for at, (name, view) in enumerate(names.views.items()):
+            state.setdefault("views", {})[name] = {"at": at, "text": view.text, "columns": list(view.columns)}
+        for at, (said, declared, measured) in enumerate(live.constraints.staged()):
+            file = staged("state-constraint", _CONSTRAINT, measured)
+            state.setdefault("constraints", {})[said] = {"at": at, "text": declared, "file": file}
+            state["format"] = 4
+        for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
+            if gone := set(standing.streams) - set(state["streams"]):
+                raise ConfigError(
+                    f"standing query {name!r}: needed its live streams, to be written with them; got none of name "
+                    f"{', '.join(map(repr, gone))}; close the query"
+                )
+            standing.seal(self.directory, _SEALED)
+            filed = standing.filed()
+            if standing.epoch is None:
+                standing.epoch = self.directory.epoch + 1
+            state["queries"][name] = {
+                "at": at,
+                "epoch": standing.epoch,
+                **definition.as_json(),
+                "outputs": standing.outputs,
+                "unread": standing.unread,
+                "file": staged("state-query", _QUERY, flat(standing.capture())),
+            }
+            if definition.into is not None or definition.runs is not None:
+                state["format"] = max(state["format"], 3)
+            if filed:
+                state["format"] = max(state["format"], 2)
+                state["queries"][name]["filed"] = [[each.file.name, each.skip] for each in filed]
+                keep += [each.file for each in filed]
+        if (pack := writing.finish()) is not None:
+            made.append(pack)
+        if writing.packs:
+            state["format"] = FORMAT
+            state["pieces"] = [file.name for file in writing.packs.values()]
+            keep += [file for file in writing.packs.values() if file is not pack]
+        epoch = self.directory.commit(state, [*keep, *made])
+        self._pieces.committed(writing)
         return epoch
 
     def restore(self, live: Live, names: Registry) -> None:
@@ -271,6 +286,7 @@ class Keeper:
         raise ConfigError(f"{self.where}, hash_secret: needed {told}")
 
     def _restore(self, state: dict[str, Any], live: Live, names: Registry) -> None:
+        self._pieces.opened([self._file(name) for name in self._listed(state, "pieces")])
         entries = [*self._ordered(state, "sources"), *self._ordered(state, "streams")]
         for _, name, value in sorted(entries, key=lambda entry: entry[0]):
             if "definition" in value:
@@ -309,18 +325,24 @@ class Keeper:
             live.standing.redefine(name, wanted)
             standing.epoch = integer(value, "epoch", self.where)
             standing.refill(self._filed(value, standing.schema))
+        self._pieces.read()
+
+    def _listed(self, value: dict[str, Any], name: str) -> list[Any]:
+        """A list that need not be there."""
+        found = value.get(name, [])
+        return found if isinstance(found, list) else refuse(self.where, f"a list of {name}", found)
+
+    def _file(self, name: object) -> StoredFile:
+        file = self.directory.files().get(name) if isinstance(name, str) else None
+        return refuse(self.where, "a file of the manifest", name) if file is None else file
 
     def _filed(self, value: dict[str, Any], schema: pa.Schema) -> list[Filed]:
         """The outputs of a standing query that wait in files of their own."""
-        named = value.get("filed", [])
         found = []
-        for each in named if isinstance(named, list) else refuse(self.where, "a list of files", named):
+        for each in self._listed(value, "filed"):
             if not isinstance(each, list) or len(each) != 2 or type(each[1]) is not int:
                 refuse(self.where, "a file and a number of rows", each)
-            file = self.directory.files().get(each[0]) if isinstance(each[0], str) else None
-            if file is None:
-                refuse(self.where, "a file of the manifest", each[0])
-            found.append(read_filed(self.directory, file, schema, each[1]))
+            found.append(read_filed(self.directory, self._file(each[0]), schema, each[1]))
         return found
 
     def _ordered(self, state: dict[str, Any], name: str) -> list[tuple[int, str, dict[str, Any]]]:
@@ -356,10 +378,7 @@ class Keeper:
 
     def _envelope(self, value: dict[str, Any], kind: str) -> Any:
         name = text(value, "file", self.where)
-        file = self.directory.files().get(name)
-        if file is None:
-            refuse(self.where, "a file of the manifest", name)
-        envelope = self.directory.read_envelope(file)
+        envelope = self._pieces.whole(self.directory.read_envelope(self._file(name)))
         if envelope.kind != kind:
             refuse(os.path.join(self.where, name), f"an envelope of kind {kind!r}", envelope.kind)
         return envelope

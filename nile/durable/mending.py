@@ -13,6 +13,7 @@ from nile.execution.statement.builder import read_query
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.disk.recovery import LOST
 from nile.streams.live import LiveStream
+from nile.streams.versions import Versions
 from nile.summaries.errors import NileError
 
 __all__ = ["let_go", "stranded"]
@@ -50,7 +51,11 @@ def _found(state: dict[str, Any], where: str) -> dict[str, str]:
         for name, value in section(state, "streams", where).items():
             made = StreamDefinition.from_json(section(value, "definition", where), where)
             stream = LiveStream(name, made.schema, made.time)
-            names.register(name, stream, time=made.time, where=None, lateness=None)
+            if made.relation:
+                names.register(name, Versions(stream), time=None, where=None, lateness=None)
+            else:
+                names.register(name, stream, time=made.time, where=None, lateness=None)
+        filled = {name: value["into"] for name, value in section(state, "queries", where).items() if "into" in value}
         sources = {n: SourceDefinition.from_json(v, where) for n, v in section(state, "sources", where).items()}
     except (NileError, AttributeError):
         return {}  # opening tells what else is wrong with it
@@ -65,4 +70,6 @@ def _found(state: dict[str, Any], where: str) -> dict[str, str]:
             read_query(query, names)
         except NileError as error:
             found[name] = str(error)
+        if name in filled and (target := text(section(filled, name, where), "stream", where)) not in names.entries:
+            found[name] = f"it fills '{target}', which the store does not have"
     return found

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import nile
-from nile.durable import keeper
+from nile.durable import keeper, pieces
 from nile.execution.held import packed
 from nile.pyramid.grid.manager_state import manager_bytes
 
@@ -21,6 +21,15 @@ _READ_EVERY = 5_000
 SALES = pa.schema([("at", pa.float64()), ("item", pa.string()), ("n", pa.int64())])
 LONELY = "SELECT at, item, n FROM sales WHERE n % 3 > 0"
 QUERY = "SELECT item, count(*) AS sold, sum(n) AS total FROM sales [RANGE '20 s'] GROUP BY item"
+
+SAME = f"SELECT item, sold FROM ({QUERY}) q WHERE sold > 1"
+"""It runs on the plan of QUERY."""
+MADE = (
+    ("dear_1", "INSERT INTO dear SELECT at, item FROM sales WHERE n % 5 = 0"),
+    ("most", "CREATE MATERIALIZED VIEW most AS SELECT dear.item, max(n) AS n FROM dear, sales "
+             "WHERE dear.item = sales.item GROUP BY dear.item WINDOW '9 s'"),
+)  # fmt: skip
+"""Queries that fill a stream, and from it a relation."""
 
 THREE = (
     "SELECT a.n AS l, b.n AS m, c.n AS r FROM sales a, sales b, sales c WHERE a.item = b.item AND b.item = c.item "
@@ -46,7 +55,12 @@ def opened(path: Path | None) -> nile.Database:
     db.stream("sales", SALES, time="at", lateness="10 s")
     if not db.sql("SHOW SUMMARIES").fetchall():
         db.sql("CREATE SUMMARY items ON sales (item) WITH GRANULARITY '30 s' AND COLLAPSE (3, 2)")
+    db.stream("dear", [("at", "float64"), ("item", "string")], time="at")
+    for name, text in MADE:
+        if name not in db.subscriptions:
+            db.sql(text)
     db.subscribe(QUERY, name="recent")
+    db.subscribe(SAME, name="same")
     db.subscribe(LONELY, name="lonely")
     db.subscribe(THREE, name="three", budget=0.3)
     return db
@@ -61,6 +75,7 @@ def push(db: nile.Database, begin: int, end: int) -> None:
             db.subscription("lonely").poll()
         begin = to
     db.subscription("recent").poll()
+    db.subscription("same").poll()
     db.subscription("three").poll()
 
 
@@ -68,6 +83,10 @@ def seen(db: nile.Database) -> dict[str, Any]:
     """All that must have come back."""
     return {
         "rows": db.sql("SELECT * FROM sales").to_arrow().to_pydict(),
+        "dear": db.sql("SELECT * FROM dear").to_arrow().to_pydict(),
+        "most": db.sql("SELECT * FROM most").to_arrow().to_pydict(),
+        "filling": [packed("query", db.subscription(name).capture()) for name, _ in MADE],
+        "same": packed("query", db.subscription("same").capture()["operators"]),
         "accounting": db.accounting("sales"),
         "late": db.late("sales").to_pydict(),
         "rejected": db.quarantine("sales").to_pydict(),
@@ -88,6 +107,13 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in one if one[name] != other[name]]
 
 
+def in_small() -> None:
+    """From here on outputs that wait go to files of their own, and states are cut into pieces, at most checkpoints."""
+    keeper._SEALED = 500  # bytes
+    pieces.LEAST = pieces._SHORTEST = 256
+    pieces._MEAN = 512
+
+
 def main() -> None:
     """Push and commit until killed; says how many rows are durable."""
     push(opened(None), 0, 400)  # kernels are compiled before anyone may be killed, or they never would be
@@ -103,5 +129,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    keeper._SEALED = 500  # bytes: outputs that wait go to files of their own at most checkpoints; here alone
+    in_small()
     main()

@@ -199,7 +199,7 @@ def test_a_checkpoint_holds_the_same_bytes_however_the_stream_was_cut(tmp_path: 
                 state = state.replace(file.name, file.role)
         held.append((state, files))
     assert held[0] == held[1] == held[2]
-    assert set(held[0][1]) == {"state-stream", "state-summary"}
+    assert set(held[0][1]) == {"state-stream", "state-summary", "state-pieces"}
 
 
 def test_what_was_not_committed_is_pushed_again_from_the_offset(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ def test_bad_openings_are_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(nile.ConfigError, match="needed a database with a store"):
         nile.connect().checkpoint()
     with nile.connect(tmp_path / "s") as db:
-        db._live._keeper.directory.commit({"format": 5}, [])
+        db._live._keeper.directory.commit({"format": 6}, [])
         db._live._keeper = None
-    with pytest.raises(nile.StoreTooNew, match="format 4 or older; got 5"):
+    with pytest.raises(nile.StoreTooNew, match="format 5 or older; got 6"):
         nile.connect(tmp_path / "s")
 
 

@@ -151,6 +151,18 @@ class Constraints:
             )
         del self._declared[text]
 
+    def snapshot(self) -> Callable[[], None]:
+        """What makes it all again as it is now."""
+        held = [(text, each, each.statement, each.constraint.within, each.constraint.broken)
+                for text, each in self._declared.items()]  # fmt: skip
+
+        def go_back() -> None:
+            self._declared = {text: each for text, each, *_ in held}
+            for _, each, each.statement, each.constraint.within, each.constraint.broken in held:
+                pass
+
+        return go_back
+
     def follow(self) -> None:
         """Forget those of streams that are there no more."""
         live = self._streams()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from nile.execution.live.constraints import Constraints
 from nile.execution.live.feeding import inputs_of
 from nile.execution.live.into import Into
 from nile.execution.live.keeping import Keeping
-from nile.execution.live.retracting import matched, signed_apart, take_back
+from nile.execution.live.retracting import Goes, TakingBack, matched, signed_apart
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
@@ -66,6 +67,7 @@ class Live:
         self.summaries = LiveSummaries(names)
         self.constraints = Constraints(self.streams)
         self.idleness = Idleness()
+        self._changing = 0
         if keeper is not None:
             keeper.restore(self, names)
 
@@ -120,8 +122,32 @@ class Live:
             self._keeper.directory.check_writable()
             definition.as_json()  # a type that has no byte form is refused before anything is made
             kept = None if definition.keep is not None else self._keeper.history(name, definition.schema)
-            self.adopt(name, definition, kept)
-            self._keeper.checkpoint(self, self.names)
+            with self._or_as_before():
+                self.adopt(name, definition, kept)
+                self._remember()
+
+    @contextlib.contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """Where the block raises, what is known is what was: names, streams, standing queries, summaries."""
+        names, standing, constraints = self.names.snapshot(), self.standing.snapshot(), self.constraints.snapshot()
+        streams, definitions, offsets = dict(self._streams), dict(self.definitions), dict(self.offsets)
+        try:
+            yield
+        except BaseException:
+            with INTERRUPTS:
+                self.names.go_back(names)
+                self.standing.go_back(standing)
+                self._streams, self.definitions = streams, definitions
+                self.offsets.clear()
+                self.offsets.update(offsets)
+                constraints()
+                self.follow_summaries()
+            raise
+
+    def _remember(self) -> None:
+        """A checkpoint of what is known now; of the parts of a change after the last.  Raises StoreWriteError."""
+        if self._keeper is not None and not self._changing:
+            self._keeper.remember(self, self.names)
 
     def adopt(self, name: str, definition: StreamDefinition, history: History | None) -> LiveStream:
         """A live stream with what it kept before; where that raises, all is as it was."""
@@ -202,11 +228,12 @@ class Live:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
             self.standing.check_state(stream)
+            goes: Goes | None = None
             if (signed := signed_apart(stream, data)) is not None:
                 data, go = signed
-                stream.check(list(stream.admitted(data)))
                 if go.num_rows:
-                    take_back(self, name, partial(matched, rows=go))
+                    stream.check(list(stream.admitted(data)))
+                    goes = partial(matched, rows=go)
             if self._keeper is not None:
                 with INTERRUPTS:
                     self._keeper.make_room(self, self.names)  # first: a push that fails took nothing
@@ -224,15 +251,21 @@ class Live:
                     whole = list(admitted)
             finally:
                 stream.pushing = False
-            if whole or offset is not None:
-                done += self.take(stream, whole, offset)
+            if whole or goes is not None or offset is not None:
+                done += self.take(stream, whole, offset, goes)
             self.commits.complain()
             return done
 
-    def take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None) -> int:
-        """A change under the lock: rows that were admitted; how many tuples' turn has come."""
+    def take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None, goes: Goes | None = None) -> int:
+        """A change under the lock: rows that were admitted; how many tuples' turn has come.
+
+        goes: places of kept rows that are taken back first.
+        """
         stream.check(parts)
+        gone = None if goes is None else TakingBack.of(self, stream, goes(stream))
         with self.commits:
+            if gone is not None:
+                gone.apply(self)
             done = stream.take(parts)
             self.idleness.heard(stream)
             self._move_on()
@@ -278,33 +311,34 @@ class Live:
                 self.commits.check()
                 return self._keeper.checkpoint(self, self.names)
 
-    def change(self, statement: Callable[[], Any]) -> Any:
+    def change(self, statement: Callable[[], Any], *, whole: bool = False) -> Any:
         """Run what may change the names that are known, follow summaries, and keep it for good; or leave it undone.
 
+        whole: signals wait until it is done, not only until names are as they were: it changes streams and queries too.
         Raises what the statement raises, and ConfigError for one that takes from a named query what it reads, or from
         a push the stream that it is reading rows for.
         """
-        with self.lock:
+        with self.lock, contextlib.ExitStack() as waits:
+            if whole:
+                waits.enter_context(INTERRUPTS)
             self.commits.check()
-            before, had = self.names.snapshot(), self.streams()
-            try:
-                done = statement()
+            had = self.streams()
+            with self._or_as_before():
+                self._changing += 1
+                try:
+                    done = statement()
+                finally:
+                    self._changing -= 1
                 now = self.streams()
                 for name, stream in had.items():
                     if now.get(name) is not stream:
                         self.standing.check_free(stream)
-                if self._keeper is not None:
+                if self._keeper is not None and not self._changing:
                     self._keeper.check(self, self.names)
                 self.follow_summaries()
                 self.constraints.follow()
-            except BaseException:
-                with INTERRUPTS:
-                    self.names.go_back(before)
-                    self.follow_summaries()
-                raise
-            if self._keeper is not None:
-                with INTERRUPTS:
-                    self._keeper.remember(self, self.names)
+                waits.enter_context(INTERRUPTS)  # what is in the store is not undone
+                self._remember()
             return done
 
     def follow_summaries(self) -> None:
@@ -381,12 +415,13 @@ class Live:
                     promised = self.constraints.known()
                     made = new = asked.made(self.names, known, self.commits, callback, state, promised)
                     made.bound(unread, when_full, self.tick, most)
-                    if into is not None:
-                        made.fill(self._filling(made, into))
+                    filled = None if into is None else self._filling(made, into)
                     with INTERRUPTS:
+                        if filled is not None:
+                            made.fill(filled)
                         self.standing.add(made, name, asked.definition)
-                        if name is not None and self._keeper is not None:
-                            self._keeper.remember(self, self.names)  # in the store before anyone hears of it
+                        if name is not None:
+                            self._remember()  # in the store before anyone hears of it
                         for each in inputs[::-1]:  # who listens first
                             each.start(made, self)
                         new = made if name is None else None
@@ -400,8 +435,8 @@ class Live:
             raise
 
     def _filling(self, made: Subscription, into: Filling) -> Into:
-        """Where the rows of a standing query go.  Raises ConfigError for a circle."""
-        target = self.streams()[into.stream]
+        """Where the rows of a standing query go.  Raises UnknownStream, ConfigError for a circle."""
+        target = self.streams().get(into.stream) or self.get(into.stream)
         target.check_whole("INSERT INTO")
         reached = self.standing.filled_from(target)
         if circle := [name for name, stream in made.streams.items() if stream in reached]:

@@ -8,6 +8,7 @@ row is in no window any more.  Cost: O(kept), so take many back at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,9 +27,11 @@ from nile.summaries.heavy import pa, pc
 if TYPE_CHECKING:
     from nile.execution.live.live import Live
 
-__all__ = ["matched", "rewritten", "satisfying", "signed_apart", "take_back"]
+__all__ = ["Goes", "TakingBack", "matched", "rewritten", "satisfying", "signed_apart", "take_back"]
 
 Array = np.ndarray[Any, Any]
+Goes = Callable[[LiveStream], Array]
+"""Places of kept rows that are to go, ascending: int64 [n]."""
 _NAN = object()
 
 
@@ -156,7 +159,37 @@ def _hashable(value: Any) -> Any:
     return tuple((name, _hashable(each)) for name, each in value.items()) if isinstance(value, dict) else value
 
 
-def take_back(live: Live, name: str, places: Callable[[LiveStream], Array]) -> int:
+@dataclass(frozen=True, slots=True)
+class TakingBack:
+    """Kept rows of a stream that are let go of for good, worked out before the change that does it."""
+
+    stream: LiveStream
+    gone: Array
+    fresh: History | None
+    told: TakenBack
+
+    @classmethod
+    def of(cls, live: Live, stream: LiveStream, gone: Array) -> TakingBack | None:
+        """gone: their places, ascending; None: there are none.
+
+        Raises ConfigError where a standing query has told of them, StoreWriteError.
+        """
+        live.standing.check_taking_back(stream)
+        if not gone.shape[0]:
+            return None
+        keeper = live._keeper
+        fresh = rewritten(stream, gone, None if keeper is None else keeper.history)
+        return cls(stream, gone, fresh, _told(stream, gone))
+
+    def apply(self, live: Live) -> None:
+        """A part of a change."""
+        self.stream.without(self.gone, self.fresh)
+        live.summaries.recount(self.stream)
+        live.names.changed(self.stream.name)
+        live.standing.taken_back(self.stream, self.told)
+
+
+def take_back(live: Live, name: str, places: Goes) -> int:
     """Let go of kept rows of a stream for good; places: of these.  How many.
 
     Raises ConfigError where a standing query has told of them, and what `places` and a store raise.
@@ -164,20 +197,13 @@ def take_back(live: Live, name: str, places: Callable[[LiveStream], Array]) -> i
     with live.lock:
         stream = live._free(name, "DELETE")
         gone = places(stream)
-        live.standing.check_taking_back(stream)
-        if gone.shape[0]:
-            keeper = live._keeper
-            fresh = rewritten(stream, gone, None if keeper is None else keeper.history)
-            told = _told(stream, gone)
+        if (taking := TakingBack.of(live, stream, gone)) is not None:
             with live.commits:
-                stream.without(gone, fresh)
-                live.summaries.recount(stream)
-                live.names.changed(name)
-                live.standing.taken_back(stream, told)
+                taking.apply(live)
             live.commits.complain()
-            if keeper is not None:
+            if live._keeper is not None:
                 with INTERRUPTS:
-                    keeper.remember(live, live.names)
+                    live._keeper.remember(live, live.names)
         return int(gone.shape[0])
 
 

@@ -39,6 +39,21 @@ class Subscriptions:
             self._named[name] = (definition, made)
         self.sharing.add(made)
 
+    def snapshot(self) -> tuple[list[Subscription], dict[str, tuple[QueryDefinition, Subscription]]]:
+        """All there are, for `go_back`."""
+        return list(self._running), dict(self._named)
+
+    def go_back(self, before: tuple[list[Subscription], dict[str, tuple[QueryDefinition, Subscription]]]) -> None:
+        """Have those again that a snapshot has; who came since ends without telling anything."""
+        came = [one for one in self._running if one not in before[0]]
+        self._running, self._named = list(before[0]), dict(before[1])
+        for one in came:
+            one.detach()
+
+    def aside(self, standing: Subscription) -> None:
+        """It goes on, but nobody knows it: what takes its name comes, and then it is closed."""
+        self._named = {name: pair for name, pair in self._named.items() if pair[1] is not standing}
+
     def named(self) -> dict[str, tuple[QueryDefinition, Subscription]]:
         """Those that have a name and are open: what was asked, and the query."""
         self._named = {name: pair for name, pair in self._named.items() if not pair[1].closed}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
+from nile.base.interrupts import INTERRUPTS
 from nile.execution.definitions import Filling, StreamDefinition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
@@ -37,6 +38,7 @@ from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.execution.live.live import Live
+    from nile.execution.live.subscription import Subscription
 
 __all__ = ["Changing", "is_changing", "run_changing"]
 
@@ -90,7 +92,7 @@ def _create(live: Live, made: CreateRelation) -> Result:
     columns = pa.schema([(name, column_type(kind, where=where)) for name, kind in made.columns])
     definition = relation_definition(made.name, columns)
 
-    live.change(lambda: _made_anew(live, made.name, definition))
+    live.change(lambda: _made_anew(live, made.name, definition), whole=True)
     return said(f"relation '{made.name}' created; INSERT, UPDATE and DELETE change it")
 
 
@@ -125,23 +127,31 @@ def _materialize(live: Live, made: CreateMaterialized) -> Result:
     types = [field.type for field in made.query.plan.fields]
     definition = relation_definition(made.name, pa.schema(list(zip(made.columns, types, strict=True))))
 
-    def create() -> None:
-        if made.replace and made.name in live.streams():
-            _let_go(live, made.name)
+    def create() -> list[Subscription]:
+        before = _set_aside(live, made.name) if made.replace and made.name in live.streams() else []
         _made_anew(live, made.name, definition)
         filling = Filling(made.name, made.columns, relation=True)
         live.subscribe(made.query, Options.of({"emit": "changes"}), None, name=made.name, into=filling)
+        return before
 
-    live.change(create)
+    _replaced(live, create)
     return said(f"view '{made.name}' created, which follows its query")
 
 
-def _let_go(live: Live, name: str) -> None:
-    """End the query that fills a view which nobody reads.  Raises ConfigError for one that is read."""
+def _replaced(live: Live, change: Callable[[], list[Subscription]]) -> None:
+    """Make a change in one piece, and then end the queries that it gives."""
+    with live.lock, INTERRUPTS:
+        for standing in live.change(change, whole=True):
+            standing.close()
+
+
+def _set_aside(live: Live, name: str) -> list[Subscription]:
+    """The queries that fill a view which nobody reads, known no more.  Raises ConfigError for one that is read."""
     log = live.streams()[name]
     live.standing.check_free(log, fills=False)
-    for standing in live.standing.filled(log):
-        standing.close()
+    for standing in (filled := live.standing.filled(log)):
+        live.standing.aside(standing)
+    return filled
 
 
 def _revise(live: Live, made: Update | Delete) -> Result:
@@ -245,14 +255,15 @@ def _drop(live: Live, dropped: Drop) -> Result:
         known = list(named) if dropped.kind == "query" else views
         if dropped.name in known:
 
-            def drop() -> None:
+            def drop() -> list[Subscription]:
                 if dropped.kind == "query":
                     live.subscription(dropped.name).close()
-                else:
-                    _let_go(live, dropped.name)
-                    live.names.unregister(dropped.name)
+                    return []
+                before = _set_aside(live, dropped.name)
+                live.names.unregister(dropped.name)
+                return before
 
-            live.change(drop)
+            _replaced(live, drop)
             return said(f"{kind} '{dropped.name}' dropped")
     if dropped.if_exists:
         return said(f"there is no {kind} '{dropped.name}'")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nile.answers.result import Result
 from nile.base.durations import format_duration
+from nile.base.interrupts import INTERRUPTS
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
@@ -109,37 +111,42 @@ def update_control(live: Live, made: Update) -> Result:
     names = live.names.with_sources((), control_tables(live, name))
     read = read_statement(f"SELECT name, {asked} FROM {name}{where}", names)
     assert isinstance(read, Select)
-    rows = run_query(names, read.query, Options.of({})).to_arrow().to_pylist()
-    for row in rows:
-        new = {column: row[f"new_{column}"] for column, _ in made.values}
-        if planned := {column: new.pop(column) for column in PLANNED if column in new}:
-            _set_plan(live, row["name"], planned)
-        for column, value in new.items():
-            _SET[name, column](live, row["name"], value)
+    with live.lock:
+        rows = run_query(names, read.query, Options.of({})).to_arrow().to_pylist()
+        # What cannot be is refused before anything is set, and signals wait until all of it is.
+        steps = []
+        for row in rows:
+            new = {column: row[f"new_{column}"] for column, _ in made.values}
+            if planned := {column: new.pop(column) for column in PLANNED if column in new}:
+                steps.append(_set_plan(live, row["name"], planned))
+            steps += [_SET[name, column](live, row["name"], value) for column, value in new.items()]
+        with INTERRUPTS:
+            for step in steps:
+                step()
     return said(f"{len(rows):,} rows of '{name}' updated")
 
 
-def _set_active(live: Live, name: str | None, value: Any) -> None:
+def _set_active(live: Live, name: str | None, value: Any) -> Callable[[], object]:
     if name is None or type(value) is not bool:
         raise ConfigError(
             f"UPDATE nile_queries: needed a query with a name and true or false; got {name!r} and {value!r}; subscribe "
             "with name= to pause and resume it"
         )
     standing = live.standing.get(name)
-    (standing.resume if value else standing.pause)()
+    return standing.resume if value else standing.pause
 
 
-def _set_plan(live: Live, name: str | None, given: Mapping[str, Any]) -> None:
+def _set_plan(live: Live, name: str | None, given: Mapping[str, Any]) -> Callable[[], object]:
     wrong = [column for column, value in given.items() if not (value is None or isinstance(value, str))]
     if name is None or wrong:
         raise ConfigError(
             f"UPDATE nile_queries: needed a query with a name, and text or NULL for {', '.join(given)}; got "
             f"{name!r} and {', '.join(wrong) or 'text'}"
         )
-    replan(live, name, given)
+    return partial(replan, live, name, given)
 
 
-def _set_memory(live: Live, name: str, value: Any) -> None:
+def _set_memory(live: Live, name: str, value: Any) -> Callable[[], object]:
     if type(value) is not int or value < _LEAST_COUNTERS:
         raise ConfigError(
             f"UPDATE nile_summaries, memory: needed at least {_LEAST_COUNTERS} bytes, a whole number; got {value!r}; "
@@ -149,7 +156,7 @@ def _set_memory(live: Live, name: str, value: Any) -> None:
     options = tuple((each, given) for each, given in made.options if each != "columns")
     fresh = replace(made, memory=value, error=None, options=options)
     _ = fresh.spec  # what does not fit is refused before anything changes
-    live.change(lambda: live.names.keep_summary(fresh))
+    return lambda: live.change(lambda: live.names.keep_summary(fresh))
 
 
 _SET = {("nile_queries", "active"): _set_active, ("nile_summaries", "memory"): _set_memory}
