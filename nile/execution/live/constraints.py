@@ -158,8 +158,8 @@ class Constraints:
 
         def go_back() -> None:
             self._declared = {text: each for text, each, *_ in held}
-            for _, each, each.statement, each.constraint.within, each.constraint.broken in held:
-                pass
+            for _, each, statement, within, broken in held:
+                each.statement, each.constraint.within, each.constraint.broken = statement, within, broken
 
         return go_back
 
