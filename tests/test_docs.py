@@ -55,7 +55,8 @@ def test_a_wrong_output_beside_a_print_is_seen() -> None:
 
 def test_the_readme_opens_with_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    first = re.findall(r"^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[0]
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    first = next(block for language, block in fenced if not language)
     assert first.splitlines() == ["uv run nile demo", "uv run pytest"]
 
 
