@@ -1,0 +1,131 @@
+"""A thousand followers, a hundred slow or dead: pushes hardly notice, memory stays, who comes back misses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import resource
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from served import TOKEN, Served, served
+
+import nile
+
+STREAM = pa.schema([("ts", pa.float64()), ("x", pa.int64())])
+LINE = "x" * 200
+
+
+def head(port: int, place: str) -> bytes:
+    return (
+        f"GET /queries/q/outputs?from={place} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"Authorization: Bearer {TOKEN}\r\n\r\n"
+    ).encode()
+
+
+async def follow(port: int, last: int, seen: list[int], cut: int) -> None:
+    """Read outputs until number `last`; hang up once after `cut` lines and come back with the place."""
+    place, ordinal, epoch = "start", 0, 0
+    while ordinal < last:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head(port, place))
+        lines = 0
+        while ordinal < last:
+            text = (await reader.readline()).strip()
+            if not text.startswith(b"{"):
+                continue  # headers, sizes of chunks, beats
+            told = json.loads(text)
+            epoch = told.get("epoch", epoch)
+            if "rows" in told:
+                assert told["ordinal"] == ordinal
+                seen.extend(row["x"] for row in told["rows"])
+                ordinal += len(told["rows"])
+            lines += 1
+            if cut and lines >= cut:
+                cut = 0
+                break
+        place = f"{epoch}:{ordinal}"
+        writer.close()
+
+
+async def stall(port: int, going: asyncio.Event) -> None:
+    """Ask, and read nothing."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10)
+    writer.write(head(port, "start"))
+    await going.wait()
+    writer.close()
+
+
+async def crowd(port: int, last: int, clients: int, dead: int) -> None:
+    """Followers that each see every row once, in order, and others that read nothing until these are done."""
+    going = asyncio.Event()
+    stalled = [asyncio.create_task(stall(port, going)) for _ in range(dead)]
+    well: list[list[int]] = [[] for _ in range(clients - dead)]
+    await asyncio.gather(*(follow(port, last, seen, 3 if at % 7 == 0 else 0) for at, seen in enumerate(well)))
+    assert all(seen == list(range(last)) for seen in well)
+    going.set()
+    await asyncio.gather(*stalled)
+
+
+def come(port: int, last: int, clients: int, dead: int) -> None:
+    """In a process of their own: what they do is none of the server's work."""
+    asyncio.run(crowd(port, last, clients, dead))
+
+
+def together(up: Served, clients: int, dead: int, pushes: int, rows: int, every: float, at: float = 0.0) -> list[float]:
+    """Push to a query that everybody follows, from a time on; how long each push took, s."""
+    last, took = pushes * rows, []
+    crowding = multiprocessing.get_context("spawn").Process(target=come, args=(up.port, last, clients, dead))
+    crowding.start()
+    up.wait_until(lambda: sum(up.server.app.open.values()) >= clients - dead, 60)
+    for push in range(pushes):
+        begun = time.perf_counter()
+        up.db.push("s", {"ts": [at + push] * rows, "x": range(push * rows, (push + 1) * rows)})
+        took.append(time.perf_counter() - begun)
+        time.sleep(every)
+    up.db.advance(at + pushes)
+    crowding.join(120)
+    assert crowding.exitcode == 0
+    up.wait_until(lambda: not up.server.app.open, 60)
+    return took
+
+
+def opened(folder: Path) -> nile.Database:
+    db = nile.connect(folder, checkpoint=None)
+    db.stream("s", STREAM, time="ts")
+    db.subscribe(f"SELECT x, '{LINE}' AS told FROM s", name="q")
+    return db
+
+
+def test_who_reads_gets_all_of_it_though_a_tenth_of_all_read_nothing(tmp_path: Path) -> None:
+    with served(opened(tmp_path), streams=2_000, rate=1e6, burst=1_000_000) as up:
+        together(up, clients=200, dead=20, pushes=6, rows=20, every=0.05)
+
+
+def for_so_long(folder: Path, seconds: float, clients: int, every: float) -> None:
+    """Crowds that come and go, each to a query of its own, a tenth of them dead."""
+    with served(opened(folder), streams=2_000, rate=1e6, burst=1_000_000) as up:
+        alone: list[float] = []
+        for _ in range(200):
+            begun = time.perf_counter()
+            up.db.push("s", {"ts": [-1.0] * 20, "x": range(20)})
+            alone.append(time.perf_counter() - begun)
+        end, at = time.monotonic() + seconds, 0.0
+        held: list[int] = []
+        took: list[float] = []
+        while time.monotonic() < end:
+            up.db.subscription("q").close()
+            up.db.subscribe(f"SELECT x, '{LINE}' AS told FROM s", name="q")
+            took += together(up, clients, clients // 10, pushes=40, rows=20, every=every, at=at)
+            at += 100.0
+            held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        assert held[-1] <= 1.1 * held[min(1, len(held) - 1)]
+        assert sorted(took)[int(0.99 * len(took))] <= 1.5 * sorted(alone)[int(0.99 * len(alone))]
+
+
+@pytest.mark.long
+def test_a_thousand_clients_for_an_hour(tmp_path: Path) -> None:
+    for_so_long(tmp_path, 3_600, 1_000, 1.0)
