@@ -123,7 +123,7 @@ def _coded(n: int, keys: int) -> Joinable:
 
 def _listed(joined: Joinable) -> int:
     exact, window = joined.exact, -1 if joined.window is None else joined.window
-    lists = Lists((exact.left_ts, exact.right_ts), (exact.left_code, exact.right_code), window, exact.keys)
+    lists = Lists((exact.left_ts, exact.right_ts), (exact.left_code, exact.right_code), window, exact.keys, threads=1)
     return sum(block.shape[0] for block in lists.pairs())
 
 

@@ -40,6 +40,7 @@ def connect(
     read_only: bool = False,
     hash_secret: bytes | None = None,
     token: str | None = None,
+    threads: int | None = None,
 ) -> Database:
     """A database: in memory, or (path) with a store that outlives the process, or one that `nile serve` serves.
 
@@ -55,19 +56,25 @@ def connect(
     hash_secret: 16 to 64 bytes that nobody who chooses keys knows: keys are hashed with it (BLAKE2b, about a
     microsecond a distinct value of a batch), so that none can be made to collide.  A store asks for the same ever
     after, and does not hold it.  None: a faster hash that is the same everywhere.
+    threads: how many an exact join of two streams, or the reading of a Parquet file, may use at once; None: as many as
+    this process has cores.  No answer depends on it, nor do the bytes of any file that is written.
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """
     if path == ":memory:":
         path = None
     if isinstance(path, str) and path.startswith(("http://", "https://")):
-        if (memory, checkpoint, read_only, hash_secret) != (None, "10 s", False, None):
+        if (memory, checkpoint, read_only, hash_secret, threads) != (None, "10 s", False, None, None):
             raise ConfigError(
                 "connect: needed an address and a token; got settings, which are the server's; leave them out"
             )
         return cast(Database, remote.RemoteDatabase(path, token))
     if token is not None:
         raise ConfigError("connect, token: needed the address of a server; got none; write nile.connect('http://...')")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise ConfigError(
+            f"connect, threads: needed a whole number of at least 1; got {threads!r}; leave it out for all cores"
+        )
     hasher = PUBLIC if hash_secret is None else _keyed(hash_secret)
     limit = None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY)
     if path is None:
@@ -80,7 +87,7 @@ def connect(
                 "connect, memory: needed a path, where what is beyond the limit can go; got none; write "
                 "nile.connect('store', memory=...)"
             )
-        return Database(hasher=hasher)
+        return Database(hasher=hasher, threads=threads)
     from nile.durable.keeper import Keeper
     from nile.pyramid.disk.directory import StoreDirectory
 
@@ -90,7 +97,7 @@ def connect(
         directory = StoreDirectory.open(path, read_only=read_only)
         while True:
             try:
-                return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher)
+                return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher, threads=threads)
             except BaseException as error:
                 directory.close()
                 if not (read_only and isinstance(error, StoreError)):

@@ -62,8 +62,10 @@ class Database:
     [('tea',)]
     """
 
-    def __init__(self, keeper: Keeper | None = None, hasher: KeyHasher = PUBLIC) -> None:
-        self._names = Registry(hasher, lambda names, query, options: scan.scanned(names, query, options))
+    def __init__(self, keeper: Keeper | None = None, hasher: KeyHasher = PUBLIC, *, threads: int | None = None) -> None:
+        self._names = Registry(
+            hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads
+        )
         self._live = Live(self._names, keeper)
 
     def __enter__(self) -> Database:

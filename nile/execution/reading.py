@@ -67,6 +67,8 @@ class Reading:
             names.extend(name for name in self.columns(leaf) if name not in names)
         self._whole: dict[str, tuple[Array | None, pa.RecordBatch, Accounting]] = {}
         self.accounting: dict[str, Accounting] = {}
+        self.threads: int | None = None
+        """How many work on what was read whole may use, as its streams say; None: as many as there are cores."""
 
     def stream_batches(self, leaf: Stream, rows: int = _ROWS) -> Iterator[tuple[Array, pa.RecordBatch, Array]]:
         """A stream passed through: (ts of the tuples, their columns, ts of all tuples read), nothing kept."""
@@ -142,6 +144,7 @@ class Reading:
     def _load_stream(self, leaf: Stream) -> tuple[Array, pa.RecordBatch, Accounting]:
         columns = tuple(self._needed[leaf.name])
         manager = self._home.manager(leaf.name, leaf.time, columns)
+        self.threads = manager.spec.threads
         times, carried = [], []
         for batch in manager.whole(_ROWS):
             times.append(batch.ts)

@@ -86,12 +86,13 @@ class Scan(Protocol):
 class Registry:
     """Names and what they stand for; the binder's catalog and the executor's home.
 
-    hasher: of all keys in it.  scan: what runs a query over these names on Spark, in a room above this one; None:
-    nothing does.
+    hasher: of all keys in it.  threads: how many a join or the reading of a file may use, None for all cores.  scan:
+    what runs a query over these names on Spark, in a room above this one; None: nothing does.
     """
 
-    def __init__(self, hasher: KeyHasher = PUBLIC, scan: Scan | None = None) -> None:
+    def __init__(self, hasher: KeyHasher = PUBLIC, scan: Scan | None = None, *, threads: int | None = None) -> None:
         self.hasher = hasher
+        self.threads = threads
         self._scan = scan
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
@@ -130,7 +131,7 @@ class Registry:
         """
         self.check_open()
         self.check()
-        made = Registry(self.hasher, self._scan)
+        made = Registry(self.hasher, self._scan, threads=self.threads)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
@@ -406,7 +407,7 @@ class Registry:
         return StreamManager(
             StreamSpec(
                 name=name, source=held.source, time=self.time_column(name), key=key, where=held.where,
-                lateness=held.lateness, carry=carry, hasher=self.hasher,
+                lateness=held.lateness, carry=carry, hasher=self.hasher, threads=self.threads,
             )
         )  # fmt: skip
 

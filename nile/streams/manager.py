@@ -27,6 +27,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
+from nile.streams.parquet import ParquetSource
 from nile.streams.rowlog import RowLog
 from nile.streams.source import open_source
 from nile.summaries.errors import ConfigError, KeyTypeError
@@ -34,6 +35,8 @@ from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa, pc
 
 _NO_ROWS = np.zeros(0, np.int64)
+_LONG = 1 << 20
+"""Rows of a file that are read at once where all of it is wanted."""
 _SLOW = 0.05
 """Seconds of waiting for a source, from which on nothing that is in order waits for more of it."""
 
@@ -45,7 +48,8 @@ class StreamSpec:
     `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder
     is an error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects
     the row, as in the key. `event_id`: one of `carry`, with a lateness; of
-    tuples of one id and time only the first is applied. `hasher`: of its keys, wherever they are hashed.
+    tuples of one id and time only the first is applied. `hasher`: of its keys, wherever they are hashed. `threads`: how
+    many its reading and its joins may use; None: all cores.
     """
 
     name: str
@@ -57,6 +61,7 @@ class StreamSpec:
     carry: tuple[str, ...] = ()
     event_id: str | None = None
     hasher: KeyHasher = PUBLIC
+    threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class StreamManager:
             order = RepairedOrder(self.spec.lateness, rows)
         waiting: list[Run] = []
         asked = time.monotonic()
-        for raw in self.source.batches(self._columns, rows):
+        for raw in self._read(rows):
             slow = time.monotonic() - asked >= _SLOW
             due = self.take(self.admitted(raw, rows), order)
             if due is not None:
@@ -151,6 +156,11 @@ class StreamManager:
             yield from self._full(waiting, rows)
         if waiting:
             yield self.batch(joined(waiting))
+
+    def _read(self, rows: int) -> Iterator[RawBatch]:
+        if isinstance(self.source, ParquetSource):
+            return self.source.batches(self._columns, rows, self.spec.threads)
+        return self.source.batches(self._columns, rows)
 
     @property
     def reads(self) -> str:
@@ -172,7 +182,8 @@ class StreamManager:
         """
         known, spec = self._in_order(), self.spec
         if known is None:
-            yield from self.batches(rows)
+            # Files give long pieces for less a row than short ones, which would be put together again.
+            yield from self.batches(max(rows, _LONG) if isinstance(self.source, ParquetSource) else rows)
             return
         source, times = known
         self._begin()

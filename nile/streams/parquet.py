@@ -83,14 +83,17 @@ class ParquetSource:
                     return False
         return True
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
-        """The rows, only `columns`, at most `rows` a batch. Raises SourceError if a file is broken inside."""
+    def batches(self, columns: Sequence[str], rows: int, threads: int | None = None) -> Iterator[RawBatch]:
+        """The rows, only `columns`, at most `rows` a batch. Raises SourceError if a file is broken inside.
+
+        Columns are decoded at once, as many as there are cores, unless `threads` is 1.
+        """
         check_columns(self.schema, columns, where=self.name)
         schema = pa.schema([self.schema.field(name) for name in columns])
         start = 1
         for file in self._files:
             with _reading(file), _open(file, self._encoded) as reader:
-                for batch in reader.iter_batches(batch_size=rows, columns=list(columns)):
+                for batch in reader.iter_batches(batch_size=rows, columns=list(columns), use_threads=threads != 1):
                     arrays = [plain_array(batch.column(batch.schema.get_field_index(name))) for name in columns]
                     if self.prepared and "ts" in columns:
                         position = list(columns).index("ts")

@@ -165,7 +165,6 @@ def test_texts_of_one_stream_alone_change_no_pair(seed: int, kind: Any, monkeypa
         columns.append(pa.array([None, "cut off", *drawn], pa.string()).cast(kind).slice(2))
     truth = encode_all(columns)[0]
     monkeypatch.setattr(shared, "_SAMPLED", 2)
-    monkeypatch.setattr(shared, "_FEW", 1.0)
     found = window_codes(columns, shared=True)
     expected = [block.tolist() for block in Lists(ts, truth, window).pairs()]
     assert [block.tolist() for block in Lists(ts, found, window).pairs()] == expected

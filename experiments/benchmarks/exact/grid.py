@@ -26,7 +26,7 @@ from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
-__all__ = ["Cell", "cells", "grid", "ways_of_duckdb"]
+__all__ = ["Cell", "cells", "grid", "stream_table", "ways_of_duckdb"]
 
 duckdb, pl = lazy("duckdb"), lazy("polars")
 
@@ -121,7 +121,7 @@ def _spread(ratios: list[float]) -> str:
 
 
 def _row(cell: Cell) -> dict[str, Any]:
-    tables = [_table(cell, stream) for stream in range(cell.streams)]
+    tables = [stream_table(cell, stream) for stream in range(cell.streams)]
     with TemporaryDirectory() as folder, closing(duckdb.connect()) as connection:
         sources: list[Any] = tables
         if cell.source == "Parquet":
@@ -156,7 +156,7 @@ def _turns(ways: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, float]]
     return {name: (median(w for w, _ in each), median(c for _, c in each)) for name, each in spent.items()}
 
 
-def _table(cell: Cell, stream: int) -> Any:
+def stream_table(cell: Cell, stream: int) -> Any:
     """A stream: ts, k, v."""
     rng = np.random.Generator(np.random.PCG64([stream, cell.tuples]))
     keys = _distinct(cell)

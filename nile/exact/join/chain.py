@@ -11,7 +11,7 @@ import numpy as np
 
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
-from nile.exact.join.shared import texts_in_all
+from nile.exact.join.shared import text_codes
 from nile.exact.state.lent import lent
 from nile.summaries.errors import KeyTypeError
 
@@ -45,7 +45,7 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
     """Dense codes of Arrow key columns, equal exactly when the keys are: (codes of each, distinct keys).
 
     int64 [n] each, -1 for null; all NaN are one key and -0.0 is 0.0.  Raises KeyTypeError when two
-    columns' types never compare equal.  Cost: one dictionary encoding of all.
+    columns' types never compare equal.  Cost: of texts that of `text_codes`, of others one dictionary encoding of all.
     """
     columns, common = _alike(key_columns)
     pa = importlib.import_module("pyarrow")
@@ -53,6 +53,9 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
         return tuple(np.full(len(column), -1, np.int64) for column in columns), 1
     if not any(map(len, columns)):
         return tuple(np.zeros(0, np.int64) for _ in columns), 1
+    found = text_codes(columns) if str(common) in _TEXTS else None
+    if found is not None:
+        return found
     together = pa.chunked_array(columns).dictionary_encode().combine_chunks()
     if isinstance(together, pa.ChunkedArray):
         together = pa.concat_arrays(together.unify_dictionaries().chunks)
@@ -61,13 +64,13 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
     return tuple(np.split(codes, ends)), max(1, len(together.dictionary))
 
 
-def window_codes(key_columns: Sequence[Any], *, shared: bool = False) -> tuple[Array, ...]:
+def window_codes(key_columns: Sequence[Any], *, shared: bool = False, threads: int | None = None) -> tuple[Array, ...]:
     """Codes of Arrow key columns as window joins take them, which hash them: equal exactly when the keys are.
 
     int64 [n] each, below 0 for null, else anything from 0 on.  Whole numbers, dates, times and floats from 0 on are
     taken as they are (whole numbers less the least one), which costs a twentieth of an encoding; other keys are
-    encoded.  shared: texts that not all columns have may be below 0 too.  Raises KeyTypeError as
-    `encode_all` does.
+    encoded.  shared: texts that not all columns have may be below 0 too; threads: how many may be used for that, None
+    for all cores.  Raises KeyTypeError as `encode_all` does.
     """
     columns, common = _alike(key_columns)
     pa = importlib.import_module("pyarrow")
@@ -81,14 +84,8 @@ def window_codes(key_columns: Sequence[Any], *, shared: bool = False) -> tuple[A
     ):
         words = [_numbers(column) for column in columns]
     else:
-        places = texts_in_all(columns) if shared and str(common) in _TEXTS else None
-        if places is None:
-            return encode_all(key_columns)[0]
-        kept = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]
-        codes = tuple(np.full(len(column), -1, np.int64) for column in columns)
-        for own, place, code in zip(codes, places, encode_all(kept)[0], strict=True):
-            own[place] = code
-        return codes
+        found = text_codes(columns, shared=shared, threads=threads) if str(common) in _TEXTS else None
+        return encode_all(key_columns)[0] if found is None else found[0]
     least = min((int(each.min()) for each in words if each.shape[0]), default=0)
     most = max((int(each.max()) for each in words if each.shape[0]), default=0)
     if least < 0:
@@ -172,7 +169,8 @@ class ExactJoin:
     """Pairs (l, r) of two streams with equal keys and |ts_l - ts_r| <= window.
 
     left_ts, right_ts: int64 ns, not decreasing; left_code, right_code: int64 from `encode`; window: ns, or
-    None for the whole stream.  Source: the judge of every approximate answer; DESIGN section 3.
+    None for the whole stream; threads: how many may be used, None for all cores.
+    Source: the judge of every approximate answer; DESIGN section 3.
     """
 
     left_ts: Array
@@ -181,6 +179,7 @@ class ExactJoin:
     right_code: Array
     keys: int
     window: int | None
+    threads: int | None = None
 
     def order(self) -> Array:
         """The stream (0 left, 1 right) of each arrival in total order: int8 [n]."""
@@ -202,7 +201,7 @@ class ExactJoin:
     def pairs(self) -> Iterator[tuple[Array, Array]]:
         """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,536."""
         ts, codes = (self.left_ts, self.right_ts), (self.left_code, self.right_code)
-        for block in Lists(ts, codes, self._window, self.keys).pairs():
+        for block in Lists(ts, codes, self._window, self.keys, threads=self.threads).pairs():
             for begin in range(0, block.shape[0], _CHUNK):
                 yield block[begin : begin + _CHUNK, 0], block[begin : begin + _CHUNK, 1]
 

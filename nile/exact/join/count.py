@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +12,16 @@ import numpy as np
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.parts import gaps_filled, in_parts, parts_of
 from nile.exact.join.shared import in_all
+from nile.exact.join.threads import pieces_of, together, useful
 
 __all__ = ["CountStream", "count_whole"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_CAPACITY = 512
 _MOST_DIRECT = 1 << 18  # 2 MiB of counts
+_LEAST_TIME, _MOST_TIME = (int(end) for end in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
+_OVERLAP = 1.5
+"""Of the second stream, how often pieces of the first may go through it."""
 _DENSE = 4  # codes up to this many times the tuples need no encoding first
 
 
@@ -24,21 +29,45 @@ def _kernels() -> Any:
     return importlib.import_module("nile.exact.join.count_kernels")
 
 
-def count_whole(ts: tuple[Array, ...], codes: tuple[Array, ...], window: int) -> int:
+def count_whole(ts: tuple[Array, ...], codes: tuple[Array, ...], window: int, *, threads: int | None = None) -> int:
     """Pairs of equal keys with |ts1 - ts2| <= window ns of two whole streams.
 
-    ts: int64 [m] ns, not decreasing; codes: int64 [m], below 0 null.  O(tuples), and 4 bytes a distinct code; codes
-    that are far from dense are encoded first.
+    ts: int64 [m] ns, not decreasing; codes: int64 [m], below 0 null; threads: how many may be used, None for all cores.
+    O(tuples), and 4 bytes a distinct code and thread; codes that are far from dense are encoded first.
     """
     largest = max((int(each.max()) for each in codes if each.shape[0]), default=-1)
     if largest >= _DENSE * sum(each.shape[0] for each in codes) + _LEAST_CAPACITY:
         places = in_all(codes, largest + 1)
         if places is not None:
             ts, codes = (tuple(each[at] for each, at in zip(two, places, strict=True)) for two in (ts, codes))
-        (left, right), largest = dense_codes(codes, shared=True)
-    else:
-        left, right = codes
-    return int(_kernels().count_whole(ts[0], left, ts[1], right, window, np.zeros(largest + 1, np.int32)))
+        codes, largest = dense_codes(codes, shared=True, threads=threads)
+    found: list[int] = []
+    pieces = _pieces(ts, window, useful(threads, sum(each.shape[0] for each in ts)))
+
+    def count(left: slice, right: slice) -> None:
+        counts = np.zeros(largest + 1, np.int32)
+        found.append(
+            int(_kernels().count_whole(ts[0][left], codes[0][left], ts[1][right], codes[1][right], window, counts))
+        )
+
+    together([partial(count, *piece) for piece in pieces])
+    return sum(found)
+
+
+def _pieces(ts: tuple[Array, ...], window: int, threads: int) -> list[tuple[slice, slice]]:
+    """The first stream in as many pieces as there are threads, each with what of the second its tuples may join.
+
+    One piece where windows are so long that each would go through most of the second.
+    """
+    pieces = []
+    for at in pieces_of(ts[0].shape[0], threads):
+        if at.start < at.stop:
+            first, last = int(ts[0][at.start]), int(ts[0][at.stop - 1])
+            since, until = max(first - window, _LEAST_TIME), min(last + window, _MOST_TIME)
+            begin, end = np.searchsorted(ts[1], since), np.searchsorted(ts[1], until, "right")
+            pieces.append((at, slice(int(begin), int(end))))
+    looked_at = sum(right.stop - right.start for _, right in pieces)
+    return pieces if 0 < looked_at < _OVERLAP * ts[1].shape[0] else [(slice(None), slice(None))]
 
 
 class CountStream:
@@ -46,14 +75,26 @@ class CountStream:
 
     Memory: 16 bytes per tuple of the window at its fullest, and 8 a code while codes are below 262,144; beyond that,
     two tables of 16 bytes a slot with four slots a tuple. moved: tuples copied when rings grew or shrank;
-    most_memory: bytes at the fullest, those of other cores included.
+    most_memory: bytes at the fullest, those of other cores included.  threads: how many may be used, None for all
+    cores.
     """
 
     HELD: ClassVar = ("_place", "_totals", "_times", "_slots")
-    DERIVED: ClassVar = ("_window", "_newest", "moved", "most_memory", "_direct", "_table", "_spare", "_shift")
+    DERIVED: ClassVar = (
+        "threads",
+        "_window",
+        "_newest",
+        "moved",
+        "most_memory",
+        "_direct",
+        "_table",
+        "_spare",
+        "_shift",
+    )
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, threads: int | None = None) -> None:
         self._window = window
+        self.threads = threads
         self._place = np.zeros((2, 3), np.int64)
         self._totals = np.zeros(2, np.int64)
         self._newest: int | None = None
@@ -80,7 +121,7 @@ class CountStream:
         """
         self._make_room(max((int(each.max()) for each in codes if each.shape[0]), default=-1))
         parts = parts_of(ts, self._window, self._newest)
-        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), lambda block: block, self.threads)
 
     def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
         """Count a batch as `merged` does, on one core."""
@@ -103,7 +144,7 @@ class CountStream:
 
     def warmed(self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> CountStream:
         """A count that holds these tuples, the first of which have these ordinals, and has counted nothing."""
-        other = CountStream(self._window)
+        other = CountStream(self._window, 1)
         other._direct = self._direct
         other._allocate(max(self._times[0].shape[0], 1 << max(each.shape[0] for each in ts).bit_length()))
         for side in range(2):

@@ -1,26 +1,40 @@
-"""The join of two whole streams by lists of the tuples of each key: what an arrival joins lies one after the other."""
+"""The join of two whole streams by lists of the tuples of each key: what an arrival joins lies one after the other.
+
+Long ones are cut by time into slices that threads work on at once: the places of each key's tuples at a cut are known
+from how many there are before it.  Where the cuts are depends on the input alone, and so does all that comes out.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from nile.exact.join.dense import dense_codes
-from nile.exact.join.parts import SIZE, cores
+from nile.exact.join.parts import SIZE
 from nile.exact.join.shared import in_all
+from nile.exact.join.threads import Ahead, cores, together, useful
 
 __all__ = ["Lists", "suits"]
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 _ROOM = 1 << 16  # pairs a block: two columns of 512 KiB, which stay in a core's cache until they are handed out
 _DENSE = 4
 """Codes a tuple up to which rows by code are small enough."""
 _SHORT = 1 << 12
 """Tuples of a window up to which chains stay in the nearest caches, so that parts of the input gain by a core each."""
 _MOST = 2**31 - 1
+_FEWEST = 4
+"""Slices of a long input."""
+_SLICE = 1 << 20
+"""Pairs of a slice where there are many."""
+_AT_ONCE = 1 << 22
+"""Pairs up to which threads may hold what they find until its turn comes: each goes through one stretch of time."""
+_AHEAD = 32  # blocks of a thread that may wait for their turn
 
 
 def _kernels() -> Any:
@@ -28,7 +42,10 @@ def _kernels() -> Any:
 
 
 def suits(ts: tuple[Array, ...], window: int) -> bool:
-    """Whether lists cost less than chains: the window is long or no core is free for parts."""
+    """Whether lists cost less than chains: the window is long or no core is free for parts.
+
+    Of the machine, not of how many threads are asked for: blocks end elsewhere.
+    """
     tuples = ts[0].shape[0] + ts[1].shape[0]
     if tuples > _MOST:
         return False
@@ -42,14 +59,31 @@ def _above(codes: tuple[Array, ...]) -> int:
     return 1 + max(int(each.max(initial=-1)) for each in codes)
 
 
-class Lists:
-    """Two whole streams, listed by key.  Memory: 4 bytes a tuple and 16 a code.
+class _Slice(NamedTuple):
+    """Arrivals between two cuts: of either stream the first tuple, the first after it, and the first in the window."""
 
-    rows: int32 [codes, 4], of each key where its next left and right tuple stand in the lists, and the first in the
-    window; listed: int32, the tuples of either stream by key.
+    begin: tuple[int, int]
+    end: tuple[int, int]
+    gone: tuple[int, int]
+
+
+class _Place:
+    """Where a thread is: the rows of its own, its progress, and how many arrivals of either stream are behind it."""
+
+    def __init__(self, rows: Array, begin: _Slice) -> None:
+        self.rows = rows
+        self.progress = np.zeros(5, np.int64)
+        self.progress[:2], self.progress[2:4] = begin.begin, begin.gone
+
+
+class Lists:
+    """Two whole streams, listed by key.  Memory: 4 bytes a tuple and 16 a code and thread.
+
+    rows: int32 [threads, codes, 4], of each key where its next left and right tuple stand in the lists, and the first
+    in the window; listed: int32, the tuples of either stream by key.
     ts: int64 ns, not falling; codes: int64, below 0 for null; window: ns, below 0 for the whole streams; keys: a number
     above every code, where they are known to be dense (None: looked for; codes far apart are coded anew); whole: list
-    tuples too whose key the other stream has not.
+    tuples too whose key the other stream has not; threads: how many may be used, None for all cores.
     """
 
     def __init__(
@@ -60,18 +94,58 @@ class Lists:
         keys: int | None = None,
         *,
         whole: bool = False,
+        threads: int | None = None,
     ) -> None:
         above = _above(codes) if keys is None else keys
         self._at = None if whole else in_all(codes, above)
         if self._at is not None:
             ts, codes = (tuple(each[at] for each, at in zip(two, self._at, strict=True)) for two in (ts, codes))
         if keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE:
-            codes, above = dense_codes(codes, shared=True)
+            codes, above = dense_codes(codes, shared=True, threads=threads)
         self._ts, self._codes, self._window = ts, codes, window
-        self.rows = np.zeros((above, 4), np.int32)
         self.listed = (np.empty(codes[0].shape[0], np.int32), np.empty(codes[1].shape[0], np.int32))
+        tuples = sum(each.shape[0] for each in ts)
+        # Rows by code are gone through once a thread: they must not be more than what is done with them.
+        self._threads = min(_FEWEST, useful(threads, tuples) if above <= tuples else 1)
+        self._cuts = _cuts(ts, window, _FEWEST if tuples >= 2 * SIZE else 1)
+        self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
+        self.rows = np.zeros((self._threads, above, 4), np.int32)
+        self._most = self._list()
+
+    def _list(self) -> float:
+        """Put all tuples into the lists; returns about how many pairs there are."""
+        kernels = _kernels()
+        stretches = self._stretches()
+
+        def each(call: Callable[..., Any], *further: Any) -> None:
+            together([partial(self._of_stretch, call, stretches[k], k, *further) for k in range(self._threads)])
+
+        each(lambda codes, _begin, side, rows, _listed: kernels.count_keys(codes, side, rows))
+        pairs = float(kernels.begin_lists(self.rows))
+        each(kernels.place_keys)
+        if self._window >= 0:
+            span = max((int(each[-1]) - int(each[0]) for each in self._ts if each.shape[0]), default=0)
+            pairs *= min(1.0, 2.0 * self._window / max(1, span))
+        return pairs
+
+    def _of_stretch(self, call: Callable[..., Any], stretch: _Slice, k: int) -> None:
         for side in range(2):
-            _kernels().list_keys(codes[side], side, self.rows, self.listed[side])
+            codes = self._codes[side][stretch.begin[side] : stretch.end[side]]
+            call(codes, stretch.begin[side], side, self.rows[k], self.listed[side])
+
+    def _stretches(self) -> list[_Slice]:
+        """The slices in as many pieces as there are threads, each from a cut to a later one."""
+        cuts = self._cuts
+        return [
+            _Slice(cuts[a].begin, cuts[b - 1].end, cuts[a].gone) if a < b else _Slice((0, 0), (0, 0), (0, 0))
+            for a, b in zip(self._bounds, self._bounds[1:], strict=False)
+        ]
+
+    def first_rows(self) -> Array:
+        """The rows as they are before the first tuple: int32 [codes, 4], not for use beside `pairs`."""
+        _kernels().rewind(self.rows[0])
+        first: Array = self.rows[0]
+        return first
 
     @property
     def memory(self) -> int:
@@ -82,16 +156,101 @@ class Lists:
         """Ordinals of the pairs in the order in which they complete, those of an arrival from its newest partner back:
         int64 [m, 2], m up to 65,536, columns contiguous.  Once: positions in the lists move on.
         """
+        return self.made(lambda block: block)
+
+    def made(self, make: Callable[[Array], T]) -> Iterator[T]:
+        """What `make` makes of each block of `pairs`, on the thread that found it.  Once."""
+        places, slices, turns = self._begin()
+        ahead: list[Ahead[T | None]] = []
+        for k in range(1, self._threads):
+            own = [one for one, turn in zip(slices, turns, strict=True) if turn == k]
+            ahead.append(Ahead(self._worked(own, places[k], make), _AHEAD))
+        try:
+            Ahead.start(ahead)
+            for s, one in enumerate(slices):
+                if turns[s] == 0:
+                    yield from (made for made in self._worked([one], places[0], make) if made is not None)
+                else:
+                    while (found := ahead[turns[s] - 1].next()) is not None:
+                        yield found
+        finally:
+            Ahead.stop(ahead)
+
+    def _begin(self) -> tuple[list[_Place], list[_Slice], list[int]]:
+        """Where each thread begins, all slices, and which thread's each is."""
+        kernels, rows = _kernels(), list(self.rows)
+        if len(self._cuts) == 1:
+            kernels.rewind(rows[0])
+            return [_Place(rows[0], self._cuts[0])], self._cuts, [0]
+        if self._most > _AT_ONCE:
+            slices = _cuts(self._ts, self._window, max(_FEWEST, int(min(self._most, 1e15) / _SLICE)))
+            together([partial(kernels.rewind, each) for each in rows])
+            return [_Place(each, slices[0]) for each in rows], slices, [s % self._threads for s in range(len(slices))]
+        # What a thread's tuples moved on is where the next one's begin.
+        kernels.rewind(rows[-1])
+        rows = [rows[-1], *rows[:-1]]
+        stretches = self._stretches()
+        together([partial(self._hold, each, stretch) for each, stretch in zip(rows, stretches, strict=True)])
+        turns = [k for k in range(self._threads) for _ in range(self._bounds[k], self._bounds[k + 1])]
+        return [_Place(each, stretch) for each, stretch in zip(rows, stretches, strict=True)], self._cuts, turns
+
+    def _hold(self, rows: Array, stretch: _Slice) -> None:
+        """Let the windows in rows that stand at a cut hold what they hold there."""
         kernels = _kernels()
-        progress = np.zeros(5, np.int64)
-        ends = [each.shape[0] for each in self._ts]
-        while progress[kernels.LEFT_DONE] < ends[0] or progress[kernels.RIGHT_DONE] < ends[1]:
-            out = np.empty((2, _ROOM if sum(ends) > _ROOM >> 4 else _ROOM >> 4), np.int64)
-            written = kernels.write_pairs(
-                *self._ts, *self._codes, self._window, self.rows, *self.listed, progress, out[0], out[1]
-            )
-            if self._at is not None:
-                for column, at in zip(out, self._at, strict=True):
-                    column[:written] = at[column[:written]]
-            if written:
-                yield out[:, :written].T if 2 * written >= out.shape[1] else out[:, :written].copy().T
+        for side in range(2):
+            gone, begin, codes = stretch.gone[side], stretch.begin[side], self._codes[side]
+            if begin - gone < gone:
+                kernels.hold_keys(codes[gone:begin], side, rows)
+            elif gone:
+                kernels.pass_keys(codes[:gone], kernels.FIRST + side, rows)
+
+    def _worked(self, slices: list[_Slice], place: _Place, make: Callable[[Array], T]) -> Iterator[T | None]:
+        """What is made of the pairs of slices, in order; None behind each of them."""
+        kernels = _kernels()
+        rows, progress = place.rows, place.progress
+        room = _ROOM if sum(each.shape[0] for each in self._ts) > _ROOM >> 4 else _ROOM >> 4
+        for one in slices:
+            self._pass(one, place)
+            while (progress[:2] < one.end).any():
+                out = np.empty((2, room), np.int64)
+                written = kernels.write_pairs(
+                    *self._ts, *self._codes, *one.end, self._window, rows, *self.listed, progress, out[0], out[1]
+                )
+                if self._at is not None:
+                    for column, at in zip(out, self._at, strict=True):
+                        column[:written] = at[column[:written]]
+                if written:
+                    yield make(out[:, :written].T if 2 * written >= room else out[:, :written].copy().T)
+            yield None
+
+    def _pass(self, one: _Slice, place: _Place) -> None:
+        """Go past the arrivals before a slice, whose pairs another thread finds."""
+        kernels, progress = _kernels(), place.progress
+        for side in range(2):
+            done, gone = int(progress[side]), int(progress[2 + side])
+            if done < one.begin[side]:
+                kernels.pass_keys(self._codes[side][done : one.begin[side]], kernels.NEXT + side, place.rows)
+                progress[side] = one.begin[side]
+            if gone < one.gone[side] and self._window >= 0:
+                kernels.pass_keys(self._codes[side][gone : one.gone[side]], kernels.FIRST + side, place.rows)
+                progress[2 + side] = one.gone[side]
+
+
+def _cuts(ts: tuple[Array, ...], window: int, count: int) -> list[_Slice]:
+    """Two streams in about so many slices of equal length, cut between two times."""
+    longer = max(ts, key=len)
+    ends = (ts[0].shape[0], ts[1].shape[0])
+    slices: list[_Slice] = []
+    begin, gone = (0, 0), (0, 0)
+    for k in range(1, count):
+        at = int(longer[k * longer.shape[0] // count])
+        cut = (int(np.searchsorted(ts[0], at)), int(np.searchsorted(ts[1], at)))
+        if cut == begin:
+            continue
+        slices.append(_Slice(begin, cut, gone))
+        begin = cut
+        if window >= 0:
+            since = max(at - window, int(np.iinfo(np.int64).min))
+            gone = (int(np.searchsorted(ts[0], since)), int(np.searchsorted(ts[1], since)))
+    slices.append(_Slice(begin, ends, gone))
+    return slices

@@ -13,7 +13,10 @@ import numpy as np
 
 from nile.exact.state.kernels import kernel
 
-__all__ = ["LEFT_DONE", "RIGHT_DONE", "list_keys", "write_pairs"]
+__all__ = [
+    "DONE", "FIRST", "LEFT_DONE", "LEFT_GONE", "NEXT", "RIGHT_DONE", "RIGHT_GONE", "begin_lists", "count_keys",
+    "hold_keys", "pass_keys", "place_keys", "rewind", "write_pairs",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -25,28 +28,67 @@ LEFT_DONE, RIGHT_DONE, LEFT_GONE, RIGHT_GONE, DONE = range(5)
 
 
 @kernel
-def list_keys(code: Array, side: int, rows: Array, listed: Array) -> None:
-    """Tuples of a stream by key, those of a key in order; `rows` then says where each key's begin.
-
-    code: int64 [n], below 0 for null; side: 0 left, 1 right; rows: int32 [keys, 4], zeros in the columns of the side;
-    listed: int32 [n].  O(n + keys).
-    """
+def count_keys(code: Array, side: int, rows: Array) -> None:
+    """Add the tuples of each key.  code: int64 [n], below 0 for null; side: 0 left, 1 right; rows: int32 [keys, 4]."""
     for i in range(code.shape[0]):
         if code[i] >= 0:
             rows[code[i], side] += 1
-    at = np.int32(0)
-    for key in range(rows.shape[0]):
-        count = rows[key, side]
-        rows[key, side] = at
-        rows[key, FIRST + side] = at
-        at += count
+
+
+@kernel
+def begin_lists(rows: Array) -> float:
+    """From the tuples of each key in each piece of the streams, where the next one of it will stand in the lists.
+
+    rows: int32 [pieces, keys, 4]; also the first place of each key, in all pieces.  Returns how many pairs there are
+    without a window.  O(pieces keys).
+    """
+    left = right = np.int32(0)
+    pairs = 0.0
+    for key in range(rows.shape[1]):
+        first, second = left, right
+        for piece in range(rows.shape[0]):
+            row = rows[piece, key]
+            row[2], row[3] = first, second
+            row[0], left = left, left + row[0]
+            row[1], right = right, right + row[1]
+        pairs += np.float64(left - first) * np.float64(right - second)
+    return pairs
+
+
+@kernel
+def place_keys(code: Array, begin: int, side: int, rows: Array, listed: Array) -> None:
+    """Put the tuples of a piece, the first of which is the `begin`-th, into the list: int32, each key's in order."""
     for i in range(code.shape[0]):
         key = code[i]
         if key >= 0:
-            listed[rows[key, side]] = i
+            listed[rows[key, side]] = begin + i
             rows[key, side] += 1
+
+
+@kernel
+def rewind(rows: Array) -> None:
+    """Go back to before the first tuple.  rows: int32 [keys, 4]."""
     for key in range(rows.shape[0]):
-        rows[key, side] = rows[key, FIRST + side]
+        rows[key, 0] = rows[key, 2]
+        rows[key, 1] = rows[key, 3]
+
+
+@kernel
+def pass_keys(code: Array, column: int, rows: Array) -> None:
+    """Go past tuples: `column` is `NEXT` or `FIRST` and the side."""
+    for i in range(code.shape[0]):
+        if code[i] >= 0:
+            rows[code[i], column] += 1
+
+
+@kernel
+def hold_keys(code: Array, side: int, rows: Array) -> None:
+    """Let the window of a side hold these tuples, the last ones before the next, and nothing else."""
+    for key in range(rows.shape[0]):
+        rows[key, FIRST + side] = rows[key, side]
+    for i in range(code.shape[0]):
+        if code[i] >= 0:
+            rows[code[i], FIRST + side] -= 1
 
 
 @kernel
@@ -55,6 +97,8 @@ def write_pairs(
     right_ts: Array,
     left_code: Array,
     right_code: Array,
+    left_end: int,
+    right_end: int,
     window: int,
     rows: Array,
     left_listed: Array,
@@ -66,10 +110,11 @@ def write_pairs(
     """Write pairs of ordinals until all are written or the output is full, in the order in which they complete, those
     of an arrival from its newest partner back; returns how many.
 
-    ts: int64 ns, not falling; code, rows, listed: as of `list_keys`; window: ns, below 0 for the whole streams;
+    ts: int64 ns, not falling; code: int64, below 0 for null; *_end: the first tuples that have no turn; rows, listed:
+    as of `begin_lists` and `place_keys`; window: ns, below 0 for the whole streams;
     progress: int64 [5], zeros; *_out: int64.  O(tuples + pairs).
     """
-    n, m = left_ts.shape[0], right_ts.shape[0]
+    n, m = left_end, right_end
     i, j = progress[LEFT_DONE], progress[RIGHT_DONE]
     left_gone, right_gone = progress[LEFT_GONE], progress[RIGHT_GONE]
     skip = progress[DONE]

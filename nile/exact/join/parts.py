@@ -7,25 +7,22 @@ depend on how many cores there are, nor on which is faster.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from queue import Full, Queue
-from threading import Event
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+
+from nile.exact.join.threads import Ahead, cores
 
 __all__ = ["Part", "Partly", "gaps_filled", "in_parts", "parts_of"]
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 18  # arrivals a part
-_AHEAD = 4  # blocks of a part that may wait for their turn; one who has more waits
-_PATIENCE = 0.05  # seconds between looks whether anybody still reads
-_MOST_CORES = 4
+_AHEAD = 32  # blocks of a part that may wait for their turn; one who has more waits
 _WARM = 4  # a part is worth a core when the window before it is at most a quarter of it
 
+T = TypeVar("T")
 Self = TypeVar("Self", bound="Partly")
 
 
@@ -52,12 +49,6 @@ class Partly(Protocol):
     def adopt(self: Self, other: Self) -> None:
         """Go on where `other`, which went on where this ended, has ended."""
         ...
-
-
-def cores() -> int:
-    """Cores this process may use, up to the number worth using."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(allowed, _MOST_CORES)
 
 
 def parts_of(ts: tuple[Array, ...], window: int, before: int | None) -> list[Part]:
@@ -94,61 +85,54 @@ def gaps_filled(places: Array, ts: Array, codes: Array, size: int) -> tuple[Arra
 
 
 def in_parts(
-    join: Self, parts: list[Part], ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...]
-) -> Iterator[Array]:
-    """Join the parts in turn, as many at once as there are cores; yields what `join` alone would, block by block.
+    join: Self,
+    parts: list[Part],
+    ts: tuple[Array, ...],
+    codes: tuple[Array, ...],
+    seen: tuple[int, ...],
+    make: Callable[[Array], T],
+    threads: int | None = None,
+) -> Iterator[T]:
+    """Join the parts in turn, as many at once as there are cores; yields what `make` makes of each block, on the thread
+    that found it: of those that `join` alone would yield, in their order.
 
-    seen: tuples of each stream before the batch.
+    seen: tuples of each stream before the batch; threads: at most so many, None for all cores.
     """
-    at_once = cores()
+    at_once = cores() if threads is None else min(threads, cores())
     for start in range(0, len(parts), at_once):
         group = parts[start : start + at_once]
         first = _cut(ts, group[0].begin, group[0].end), _cut(codes, group[0].begin, group[0].end)
         if len(group) == 1:
-            yield from join.joined(*first)
+            yield from map(make, join.joined(*first))
             continue
-        nobody_reads = Event()
-        with ThreadPoolExecutor(len(group) - 1) as pool:
-            queues: list[Queue[Array | None]] = [Queue(_AHEAD) for _ in group[1:]]
-            waiting = [
-                pool.submit(_apart, join, part, ts, codes, seen, queue, nobody_reads)
-                for part, queue in zip(group[1:], queues, strict=True)
-            ]
-            try:
-                yield from join.joined(*first)
-                for each, queue in zip(waiting, queues, strict=True):
-                    while (block := queue.get()) is not None:
-                        yield block
-                    join.adopt(each.result())
-            finally:
-                nobody_reads.set()
+        others = [Ahead(_apart(join, part, ts, codes, seen, make), _AHEAD) for part in group[1:]]
+        try:
+            Ahead.start(others)
+            yield from map(make, join.joined(*first))
+            for each in others:
+                while not isinstance(found := each.next(), _Ended):
+                    yield found
+                join.adopt(found.join)
+        finally:
+            Ahead.stop(others)
+
+
+class _Ended(Generic[Self]):
+    """What comes after the last block of a part: the join as it stands then."""
+
+    def __init__(self, join: Self) -> None:
+        self.join = join
 
 
 def _apart(
     join: Self, part: Part, ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...],
-    queue: Queue[Array | None], nobody_reads: Event,
-) -> Self:  # fmt: skip
-    """One part on a core of its own: puts its outputs and then None into the queue; returns the join as it stands."""
-    try:
-        ordinals = tuple(seen[side] + part.warm[side] for side in range(2))
-        other = join.warmed(_cut(ts, part.warm, part.begin), _cut(codes, part.warm, part.begin), ordinals)
-        for block in other.joined(_cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end)):
-            if not _put(queue, block, nobody_reads):
-                break
-    finally:
-        _put(queue, None, nobody_reads)
-    return other
-
-
-def _put(queue: Queue[Array | None], block: Array | None, nobody_reads: Event) -> bool:
-    """Put a block into a queue as soon as it has room; False when nobody will read it."""
-    while not nobody_reads.is_set():
-        try:
-            queue.put(block, timeout=_PATIENCE)
-        except Full:
-            continue
-        return True
-    return False
+    make: Callable[[Array], T],
+) -> Iterator[T | _Ended[Self]]:  # fmt: skip
+    """One part on a core of its own: what is made of its blocks, and the join behind them."""
+    ordinals = tuple(seen[side] + part.warm[side] for side in range(2))
+    other = join.warmed(_cut(ts, part.warm, part.begin), _cut(codes, part.warm, part.begin), ordinals)
+    yield from map(make, other.joined(_cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end)))
+    yield _Ended(other)
 
 
 def _cut(arrays: tuple[Array, ...], begin: tuple[int, int], end: tuple[int, int]) -> tuple[Array, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nile.exact.state.kernels import inlined, kernel
 
-__all__ = ["mark_keys", "marked_places", "text_words"]
+__all__ = ["mark_keys", "marked_places"]
 
 Array = np.ndarray[Any, Any]
 
@@ -44,23 +44,3 @@ def marked_places(code: Array, marks: Array, shift: int, factor: int, step: int,
         places[found] = i  # written over unless it counts: a branch would be guessed wrong
         found += (code[i] >= 0) & (((marks[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1)) != 0)
     return found
-
-
-@kernel
-def text_words(data: Array, offsets: Array, valid: Array, factors: Array, words: Array) -> None:
-    """A number from 0 on of each text, the same of equal ones: of its length and its last bytes; -1 for null.
-
-    data: uint8; offsets: int32 or int64 [n + 1]; valid: bool [n], or [0] where none is null; factors: uint64, drawn,
-    one more than bytes are looked at; words: int64 [n].
-    """
-    most = factors.shape[0] - 1
-    for i in range(words.shape[0]):
-        if valid.shape[0] and not valid[i]:
-            words[i] = -1
-            continue
-        begin, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        word = np.uint64(end - begin) * factors[most]
-        first = max(begin, end - most)
-        for k in range(end - first):
-            word += np.uint64(data[first + k]) * factors[k]
-        words[i] = np.int64(word >> np.uint64(1))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from nile.exact.join.parts import gaps_filled, in_parts, parts_of
 __all__ = ["ChainStream"]
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 _LEAST_CAPACITY = 256
 _ROOM = 1 << 16  # pairs a block: two columns of 512 KiB, which stay in a core's cache until they are handed out
 
@@ -27,11 +28,13 @@ class ChainStream:
 
     Memory: about 90 bytes per tuple of the window's content at its fullest, rings doubling and shrinking with it; for a
     whole input that comes first and at once, 4 bytes a tuple and 16 a key (`nile.exact.join.listed`).
-    moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included.
+    moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included;
+    threads: how many may be used, None for all cores.
     """
 
     HELD: ClassVar = ("_place", "_rings", "_times")
     DERIVED: ClassVar = (
+        "threads",
         "_window",
         "_resume",
         "_costs",
@@ -43,8 +46,9 @@ class ChainStream:
         "_whole",
     )
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, threads: int | None = None) -> None:
         self._window = window
+        self.threads = threads
         self._place = np.zeros((2, 3), np.int64)
         self._resume = np.array([-2, 0], np.int64)
         self._costs = np.zeros(3, np.int64)
@@ -66,22 +70,26 @@ class ChainStream:
 
         The first one is joined by lists where that costs less; else a long one in parts, one a core.
         """
-        if self._newest is None and self._whole is None and any(map(len, ts)) and suits(ts, self._window):
-            return self._by_lists(ts, codes)
-        return self._by_chains(ts, codes)
+        return self.made(ts, codes, _as_it_is)
 
-    def _by_chains(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+    def made(self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T]) -> Iterator[T]:
+        """What `make` makes of each block of `merged`, on the thread that found it."""
+        if self._newest is None and self._whole is None and any(map(len, ts)) and suits(ts, self._window):
+            return self._by_lists(ts, codes, make)
+        return self._by_chains(ts, codes, make)
+
+    def _by_chains(self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T]) -> Iterator[T]:
         self._settle()
         parts = parts_of(ts, self._window, self._newest)
-        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()))
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), make, self.threads)
 
-    def _by_lists(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
-        lists = Lists(ts, codes, self._window)
+    def _by_lists(self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T]) -> Iterator[T]:
+        lists = Lists(ts, codes, self._window, threads=self.threads)
         self.most_memory = max(self.most_memory, self.memory + lists.memory)
         pairs = 0
-        for block in lists.pairs():
-            pairs += block.shape[0]
-            yield block
+        for rows, made in lists.made(lambda block: (block.shape[0], make(block))):
+            pairs += rows
+            yield made
         keyed = sum(int(np.count_nonzero(each >= 0)) for each in codes)
         self._costs += pairs, keyed, keyed
         self._whole = ts, codes
@@ -137,7 +145,7 @@ class ChainStream:
 
     def warmed(self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> ChainStream:
         """A join that holds these tuples, the first of which have these ordinals, and has completed nothing."""
-        other = ChainStream(self._window)
+        other = ChainStream(self._window, 1)
         other._allocate(max(self._times[0].shape[0], 1 << max(each.shape[0] for each in ts).bit_length()))
         for side in range(2):
             other._place[side, :2] = ordinals[side] + ts[side].shape[0], ordinals[side]
@@ -160,9 +168,9 @@ class ChainStream:
         if isinstance(stream, int):
             mine = (ts, ts[:0]) if stream == 0 else (ts[:0], ts)
             keys = (codes, codes[:0]) if stream == 0 else (codes[:0], codes)
-            return self._by_chains(mine, keys)
+            return self._by_chains(mine, keys, _as_it_is)
         sides = [stream == side for side in range(2)]
-        return self._by_chains((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]))
+        return self._by_chains((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]), _as_it_is)
 
     def advance(self, now: int) -> None:
         """Let go of what no tuple at `now` or later can join."""
@@ -243,3 +251,7 @@ class ChainStream:
                 self._place, side,
             )  # fmt: skip
         self.moved += self.held
+
+
+def _as_it_is(block: Array) -> Array:
+    return block

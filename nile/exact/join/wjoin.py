@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from nile.exact.join.checks import known, whole_numbers
 from nile.exact.join.count import CountStream
 from nile.exact.join.stream import ChainStream
 from nile.exact.join.walk import Condition, WalkJoin
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.state.held import MOST, Held, State
-from nile.summaries.errors import ConfigError, ExpressionError, KeyTypeError, TimestampOrderError
+from nile.summaries.errors import ConfigError, ExpressionError, TimestampOrderError
 
 __all__ = ["ALGORITHMS", "STRATEGIES", "TOLD", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
 
 Array = np.ndarray[Any, Any]
+Made = TypeVar("Made")
 _LEAST = int(np.iinfo(np.int64).min)
 ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripple", "xjoin")
 STRATEGIES = ("gca", "lca", "mbe", "exact")
@@ -52,7 +53,8 @@ class WindowJoinPlan:
     widest window, then refine; lca: filter by each stream's widest, then refine; mbe: backward evaluation along the
     given windows, no refining; exact: the same with the bounds that follow for all other pairs, which prunes most.
     output: "combinations", or "count" to keep nothing but their number.
-    cleanup: arrivals between the clean-ups of ripple and xjoin.
+    cleanup: arrivals between the clean-ups of ripple and xjoin.  threads: how many a join of two streams may use, None
+    for all cores; no output depends on it.
     Raises ConfigError for an unknown name, hashing without equality, or a strategy the algorithm has no use for.
     Source: TR 02-010 sections 3 and 5, window joins (SSDBM 2003); there tuples come in any order between streams,
     here in one total order, so that forward evaluation never waits and every algorithm completes the same
@@ -66,12 +68,13 @@ class WindowJoinPlan:
     predicate: Callable[[Array], Array] | None = None
     output: str = "combinations"
     cleanup: int = 10_000
+    threads: int | None = None
 
     def __post_init__(self) -> None:
-        _known("algorithm", self.algorithm, ("", *ALGORITHMS))
-        _known("strategy", self.strategy, ("", *STRATEGIES))
-        _known("output", self.output, OUTPUTS)
-        _known("condition", self.on.kind, ("equal", "band", "any"))
+        known("algorithm", self.algorithm, ("", *ALGORITHMS))
+        known("strategy", self.strategy, ("", *STRATEGIES))
+        known("output", self.output, OUTPUTS)
+        known("condition", self.on.kind, ("equal", "band", "any"))
         if isinstance(self.on.width, bool) or not isinstance(self.on.width, int) or self.on.width < 0:
             raise ConfigError(
                 f"window join, condition: needed a whole width of 0 or more; got {self.on.width!r}; write Condition"
@@ -148,7 +151,7 @@ class WindowJoin:
         `nile.exact.join.chain.encode_all` gives them (below 0: null), or values under "band" (the least int64: null);
         not needed under "any".  Raises ConfigError, KeyTypeError, TimestampOrderError; the batch is then not applied.
         """
-        times = _whole(ts, "ts", self._what(stream))
+        times = whole_numbers(ts, "ts", self._what(stream))
         values = self._values(codes, times, self._what(stream))
         which: int | Array = self._streams_of(stream, times)
         self._check_order(times, self._what(stream))
@@ -163,6 +166,11 @@ class WindowJoin:
         in the order they complete; a column is contiguous, so it becomes Arrow without a copy.
         Raises as `push` does, before anything is applied.
         """
+        return self.made(ts, codes, lambda block: block)
+
+    def made(self, ts: Sequence[Any], codes: Sequence[Any] | None, make: Callable[[Array], Made]) -> Iterator[Made]:
+        """What `make` makes of each block of `run`, in their order; of two streams joined by chain it is called on the
+        threads that find them."""
         n = self.plan.graph.streams
         given = [None] * n if codes is None else list(codes)
         if len(ts) != n or len(given) != n:
@@ -170,12 +178,15 @@ class WindowJoin:
                 f"window join: needed ts and codes of {n} streams; got {len(ts)} and {len(given)}; name one array a "
                 "stream"
             )
-        times = tuple(_whole(each, "ts", self._what(k)) for k, each in enumerate(ts))
+        times = tuple(whole_numbers(each, "ts", self._what(k)) for k, each in enumerate(ts))
         values = tuple(self._values(each, times[k], self._what(k)) for k, each in enumerate(given))
         for k, each in enumerate(times):
             self._check_order(each, self._what(k))
         self._now = max([self._now, *(int(each[-1]) for each in times if each.shape[0])])
-        return self._passed(self._engine.merged(times, values))
+        if isinstance(self._engine, ChainStream) and self.plan.predicate is None:
+            found = self._engine.made(times, values, lambda block: (block.shape[0], make(block)))
+            return self._counted(found)
+        return map(make, self._passed(self._engine.merged(times, values)))
 
     def capture(self) -> State:
         """What the join holds: how far it has come, the tuples that something to come can join, outputs nobody took.
@@ -286,6 +297,11 @@ class WindowJoin:
             if kept.shape[0] and self.plan.output == "combinations":
                 yield kept
 
+    def _counted(self, found: Iterator[tuple[int, Made]]) -> Iterator[Made]:
+        for rows, made in found:
+            self._completed += rows
+            yield made
+
     def _what(self, stream: int | Array) -> str:
         return self.plan.graph.name(int(stream)) if isinstance(stream, int | np.integer) else "batch of several streams"
 
@@ -312,7 +328,7 @@ class WindowJoin:
             raise ConfigError(
                 f"window join, {what}: needed codes for condition {self.plan.on.kind!r}; got none; give one per tuple"
             )
-        values = _whole(codes, "codes", what)
+        values = whole_numbers(codes, "codes", what)
         if values.shape != ts.shape:
             raise ConfigError(
                 f"window join, {what}: needed as many codes as times; got {values.shape[0]} and {ts.shape[0]}; "
@@ -373,24 +389,5 @@ def _engine(plan: WindowJoinPlan) -> ChainStream | CountStream | WalkJoin:
     if algorithm == "chain" and plan.graph.streams == 2:
         only_count = plan.output == "count" and plan.predicate is None
         window = plan.graph.widest  # of a directed pair too: either order is within it
-        return CountStream(window) if only_count else ChainStream(window)
+        return CountStream(window, plan.threads) if only_count else ChainStream(window, plan.threads)
     return WalkJoin(plan.graph, plan.on, algorithm, strategy, plan.cleanup)
-
-
-def _known(what: str, name: object, names: Sequence[str]) -> None:
-    if name not in names:
-        near = get_close_matches(str(name), [each for each in names if each], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "name one of these"
-        raise ConfigError(f"window join, {what}: needed one of {', '.join(filter(None, names))}; got {name!r}; {hint}")
-
-
-def _whole(values: Any, role: str, what: str) -> Array:
-    """Values as contiguous int64 [m]."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.shape[0]) or array.dtype == np.uint64:
-        message = (
-            f"window join, {what}: needed {role} as int64 in one dimension; got {array.dtype} {list(array.shape)}; "
-            + ("encode keys with nile.exact.join.chain.encode_all" if role == "codes" else "give nanoseconds as int64")
-        )
-        raise KeyTypeError(message) if role == "codes" else ConfigError(message)
-    return np.ascontiguousarray(array, np.int64)

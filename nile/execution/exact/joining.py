@@ -17,6 +17,7 @@ import numpy as np
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
 from nile.base.contiguous import taken
 from nile.exact.join.chain import ExactJoin, encode_all, window_codes
+from nile.exact.join.count import count_whole
 from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import TOLD, Condition, WindowJoinPlan
@@ -50,7 +51,7 @@ class Side:
 
 def joined(
     node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None,
-    wanted: frozenset[str] | None = None,
+    wanted: frozenset[str] | None = None, threads: int | None = None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The combinations, 65,536 candidates at a time, columns of the inputs one after the other.
 
@@ -59,6 +60,7 @@ def joined(
     Every window is one between times: of a combination without constraints that its earlier tuples are still
     valid when the last one comes; a constraint bounds its own two.  algorithm, strategy: of the W-join family
     (`nile.exact.join.wjoin`), "" for its own choice; spent: where its counts and its bytes of state are put.
+    threads: how many two streams may be joined on, None for all cores; what comes out does not depend on it.
     Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
     without a window, whose pairs are found chunk by chunk.  Raises KeyTypeError, MemoryRefused, ConfigError.
     """
@@ -67,7 +69,7 @@ def joined(
     if graph is None and on is not None and _is_whole(node, sides) and not (algorithm or strategy):
         graph = WindowGraph.whole([side.ts for side in sides if side.ts is not None])
     if graph is not None and (on is not None or not node.equal):
-        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted)
+        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted, threads)
         return
     if algorithm or strategy:
         raise ConfigError(
@@ -78,7 +80,7 @@ def joined(
         pairs = [_ordered_pair(sides, pair) for pair in node.equal]
         codes = join_codes(pairs, len(sides[0]), len(sides[1]))
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
-        chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None)  # type: ignore[arg-type]
+        chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
         for found in chain.pairs():
             yield _materialised(sides, found, node.condition, wanted)
         return
@@ -118,7 +120,7 @@ def _reach(node: Join, sides: Sequence[Side], k: int) -> tuple[int | None, int |
     return sides[1 - k].window, sides[k].window
 
 
-def refuse_beyond(node: Join, sides: Sequence[Side], width: int) -> None:
+def refuse_beyond(node: Join, sides: Sequence[Side], width: int, threads: int | None = None) -> None:
     """Raises MemoryRefused where all combinations, `width` bytes each, are more than an answer may take.
 
     They are counted only where a sample of keys says that they could be so many, and not of more than two inputs in
@@ -136,8 +138,14 @@ def refuse_beyond(node: Join, sides: Sequence[Side], width: int) -> None:
             keys = []
         if keys and surely_fewer(keys, [len(side) for side in sides], most):
             return
-        counted = combinations_of_rows(node, sides, [0])
-        rows = 0 if counted is None else int(counted[0].sum())
+        reach = _reach(node, sides, 0) if len(sides) == 2 else (None, None)
+        ts = tuple(side.ts for side in sides if side.ts is not None)
+        if len(keys) == 2 and len(keys[0]) == 1 and len(ts) == 2 and reach[0] is not None and reach[0] == reach[1]:
+            codes = window_codes([keys[0][0], keys[1][0]], shared=True, threads=threads)
+            rows = count_whole(ts, codes, reach[0], threads=threads)
+        else:
+            counted = combinations_of_rows(node, sides, [0])
+            rows = 0 if counted is None else int(counted[0].sum())
         refuse_beyond_memory(rows * width, rows)
 
 
@@ -183,18 +191,22 @@ def in_pairs(plan: Plan) -> Plan | None:
 
 def _window_joined(
     node: Join, sides: Sequence[Side], graph: WindowGraph, on: tuple[str, ...] | None, rest: list[tuple[str, str]],
-    algorithm: str, strategy: str, spent: dict[str, int] | None, wanted: frozenset[str] | None,
+    algorithm: str, strategy: str, spent: dict[str, int] | None, wanted: frozenset[str] | None, threads: int | None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     condition = all_of(*equalities(node, rest), node.condition)
     by_key = on is not None
-    join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy).start()
+    join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy, threads=threads).start()
     keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
-    codes = window_codes(keys, shared=True) if on else None
+    codes = window_codes(keys, shared=True, threads=threads) if on else None
     ts = [side.ts for side in sides if side.ts is not None]
-    for block in join.run(ts, codes) if codes is None or len(sides) == 2 else run_shared(join.run, ts, codes):
-        for begin in range(0, block.shape[0], _CHUNK):
-            part = block[begin : begin + _CHUNK]
-            yield _materialised(sides, [part[:, k] for k in range(len(sides))], condition, wanted)
+
+    def rows(block: Array) -> list[pa.RecordBatch]:
+        parts = [block[begin : begin + _CHUNK] for begin in range(0, block.shape[0], _CHUNK)]
+        return [_materialised(sides, [part[:, k] for k in range(len(sides))], condition, wanted) for part in parts]
+
+    alone = codes is None or len(sides) == 2
+    for made in join.made(ts, codes, rows) if alone else map(rows, run_shared(join.run, ts, codes or ())):
+        yield from made
     if spent is not None:
         spent.update({**join.costs, "memory": join.most_memory})
 

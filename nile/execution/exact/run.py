@@ -240,13 +240,19 @@ class ExactRun(Run):
         inputs = Relational(leaf, self.counts)
         sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
         if self.held_whole and plan.condition is None and not any(isinstance(node, Filter) for node, _ in above):
-            refuse_beyond(plan, sides, row_bytes(self.schema))
+            refuse_beyond(plan, sides, row_bytes(self.schema), self._reading.threads)
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
         spent: dict[str, int] = {}
         choice = self.choice
         wanted = _looked_at([node for node, _ in above])
         for found in joined(
-            plan, sides, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent, wanted=wanted
+            plan,
+            sides,
+            algorithm=choice.algorithm,
+            strategy=choice.strategy,
+            spent=spent,
+            wanted=wanted,
+            threads=self._reading.threads,
         ):
             batch = found
             self._count(path, batch.num_rows)

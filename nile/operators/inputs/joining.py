@@ -35,7 +35,7 @@ class Loaded:
     carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.  Where a
     condition selects its tuples: rows, int64 [n], the place of each among all that were read (None: all are here), and
     excluded, how many it turned down, which are no part of the accounting.  source: what it was read
-    from (`StreamManager.reads`).
+    from (`StreamManager.reads`).  threads: how many a join of it may use, None for all cores.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Loaded:
     rows: Array | None = None
     excluded: int = 0
     source: str = ""
+    threads: int | None = None
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
@@ -107,6 +108,7 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
         None if where is None else np.concatenate([np.zeros(0, np.int64), *rows]),
         gone,
         manager.reads,
+        manager.spec.threads,
     )
 
 
@@ -214,14 +216,19 @@ class Joinable(KeyedStreams):
     def exact(self) -> ExactJoin:
         """The exact join: keys encoded without a hash of ours."""
         codes_left, codes_right, distinct = encode(self.left.key, self.right.key)
-        return ExactJoin(self.left.ts, self.right.ts, codes_left, codes_right, distinct, self.window)
+        return ExactJoin(self.left.ts, self.right.ts, codes_left, codes_right, distinct, self.window, self.threads)
+
+    @property
+    def threads(self) -> int | None:
+        """How many finding the pairs may use; None: as many as there are cores."""
+        return self.left.threads
 
     @cached_property
     def window_codes(self) -> tuple[Array, Array]:
         """Keys as window joins take them, which is cheaper than `exact` where they are numbers: int64 [n], [m]."""
         if "exact" in self.__dict__:
             return self.exact.left_code, self.exact.right_code
-        left, right = window_codes((self.left.key, self.right.key), shared=True)
+        left, right = window_codes((self.left.key, self.right.key), shared=True, threads=self.threads)
         return left, right
 
     @cached_property
@@ -253,7 +260,7 @@ class Joinable(KeyedStreams):
         """As `pairs`, counted without what each arrival completes."""
         ts = self.left.ts, self.right.ts
         if self.window is not None:
-            return count_whole(ts, self.window_codes, self.window)
+            return count_whole(ts, self.window_codes, self.window, threads=self.threads)
         return int(partners(0, (self.exact.left_code, self.exact.right_code), ts).sum())
 
     @property

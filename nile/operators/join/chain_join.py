@@ -55,6 +55,10 @@ class Windowed(Protocol):
         """ns, or None for the whole streams."""
 
     @property
+    def threads(self) -> int | None:
+        """How many finding the pairs may use; None: as many as there are cores."""
+
+    @property
     def window_codes(self) -> tuple[Array, Array]:
         """Keys as window joins take them: int64 [n], [m]."""
 
@@ -82,7 +86,7 @@ def pairs_of(joined: Windowed) -> tuple[WindowJoin | None, Iterator[tuple[Array,
     """(the running join, where there is a window; ordinals of all pairs, in the order in which they complete)."""
     if joined.window is None:
         return None, joined.exact.pairs()
-    running = WindowJoinPlan(WindowGraph.uniform(2, joined.window)).start()
+    running = WindowJoinPlan(WindowGraph.uniform(2, joined.window), threads=joined.threads).start()
     blocks = running.run((joined.left.ts, joined.right.ts), joined.window_codes)
     return running, ((block[:, 0], block[:, 1]) for block in blocks)
 

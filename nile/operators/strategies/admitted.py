@@ -40,16 +40,21 @@ class Admitted:
         return len(self.left) + len(self.right)
 
     @property
+    def threads(self) -> int:
+        """One: a thread that runs ahead spends what the budget may not have."""
+        return 1
+
+    @property
     def window_codes(self) -> tuple[Array, Array]:
         """Keys as window joins take them: int64 [m] each."""
-        left, right = window_codes((self.left.key, self.right.key), shared=True)
+        left, right = window_codes((self.left.key, self.right.key), shared=True, threads=self.threads)
         return left, right
 
     @cached_property
     def exact(self) -> ExactJoin:
         """Their exact join."""
         left, right, keys = encode(self.left.key, self.right.key)
-        return ExactJoin(self.left.ts, self.right.ts, left, right, keys, self.window)
+        return ExactJoin(self.left.ts, self.right.ts, left, right, keys, self.window, self.threads)
 
     @property
     def places(self) -> tuple[Array, Array]:

@@ -40,9 +40,10 @@ class CountedJoin:
         self.side = np.empty(n, np.int8)
         self._own, self.matches, self._high = (np.empty(n, np.int32) for _ in range(3))
         self.standing = np.empty(n if standing else 0, np.int32)
-        lists = Lists((exact.left_ts, exact.right_ts), self._codes, -1, exact.keys, whole=True)
+        lists = Lists((exact.left_ts, exact.right_ts), self._codes, -1, exact.keys, whole=True, threads=1)
         kernels.window_ranges(
-            exact.left_ts, exact.right_ts, *self._codes, lists.rows, -1 if exact.window is None else exact.window,
+            exact.left_ts, exact.right_ts, *self._codes, lists.first_rows(),
+            -1 if exact.window is None else exact.window,
             self.side, self._own, self.matches, self._high, self.standing,
         )  # fmt: skip
         self._listed: tuple[Array, Array] = lists.listed

@@ -1,0 +1,118 @@
+"""Work on several cores at once: threads over compiled code that lets go of the interpreter, in an order that is fixed.
+
+Which thread does what never shows in what comes out: pieces are cut by the input alone, and handed over in their order.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Generic, TypeVar
+
+__all__ = ["Ahead", "cores", "pieces_of", "together", "useful"]
+
+T = TypeVar("T")
+_MOST_CORES = 4
+_LEAST = 1 << 17
+"""Tuples a thread, below which starting it costs more than it saves."""
+_PATIENCE = 0.002  # seconds between looks whether there is room, or nobody reads any more
+
+
+def cores() -> int:
+    """Cores this process may use, up to the number worth using."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, _MOST_CORES)
+
+
+def useful(threads: int | None, tuples: int) -> int:
+    """How many threads are worth having for so many tuples, of those allowed (None: as many as there are cores)."""
+    return max(1, min(cores() if threads is None else threads, tuples // _LEAST))
+
+
+def pieces_of(length: int, pieces: int) -> list[slice]:
+    """Something of a length in so many pieces, as equal as can be."""
+    cuts = [k * length // pieces for k in range(pieces + 1)]
+    return [slice(begin, end) for begin, end in pairwise(cuts)]
+
+
+def together(calls: Sequence[Callable[[], object]]) -> None:
+    """Make all calls, the first on this thread and each other one on one of its own.  Raises what the first raises that
+    does, once all have ended."""
+    failed: list[BaseException] = []
+
+    def run(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [Thread(target=run, args=(call,), name="nile join", daemon=True) for call in calls[1:]]
+    try:
+        for thread in threads:
+            thread.start()
+        calls[0]()
+    finally:
+        for thread in threads:  # they write into memory that the caller lets go of
+            if thread.ident is not None:
+                thread.join()
+    if failed:
+        raise failed[0]
+
+
+class Ahead(Generic[T]):
+    """Items that a thread of its own takes from an iterator before they are asked for.
+
+    most: how many may wait; one who has more waits.  `start` it inside of a try block that ends in `stop`: an interrupt
+    may come at any time.
+    """
+
+    def __init__(self, items: Iterator[T], most: int) -> None:
+        # In C, so that an interrupt of who reads leaves no lock behind that the thread then waits for.
+        self._queue: SimpleQueue[T | _Failed] = SimpleQueue()
+        self._nobody_reads = Event()
+        self._most = most
+        self._thread = Thread(target=self._take, args=(items,), name="nile join", daemon=True)
+
+    @staticmethod
+    def start(several: Sequence[Ahead[T]]) -> None:
+        """Let the threads begin."""
+        for each in several:
+            each._thread.start()
+
+    @staticmethod
+    def stop(several: Sequence[Ahead[T]]) -> None:
+        """Let the threads end, each once it is done with the item that it is at."""
+        for each in several:
+            each._nobody_reads.set()
+        for each in several:
+            if each._thread.ident is not None:
+                each._thread.join()
+
+    def next(self) -> T:
+        """The next item, waited for.  Raises what taking it raised."""
+        item = self._queue.get()
+        if isinstance(item, _Failed):
+            raise item.error
+        return item
+
+    def _take(self, items: Iterator[T]) -> None:
+        try:
+            if self._nobody_reads.is_set():
+                return
+            for item in items:
+                while self._queue.qsize() >= self._most and not self._nobody_reads.is_set():
+                    time.sleep(_PATIENCE)
+                if self._nobody_reads.is_set():
+                    return
+                self._queue.put(item)
+        except BaseException as error:
+            self._queue.put(_Failed(error))
+
+
+class _Failed:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error

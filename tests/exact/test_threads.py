@@ -1,0 +1,202 @@
+"""Joins on several threads: the same blocks in the same order as on one, and an end to all that was begun."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.exact.join import listed, parts, shared, threads
+from nile.exact.join.chain import encode_all, window_codes
+from nile.exact.join.count import count_whole
+from nile.exact.join.listed import Lists
+from nile.exact.join.shared import text_codes
+from nile.exact.join.threads import Ahead, pieces_of, together, useful
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Threads, slices and parts for inputs of a few tuples."""
+    monkeypatch.setattr(threads, "_LEAST", 1)
+    monkeypatch.setattr(listed, "SIZE", 8)
+    return monkeypatch
+
+
+def _streams(rng: np.random.Generator) -> tuple[tuple[Array, ...], tuple[Array, ...], int]:
+    n, m = (int(rng.integers(0, 90)) for _ in range(2))
+    ts = tuple(np.sort(rng.integers(0, int(rng.integers(1, 60)), k)) for k in (n, m))
+    codes = tuple(rng.integers(-1, int(rng.integers(1, 12)), k) for k in (n, m))
+    return ts, codes, int(rng.integers(1, 25))
+
+
+def _ended() -> bool:
+    return not any(thread.name == "nile join" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("many", [0, 1 << 22], ids=["slice by slice", "stretch by stretch"])
+@pytest.mark.parametrize("seed", range(30))
+def test_any_number_of_threads_finds_the_same_blocks(seed: int, many: int, small: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    small.setattr(listed, "_AT_ONCE", many)
+    small.setattr(listed, "_SLICE", int(rng.integers(1, 40)))
+    small.setattr(listed, "_ROOM", 64 * int(rng.integers(1, 9)))
+    ts, codes, window = _streams(rng)
+    for reach in (window, -1):
+        alone = [block.tolist() for block in Lists(ts, codes, reach, threads=1).pairs()]
+        for count in (2, 3, 4, 7):
+            assert [block.tolist() for block in Lists(ts, codes, reach, threads=count).pairs()] == alone
+    pairs = sum(len(block) for block in Lists(ts, codes, window, threads=1).pairs())
+    assert [count_whole(ts, codes, window, threads=count) for count in (1, 2, 5)] == [pairs] * 3
+    assert _ended()
+
+
+@pytest.mark.parametrize("shared_only", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_texts_have_the_codes_of_an_encoding(seed: int, shared_only: bool, small: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    small.setattr(shared, "_SAMPLED", 2)
+    stems = ["", "a", "12345678", "123456789", "a name that is longer than two words of it, ", "\0", "\0\0"]
+    names = [stem + tail for stem in stems for tail in ("", "x", "yy", " and its end as other ends are")]
+    kind = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()][seed % 4]
+    columns = []
+    for _ in range(2 + seed % 2):
+        drawn = [
+            names[k] if k < len(names) else None for k in rng.integers(0, len(names) + 2, int(rng.integers(0, 60)))
+        ]
+        columns.append(pa.array([None, "cut off", *drawn], pa.string()).cast(kind).slice(2))
+    together_ = pa.chunked_array(columns).combine_chunks().dictionary_encode()
+    ends = np.cumsum([len(column) for column in columns])[:-1]
+    expected = np.split(together_.indices.fill_null(-1).to_numpy(zero_copy_only=False), ends)
+    for count in (1, 3):
+        found = text_codes(columns, shared=shared_only, threads=count)
+        assert found is not None
+        if not shared_only:
+            assert [each.tolist() for each in found[0]] == [each.tolist() for each in expected]
+            assert found[1] == max(1, len(together_.dictionary))
+            continue
+        everywhere = set.intersection(*(set(column.drop_null().to_pylist()) for column in columns))
+        for column, codes in zip(columns, found[0], strict=True):
+            assert all(code >= 0 for text, code in zip(column.to_pylist(), codes, strict=True) if text in everywhere)
+        told = [
+            pair
+            for column, codes in zip(columns, found[0], strict=True)
+            for pair in zip(column.to_pylist(), codes.tolist(), strict=True)
+        ]
+        coded = {(text, code) for text, code in told if code >= 0}
+        assert len(coded) == len({text for text, _ in coded}) == len({code for _, code in coded})
+        assert all(code < 0 for text, code in told if text is None)
+
+
+def test_texts_whose_hashes_are_alike_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_FACTORS", np.zeros(3, np.uint64))
+    columns = [pa.array(["tea", "cup", None, "tea"]), pa.array(["cup", "pot"])]
+    assert text_codes(columns) is None
+    assert [each.tolist() for each in encode_all(columns)[0]] == [[0, 1, -1, 0], [1, 2]]
+    assert [each.tolist() for each in window_codes(columns, shared=True)] == [[0, 1, -1, 0], [1, 2]]
+
+
+def test_pieces_are_all_of_it_and_threads_no_more_than_are_worth_it() -> None:
+    assert [(at.start, at.stop) for at in pieces_of(10, 3)] == [(0, 3), (3, 6), (6, 10)]
+    assert [(at.start, at.stop) for at in pieces_of(0, 1)] == [(0, 0)]
+    assert useful(8, 100) == 1
+    assert useful(3, 1 << 30) == 3
+    assert 1 <= useful(None, 1 << 30) <= 4
+
+
+def test_what_a_thread_raises_comes_out_once_all_have_ended() -> None:
+    def refuse() -> None:
+        raise ValueError("no")
+
+    done: list[int] = []
+    with pytest.raises(ValueError, match="no"):
+        together([lambda: done.append(1), refuse, lambda: done.append(2)])
+    assert sorted(done) == [1, 2]
+
+    def items() -> Any:
+        yield 1
+        refuse()
+
+    ahead = Ahead(items(), 1)
+    Ahead.start([ahead])
+    assert ahead.next() == 1
+    with pytest.raises(ValueError, match="no"):
+        ahead.next()
+    Ahead.stop([ahead, Ahead(items(), 1)])
+    assert _ended()
+
+
+def test_what_is_abandoned_ends_its_threads(small: pytest.MonkeyPatch) -> None:
+    small.setattr(listed, "_AT_ONCE", 0)
+    small.setattr(listed, "_SLICE", 4)
+    small.setattr(listed, "_AHEAD", 1)
+    ts, codes = (np.arange(400), np.arange(400)), (np.zeros(400, np.int64), np.zeros(400, np.int64))
+    found = Lists(ts, codes, 5, threads=3).pairs()
+    assert next(found).shape[0] > 0
+    assert not _ended()
+    found.close()  # type: ignore[attr-defined]
+    assert _ended()
+
+
+@pytest.mark.parametrize("after", [1, 3, 9])
+def test_an_interrupt_comes_out_as_it_is_and_ends_all_threads(after: int, small: pytest.MonkeyPatch) -> None:
+    small.setattr(listed, "_AT_ONCE", 0)
+    small.setattr(listed, "_SLICE", 4)
+    ts, codes = (np.arange(400), np.arange(400)), (np.zeros(400, np.int64), np.zeros(400, np.int64))
+    calls = 0
+
+    def make(block: Array) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == after:
+            signal.raise_signal(signal.SIGINT)
+        return int(block.shape[0])
+
+    with pytest.raises(KeyboardInterrupt):
+        for _ in Lists(ts, codes, 5, threads=3).made(make):
+            pass
+    assert _ended()
+    assert sum(block.shape[0] for block in Lists(ts, codes, 5, threads=3).pairs()) == 11 * 400 - 30
+
+
+QUERY = "SELECT a.v AS v, b.v AS w FROM a, b WHERE a.k = b.k WINDOW '40 ns'"
+
+
+@pytest.mark.parametrize("keys", ["near", "far", "text"])
+def test_a_database_writes_the_same_bytes_on_any_number_of_threads(
+    keys: str, small: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    small.setattr(parts, "SIZE", 100)
+    small.setattr(listed, "_SHORT", 200)  # chains in parts on a machine of several cores, else lists in slices
+    rng = np.random.default_rng(7)
+    tables = {}
+    for name in "ab":
+        k = rng.integers(0, 30, 1_500)
+        column = {"near": k, "far": k << 50, "text": np.array([f"key {one}" for one in k])}[keys]
+        ts = pa.array(np.sort(rng.integers(0, 3_000, 1_500)), pa.timestamp("ns"))
+        tables[name] = pa.table({"ts": ts, "k": column, "v": rng.random(1_500)})
+    told = []
+    for count in (1, 2, 3):
+        with nile.connect(threads=count) as db:
+            for name, table in tables.items():
+                db.register(name, table, time="ts")
+            path = tmp_path / f"{count}.parquet"
+            db.sql(QUERY).write_parquet(path)
+            joined = db.join("a", "b", on="k", window="40 ns")
+            found = joined.run()
+            told.append((path.read_bytes(), db.sql(QUERY).to_arrow(), found.to_arrow(), found.estimate.value))
+    assert told[0] == told[1] == told[2]
+    assert [each.num_chunks for each in told[0][1].columns] == [each.num_chunks for each in told[1][1].columns]
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 2.0, "2"])
+def test_threads_are_a_whole_number(count: Any) -> None:
+    with pytest.raises(nile.ConfigError, match="threads: needed a whole number of at least 1"):
+        nile.connect(threads=count)
