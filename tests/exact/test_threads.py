@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def _streams(rng: np.random.Generator) -> tuple[tuple[Array, ...], tuple[Array, ...], int]:
-    n, m = (int(rng.integers(0, 90)) for _ in range(2))
+    n, m = (int(rng.integers(0, rng.choice([9, 90]))) for _ in range(2))
     ts = tuple(np.sort(rng.integers(0, int(rng.integers(1, 60)), k)) for k in (n, m))
     codes = tuple(rng.integers(-1, int(rng.integers(1, 12)), k) for k in (n, m))
     return ts, codes, int(rng.integers(1, 25))

@@ -105,9 +105,9 @@ class Lists:
         self._ts, self._codes, self._window = ts, codes, window
         self.listed = (np.empty(codes[0].shape[0], np.int32), np.empty(codes[1].shape[0], np.int32))
         tuples = sum(each.shape[0] for each in ts)
-        # Rows by code are gone through once a thread: they must not be more than what is done with them.
-        self._threads = min(_FEWEST, useful(threads, tuples) if above <= tuples else 1)
         self._cuts = _cuts(ts, window, _FEWEST if tuples >= 2 * SIZE else 1)
+        # Rows by code are gone through once a thread: they must not be more than what is done with them.
+        self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
         self.rows = np.zeros((self._threads, above, 4), np.int32)
         self._most = self._list()
