@@ -14,7 +14,7 @@ import numpy as np
 from nile.exact.state.held import MOST, Held, State
 from nile.runtime.seen import Seen
 
-__all__ = ["Disorder", "Doubles", "Gaps", "Measure"]
+__all__ = ["Disorder", "Doubles", "Gaps", "Measure", "Punctuated"]
 
 Array = np.ndarray[Any, Any]
 _HORIZON = 1 << 12  # tuples back, at least, within which k is known exactly
@@ -210,4 +210,62 @@ class Doubles(_OfOne):
     def restore(self, held: Held) -> None:
         super().restore(held)
         self._seen.restore(held, "seen")
+        held.end()
+
+
+class Punctuated(_OfOne):
+    """Of punctuations: tuples of values of which it was said that no more come.  It needs no k."""
+
+    HELD: ClassVar = ("_seen", "_said")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen = Seen()
+        self._said: list[tuple[int, Array]] = []  # (instant after which none comes, values), not reached yet
+
+    def say(self, at: int, values: Array) -> None:
+        """After the instant `at`, none before those said before, no tuple of these values (int64 [n]) comes."""
+        self._said.append((at, values))
+
+    def come(self, ts: Array, values: Array) -> None:
+        """Tuples in order: int64 [n] each."""
+        self.tuples += values.shape[0]
+        begin = 0
+        while begin < values.shape[0]:
+            end = values.shape[0]
+            while self._said and self._said[0][0] < ts[begin]:
+                self._seen.add(self._said.pop(0)[1])
+            if self._said:
+                end = int(np.searchsorted(ts, self._said[0][0], "right"))
+            against = int(self._seen.has(values[begin:end]).sum())
+            self.violations += against
+            self.far += against
+            begin = end
+
+    @property
+    def memory(self) -> int:
+        """Bytes."""
+        return self._seen.memory + int(sum(values.nbytes for _, values in self._said))
+
+    def capture(self) -> State:
+        said = [np.full(values.shape[0], at) for at, values in self._said]
+        nothing = np.zeros(0, np.int64)
+        return {
+            **super().capture(),
+            "seen": self._seen.capture(),
+            "at": np.concatenate([nothing, *said]),
+            "said": np.concatenate([nothing, *(values for _, values in self._said)]),
+        }
+
+    def restore(self, held: Held) -> None:
+        super().restore(held)
+        self._seen.restore(held, "seen")
+        at = held.rising("at")
+        values = held.array("said", "int64", at.shape)
+        cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
+        self._said = [
+            (int(when[0]), each)
+            for when, each in zip(np.split(at, cuts), np.split(values, cuts), strict=True)
+            if each.shape[0]
+        ]
         held.end()

@@ -79,6 +79,8 @@ _KEYWORDS = [
     "DECLARE",
     "ORDERED",
     "CLUSTERED",
+    "PUNCTUATE",
+    "PUNCTUATED",
     "MANY ONE",
     "REFERENTIAL",
     "WITHIN",

@@ -14,11 +14,12 @@ from nile.sql.cursor import Cursor
 from nile.sql.named import known_name, read_expression
 from nile.sql.parameters import put_zeros
 from nile.sql.queries import QUERY_WORDS, read_query
+from nile.sql.reading.declaring import read_columns
 from nile.sql.reading.selecting import read_fragment
 from nile.sql.rewriting import rewrite
-from nile.sql.statements import Delete, Insert, Update
+from nile.sql.statements import Delete, Insert, Punctuate, Update
 
-__all__ = ["read_delete", "read_insert", "read_update"]
+__all__ = ["read_delete", "read_insert", "read_punctuate", "read_update"]
 
 
 def read_insert(cursor: Cursor, text: str, catalog: Catalog) -> Insert:
@@ -41,6 +42,16 @@ def read_insert(cursor: Cursor, text: str, catalog: Catalog) -> Insert:
     if len(query.plan.fields) != width:
         raise Fault(f"needed a query of {width} columns for {entry.name}; got {len(query.plan.fields)}", start)
     return Insert(entry.name, columns, query=query, at=at)
+
+
+def read_punctuate(cursor: Cursor, text: str, catalog: Catalog) -> Punctuate:
+    """stream (column, ...) VALUES (value, ...), ...  Raises Fault."""
+    name, columns = read_columns(cursor, catalog)
+    cursor.need("VALUES")
+    rows = [_row(cursor, text, len(columns))]
+    while cursor.take(","):
+        rows.append(_row(cursor, text, len(columns)))
+    return Punctuate(name, columns, tuple(rows))
 
 
 def read_update(cursor: Cursor, text: str, catalog: Catalog) -> Update:

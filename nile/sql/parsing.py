@@ -12,7 +12,7 @@ from nile.expressions.tokens import Token
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
-from nile.sql.changing import read_delete, read_insert, read_update
+from nile.sql.changing import read_delete, read_insert, read_punctuate, read_update
 from nile.sql.cursor import Cursor
 from nile.sql.named import known_name, new_name, read_condition
 from nile.sql.plan import OnClose, Query, ToStream
@@ -35,7 +35,7 @@ from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]
 
-_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "DECLARE", "EXPLAIN")
+_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "DECLARE", "PUNCTUATE")
 _OPTIONS = tuple(field.name for field in fields(SummarySpec) if field.name not in ("granularity", "rate", "depth"))
 
 
@@ -65,6 +65,8 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         return _source(cursor, text, replace, stream=kind == "STREAM")
     if cursor.take("DECLARE"):
         return read_declare(cursor, catalog)
+    if cursor.take("PUNCTUATE"):
+        return read_punctuate(cursor, text, catalog)
     if cursor.take("DROP", "CONSTRAINT"):
         return read_declare(cursor, catalog, drop=True)
     if cursor.take("DROP"):

@@ -17,6 +17,7 @@ from nile.sql.statements import (
     Drop,
     Explain,
     Insert,
+    Punctuate,
     Select,
     Show,
     Statement,
@@ -57,6 +58,12 @@ def statement_text(statement: Statement) -> str:
             return f"{_made('MATERIALIZED VIEW', statement)} ({columns}) AS {query_text(statement.query)}"
         case Declare():
             return _declare(statement)
+        case Punctuate():
+            columns = ", ".join(map(identifier, statement.columns))
+            told = ", ".join(
+                f"({', '.join(expression_text(each, identifier) for each in row)})" for row in statement.rows
+            )
+            return f"PUNCTUATE {identifier(statement.name)} ({columns}) VALUES {told}"
         case Drop():
             exists = "IF EXISTS " if statement.if_exists else ""
             return f"DROP {statement.kind.upper()} {exists}{identifier(statement.name)}"

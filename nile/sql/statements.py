@@ -24,6 +24,7 @@ __all__ = [
     "Drop",
     "Explain",
     "Insert",
+    "Punctuate",
     "Select",
     "Show",
     "Statement",
@@ -163,15 +164,15 @@ class CreateMaterialized:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """DECLARE {ORDERED | CLUSTERED} stream (column, ...) [WITHIN k] [ON VIOLATION {FAIL | COUNT | RELAX}],
+    """DECLARE {ORDERED | CLUSTERED | PUNCTUATED} stream (column, ...) [WITHIN k] [ON VIOLATION {FAIL | COUNT | RELAX}],
     DECLARE {MANY ONE | REFERENTIAL} stream (column, ...) TO parent (column, ...) [WITHIN k] [ON VIOLATION ...];
     drop: DROP CONSTRAINT with the same, up to the columns.
 
-    within: k, tuples; None: of MANY ONE, which has none, or one that is only measured.  Source: STREAM (CIDR 2003),
-    section 4.1.
+    within: k, tuples; None: of MANY ONE and PUNCTUATED, which have none, or one that is only measured.
+    Source: STREAM (CIDR 2003), section 4.1.
     """
 
-    kind: Literal["ordered", "clustered", "many one", "referential"]
+    kind: Literal["ordered", "clustered", "many one", "referential", "punctuated"]
     stream: str
     columns: tuple[str, ...]
     parent: str | None = None
@@ -179,6 +180,18 @@ class Declare:
     within: int | None = None
     violation: Literal["fail", "count", "relax"] = "fail"
     drop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuate:
+    """PUNCTUATE stream (column, ...) VALUES (value, ...), ...: no tuple of these comes after what was pushed so far.
+
+    Source: STREAM (CIDR 2003), section 4.1, which names them as the dynamic alternative to constraints.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Node, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +291,7 @@ Statement = (
     | CreateView
     | CreateMaterialized
     | Declare
+    | Punctuate
     | Drop
     | Insert
     | Update

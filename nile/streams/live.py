@@ -148,6 +148,11 @@ class LiveStream:
         if not (isinstance(data, list | tuple) and not data):
             yield from map(self._manager.admitted, self._rows(data))
 
+    @property
+    def latest(self) -> int:
+        """No tuple that was pushed so far, and is not late, is later than this, ns."""
+        return int(self._order.position()[0])
+
     def check(self, parts: Sequence[Admitted]) -> None:
         """That these are in order.  Raises TimestampOrderError."""
         self._order.check([part.run for part in parts])

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import nile
+from nile.sql.reading_statements import read_statement
+from nile.sql.statement_text import statement_text
 from nile.summaries.errors import ConfigError, ConstraintViolation, SqlError, UnknownStream
 
 ORDERS = [("t", pa.float64()), ("id", pa.int64()), ("who", pa.string())]
@@ -219,8 +221,8 @@ def test_keys_of_several_columns_and_of_text_are_measured_and_gone_by() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("DECLARE", "ORDERED, CLUSTERED, MANY ONE or REFERENTIAL"),
-        ("DECLARE SORTED parts (order_id)", "ORDERED, CLUSTERED, MANY ONE or REFERENTIAL"),
+        ("DECLARE", "ORDERED, CLUSTERED, PUNCTUATED, MANY ONE or REFERENTIAL"),
+        ("DECLARE SORTED parts (order_id)", "ORDERED, CLUSTERED, PUNCTUATED, MANY ONE or REFERENTIAL"),
         ("DECLARE ORDERED parts (order_id, item)", "needed one column"),
         ("DECLARE CLUSTERED parts (odrer_id)", "did you mean order_id"),
         ("DECLARE CLUSTERED parts (item) WITHIN -1", "needed 0 or more tuples"),
@@ -238,3 +240,18 @@ def test_what_is_no_constraint_is_refused(text: str, message: str) -> None:
     db.register("file", {"t": [1.0], "a": [1]}, time="t")
     with pytest.raises((SqlError, ConfigError), match=message):
         db.sql(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DECLARE ORDERED orders (id) WITHIN 3 ON VIOLATION RELAX",
+        "DECLARE CLUSTERED parts (order_id, item) ON VIOLATION FAIL",
+        "DECLARE REFERENTIAL parts (order_id) TO orders (id) WITHIN 0 ON VIOLATION COUNT",
+        "DECLARE MANY ONE parts (order_id) TO orders (id) ON VIOLATION FAIL",
+        "DROP CONSTRAINT PUNCTUATED parts (order_id, item)",
+        "PUNCTUATE parts (order_id, item) VALUES (1, 2), (3, NULL)",
+    ],
+)
+def test_a_statement_reads_as_it_is_written(text: str) -> None:
+    assert statement_text(read_statement(text, opened()._names)) == text

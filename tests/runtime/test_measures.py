@@ -10,7 +10,7 @@ import pytest
 from nile.exact.state.held import Held
 from nile.runtime import measures
 from nile.runtime.delays import Delays
-from nile.runtime.measures import Disorder, Doubles, Gaps
+from nile.runtime.measures import Disorder, Doubles, Gaps, Punctuated
 from nile.runtime.seen import Seen
 
 
@@ -126,3 +126,22 @@ def test_a_child_whose_parent_never_comes_counts_once_and_leaves_k_unknown() -> 
         delays.come(True, np.array([number + 1]), np.array([100 + number]))
         delays.passed(number + 1, 3)
     assert (delays.violations, delays.measured) == (1, None)
+
+
+def test_what_comes_after_it_was_said_to_be_over_is_counted_however_it_is_cut() -> None:
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        ts, values = np.sort(rng.integers(0, 50, 80)), rng.integers(0, 12, 80)
+        said = [(int(at), rng.integers(0, 12, 2)) for at in np.sort(rng.integers(0, 50, 4))]
+        made = Punctuated()
+        for at, each in said:
+            made.say(at, each)
+        for part in np.split(np.arange(80), np.sort(rng.integers(0, 81, 4))):
+            made.come(ts[part], values[part])
+            again = Punctuated()
+            again.restore(Held(made.capture(), "measure"))
+            made = again
+        against = sum(
+            any(at < when and value in each for at, each in said) for when, value in zip(ts, values, strict=True)
+        )
+        assert (made.tuples, made.violations) == (80, against)

@@ -2,7 +2,8 @@
 
 ordered: a tuple after which more than k came is never above one that comes; clustered: at most k tuples lie between one
 of a value and the next of that value; many one: each tuple of a child has one parent at most; referential: it has one,
-which is among the first k tuples of the parent's stream after the child, if it has not come before.
+which is among the first k tuples of the parent's stream after the child, if it has not come before; punctuated: the
+stream says of which values no more will come.
 Source: STREAM (CIDR 2003), section 4.1.  Clusters there bound what lies between any two tuples of a value; here
 between neighbours, which asks for less, so what holds there holds here.
 """
@@ -16,7 +17,7 @@ from nile.summaries.errors import ConstraintViolation
 
 __all__ = ["Kind", "Promise", "StreamConstraint"]
 
-Kind = Literal["ordered", "clustered", "many one", "referential"]
+Kind = Literal["ordered", "clustered", "many one", "referential", "punctuated"]
 
 
 @dataclass(eq=False)

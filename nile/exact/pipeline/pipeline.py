@@ -17,8 +17,10 @@ import numpy as np
 from nile.exact.pipeline.algebra import Plan
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
+from nile.exact.pipeline.constraints import StreamConstraint
 from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Stateful
+from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, joined
@@ -172,6 +174,12 @@ class Pipeline:
         self._last[name] = at
         self._passed[name] = max(self._passed[name], at - 1)
         return self._ready()
+
+    def punctuate(self, constraint: StreamConstraint, at: int, rows: Any) -> None:
+        """After the instant `at` no tuple of these values (rows of the constraint's columns) comes to its stream."""
+        for each in self._built.joins:
+            if isinstance(each, ConstrainedJoining):
+                each.punctuate(constraint, at, rows)
 
     def advance(self, now: int, *, certain: bool = True) -> list[Changes]:
         """No tuple of time `now` or before will come any more, of any stream; returns what follows of that.

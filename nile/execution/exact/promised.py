@@ -36,7 +36,8 @@ class Promised:
                 if said.parent is not None and at is not None:
                     theirs = [pairs[k][1 - side] for k in at]
                     at = at if theirs == [(said.parent, column) for column in said.parent_columns] else None
-                if at is None or (said.kind != "many one" and said.within is None and constraint.within is None):
+                endless = said.kind in ("many one", "punctuated")
+                if at is None or (not endless and said.within is None and constraint.within is None):
                     continue
                 found.append(Promise(constraint, side, at))
                 self.used += [] if text in self.used else [text]

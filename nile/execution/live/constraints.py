@@ -18,7 +18,7 @@ from nile.exact.state.words import Encoder
 from nile.execution.exact.promised import Known
 from nile.execution.held import content, flat
 from nile.runtime.delays import Delays
-from nile.runtime.measures import Disorder, Doubles, Gaps
+from nile.runtime.measures import Disorder, Doubles, Gaps, Punctuated
 from nile.sql.statement_text import statement_text
 from nile.sql.statements import Declare
 from nile.streams.live import LiveStream
@@ -32,9 +32,12 @@ from nile.summaries.key_types import key_family
 __all__ = ["Constraints", "Declared", "said_of"]
 
 Array = np.ndarray[Any, Any]
-_MEASURES: Mapping[str, Callable[[], Disorder | Gaps | Doubles | Delays]] = {
-    "ordered": Disorder, "clustered": Gaps, "many one": Doubles, "referential": Delays,
+_Measure = Disorder | Gaps | Doubles | Delays | Punctuated
+_MEASURES: Mapping[str, Callable[[], _Measure]] = {
+    "ordered": Disorder, "clustered": Gaps, "many one": Doubles, "referential": Delays, "punctuated": Punctuated,
 }  # fmt: skip
+_ENDLESS = ("many one", "punctuated")
+"""Kinds without a k."""
 _MIX = np.int64(-7046029254386353131)  # odd: keys of several columns in an order
 
 
@@ -49,7 +52,7 @@ class Declared:
 
     statement: Declare
     constraint: StreamConstraint
-    measure: Disorder | Gaps | Doubles | Delays
+    measure: _Measure
     streams: tuple[LiveStream, ...]
     counted: int = 0
 
@@ -59,7 +62,7 @@ class Declared:
         statement, measured = self.statement, self.measure.measured
         if measured is None or not self.measure.tuples:
             return None
-        within = None if statement.kind == "many one" else measured
+        within = None if statement.kind in _ENDLESS else measured
         return statement_text(replace(statement, within=within))
 
     def come(self, stream: LiveStream, batch: TupleBatch) -> None:
@@ -70,12 +73,20 @@ class Declared:
             parents = stream is self.streams[1]
             keys, whole = _keys(rows, said.parent_columns if parents else said.columns)
             self.measure.come(parents, batch.ts[whole], keys)
+        elif isinstance(self.measure, Punctuated):
+            keys, whole = _keys(rows, said.columns)
+            self.measure.come(batch.ts[whole], keys)
         elif said.kind == "many one":
             if stream is self.streams[1]:
                 self.measure.push(_keys(rows, said.parent_columns)[0], within)
         elif stream is self.streams[0]:
             values = _values(rows, said.columns[0]) if said.kind == "ordered" else _keys(rows, said.columns)[0]
             self.measure.push(values, within)
+
+    def say(self, rows: pa.RecordBatch) -> None:
+        """No tuple of these values comes after those pushed so far."""
+        assert isinstance(self.measure, Punctuated)
+        self.measure.say(self.streams[0].latest, _keys(rows, self.statement.columns)[0])
 
     def settle(self) -> None:
         """Go on to the instant that all its streams have passed, and do what is to be done where it is broken."""
@@ -84,7 +95,7 @@ class Declared:
             if all(each is not None for each in passed):
                 self.measure.passed(min(each for each in passed if each is not None) - 1, self.constraint.within)
         new, self.counted = self.measure.violations - self.counted, self.measure.violations
-        if new and (self.statement.kind == "many one" or self.constraint.within is not None):
+        if new and (self.statement.kind in _ENDLESS or self.constraint.within is not None):
             self._broken(new)
 
     def _broken(self, new: int) -> None:
@@ -96,6 +107,8 @@ class Declared:
             needed = f"k of {within} at most"
             if within is None:
                 needed, came = "one parent of a key", "another"
+            if self.statement.kind == "punctuated":
+                needed, came = "no tuple of values of which no more were to come", "some"
             self.constraint.broken = (
                 f"{said_of(self.statement)}: needed {needed}; got {came}: {new:,} tuples against it; DECLARE it ON "
                 "VIOLATION RELAX or COUNT, or with the k that nile_constraints proposes, and ask the query again"
@@ -162,6 +175,17 @@ class Constraints:
                 each.statement, each.constraint.within, each.constraint.broken = statement, within, broken
 
         return go_back
+
+    def punctuated(self, stream: LiveStream, columns: tuple[str, ...]) -> Declared:
+        """What declares that a stream says of which values of these columns no more come.  Raises ConfigError."""
+        for each in self._declared.values():
+            if each.streams[0] is stream and each.statement.kind == "punctuated" and each.statement.columns == columns:
+                return each
+        said = said_of(Declare("punctuated", stream.name, columns))
+        raise ConfigError(
+            f"PUNCTUATE {stream.name}: needed columns that are declared to be said, in that order; got "
+            f"{', '.join(columns)}; DECLARE {said} before the queries that are to go by it"
+        )
 
     def follow(self) -> None:
         """Forget those of streams that are there no more."""

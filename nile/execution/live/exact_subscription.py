@@ -122,6 +122,11 @@ class ExactSubscription(Subscription):
             return tuple(self._tail.figures(self._plan.pipeline.operators))
 
     @property
+    def plan(self) -> Running:
+        """What it runs on, with others or alone."""
+        return self._plan
+
+    @property
     def constraints(self) -> tuple[str, ...]:
         with self._lock:
             return self._plan.constraints

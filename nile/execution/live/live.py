@@ -366,6 +366,18 @@ class Live:
                 self.standing.progress()
             self.commits.complain()
 
+    def punctuate(self, name: str, rows: pa.RecordBatch) -> None:
+        """No tuple of these values comes to a stream after those pushed so far.  Raises ConfigError."""
+        with self.lock:
+            if self._keeper is not None:
+                self._keeper.directory.check_writable()
+            stream = self._free(name, "PUNCTUATE")
+            declared = self.constraints.punctuated(stream, tuple(rows.schema.names))
+            with self.commits:
+                declared.say(rows)
+                self.standing.punctuate(declared.constraint, stream.latest, rows)
+            self.commits.complain()
+
     def accounting(self, name: str) -> Accounting:
         """Where the tuples pushed to a stream went."""
         with self.lock:

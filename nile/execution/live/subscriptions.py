@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from nile.base.machine import memory_bytes
 from nile.base.sizes import format_size
+from nile.exact.pipeline.constraints import StreamConstraint
 from nile.execution.definitions import QueryDefinition
+from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
@@ -14,6 +16,7 @@ from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from nile.streams.taken_back import TakenBack
 from nile.summaries.errors import ConfigError, Overloaded, UnknownStream
+from nile.summaries.heavy import pa
 
 __all__ = ["Subscriptions"]
 
@@ -127,6 +130,14 @@ class Subscriptions:
             if standing.streams.get(name) is stream:
                 standing.arrived(name, batch)
         self._flow()
+
+    def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
+        """After an instant no tuple of these values comes to the stream of a constraint: each plan hears of it once."""
+        plans = {
+            id(one.plan): one.plan for one in self._running if isinstance(one, ExactSubscription) and not one.closed
+        }
+        for plan in plans.values():
+            plan.pipeline.punctuate(constraint, at, rows)
 
     def check_taking_back(self, stream: LiveStream) -> None:
         """That all which read a stream can take tuples of it back.  Raises ConfigError."""

@@ -28,6 +28,7 @@ from nile.sql.statements import (
     Delete,
     Drop,
     Insert,
+    Punctuate,
     Select,
     Show,
     Statement,
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Changing", "is_changing", "run_changing"]
 
-Changing = CreateMaterialized | CreateRelation | Declare | Delete | Drop | Insert | Show | Update
+Changing = CreateMaterialized | CreateRelation | Declare | Delete | Drop | Insert | Punctuate | Show | Update
 
 
 def is_changing(statement: Statement) -> TypeGuard[Changing]:
     """Whether a statement needs the live streams, not names alone."""
     match statement:
-        case Declare() | Delete() | Insert() | Update():
+        case Declare() | Delete() | Insert() | Punctuate() | Update():
             return True
         case CreateRelation():
             return bool(statement.columns)
@@ -71,6 +72,8 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
             return _materialize(live, statement)
         case Declare():
             return _declare(live, statement)
+        case Punctuate():
+            return _punctuate(live, statement)
         case Update() | Delete() if live.names.entries[statement.name].changes:
             return _revise(live, statement)
         case Update():
@@ -111,6 +114,13 @@ def _declare(live: Live, made: Declare) -> Result:
         ]
         live.change(lambda: live.constraints.drop(made, users))
     return said(f"constraint {text} dropped")
+
+
+def _punctuate(live: Live, made: Punctuate) -> Result:
+    arrays = _written(made, live.get(made.name).schema, made.columns)
+    rows = pa.RecordBatch.from_arrays(arrays, names=list(made.columns))
+    live.punctuate(made.name, rows)
+    return said(f"{rows.num_rows:,} values of which no more tuples come to '{made.name}'")
 
 
 def _made_anew(live: Live, name: str, definition: StreamDefinition) -> None:
@@ -229,7 +239,7 @@ def _insert(live: Live, made: Insert, options: Options) -> Result:
     return said(f"{table.num_rows:,} rows inserted into '{made.name}'")
 
 
-def _written(made: Insert, schema: pa.Schema, columns: Sequence[str]) -> list[pa.Array]:
+def _written(made: Insert | Punctuate, schema: pa.Schema, columns: Sequence[str]) -> list[pa.Array]:
     """The columns of VALUES.  Raises ConfigError for a value that is none of its column's type."""
     nothing = pa.RecordBatch.from_pydict({"": [None]})
     arrays: list[list[pa.Array]] = [[] for _ in columns]
@@ -239,8 +249,9 @@ def _written(made: Insert, schema: pa.Schema, columns: Sequence[str]) -> list[pa
             try:
                 values.append(value.cast(wanted))
             except (pa.ArrowException, NotImplementedError):
+                where = "PUNCTUATE" if isinstance(made, Punctuate) else "INSERT INTO"
                 raise ConfigError(
-                    f"INSERT INTO {made.name}, row {number}: needed {wanted} for column '{name}'; got "
+                    f"{where} {made.name}, row {number}: needed {wanted} for column '{name}'; got "
                     f"{value[0].as_py()!r}; write one"
                 ) from None
     return [pa.concat_arrays(values) for values in arrays]

@@ -39,6 +39,7 @@ from nile.sql.statements import (
     Drop,
     Explain,
     Insert,
+    Punctuate,
     Select,
     Show,
     Statement,
@@ -82,7 +83,7 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
             return _drop(engine, statement)
         case Declare():
             raise ConfigError("DECLARE: needed a database that nile.connect() opened; got names alone")
-        case CreateMaterialized() | Delete() | Insert() | Update():
+        case CreateMaterialized() | Delete() | Insert() | Punctuate() | Update():
             raise ConfigError(f"{statement.name}: needed a database that nile.connect() opened; got names alone")
         case Show():
             return rows_of(shown(engine, statement))

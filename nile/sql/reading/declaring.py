@@ -11,19 +11,20 @@ from nile.sql.cursor import Cursor
 from nile.sql.named import known_name
 from nile.sql.statements import Declare
 
-__all__ = ["read_declare"]
+__all__ = ["read_columns", "read_declare"]
 
-_KINDS = ("ORDERED", "CLUSTERED", "MANY", "REFERENTIAL")
+_KINDS = ("ORDERED", "CLUSTERED", "PUNCTUATED", "MANY", "REFERENTIAL")
+_WITHOUT = {"MANY": "a tuple has one parent at most, wherever it is", "PUNCTUATED": "the stream says when"}
 
 
 def read_declare(cursor: Cursor, catalog: Catalog, *, drop: bool = False) -> Declare:
     """What stands behind DECLARE, or (drop) behind DROP CONSTRAINT.  Raises Fault."""
-    word = cursor.one_of(_KINDS, "ORDERED, CLUSTERED, MANY ONE or REFERENTIAL")
+    word = cursor.one_of(_KINDS, "ORDERED, CLUSTERED, PUNCTUATED, MANY ONE or REFERENTIAL")
     if word == "MANY":
         cursor.need("ONE")
     kind: Any = "many one" if word == "MANY" else word.lower()
     start = cursor.start
-    stream, columns = _columns(cursor, catalog)
+    stream, columns = read_columns(cursor, catalog)
     parent: str | None = None
     theirs: tuple[str, ...] = ()
     if word == "ORDERED" and len(columns) > 1:
@@ -31,7 +32,7 @@ def read_declare(cursor: Cursor, catalog: Catalog, *, drop: bool = False) -> Dec
     if word in ("MANY", "REFERENTIAL"):
         cursor.need("TO")
         start = cursor.start
-        parent, theirs = _columns(cursor, catalog)
+        parent, theirs = read_columns(cursor, catalog)
         if parent == stream:
             raise Fault(f"needed the stream of the parents, another one; got '{parent}' again", start)
         if len(theirs) != len(columns):
@@ -42,20 +43,20 @@ def read_declare(cursor: Cursor, catalog: Catalog, *, drop: bool = False) -> Dec
     within, violation = None, "fail"
     start = cursor.start
     if cursor.take("WITHIN"):
-        if word == "MANY":
-            raise Fault("needed no WITHIN: a tuple has one parent at most, wherever it is; got one", start)
+        if word in _WITHOUT:
+            raise Fault(f"needed no WITHIN: {_WITHOUT[word]}; got one", start)
         within = cursor.whole("a whole number of tuples, such as 10")
         cursor.take("TUPLES")
         if within < 0:
             raise Fault(f"needed 0 or more tuples; got {within}", start)
     if cursor.take("ON", "VIOLATION"):
         violation = cursor.one_of(("FAIL", "COUNT", "RELAX"), "FAIL, COUNT or RELAX").lower()
-        if word == "MANY" and violation == "relax":
+        if word in _WITHOUT and violation == "relax":
             raise Fault("needed FAIL or COUNT: there is no k to raise; got RELAX", start)
     return Declare(kind, stream, columns, parent, theirs, within, violation)  # type: ignore[arg-type]
 
 
-def _columns(cursor: Cursor, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
+def read_columns(cursor: Cursor, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
     """stream (column, ...)"""
     streams = {entry.name: entry for entry in catalog.entries.values() if entry.is_stream}
     entry = streams[known_name(cursor, streams, "a stream")]

@@ -10,16 +10,16 @@ Source: STREAM (CIDR 2003), section 4.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Join, Project, Range, Scan, Select
-from nile.exact.pipeline.constraints import Kind, Promise
+from nile.exact.pipeline.algebra import Join, Range
+from nile.exact.pipeline.constraints import Kind, Promise, StreamConstraint
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
-from nile.exact.pipeline.sources.leaf import Incoming, selected
-from nile.exact.pipeline.sources.ordered_marks import Marks
+from nile.exact.pipeline.sources.constrained_side import BORN, VALUE, Chain, Come, Side
+from nile.exact.pipeline.sources.leaf import selected
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, after, joined, never
@@ -33,78 +33,22 @@ __all__ = ["ConstrainedJoining"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.sources.constrained_kernels")
 
-Chain = tuple[Scan, list[Select | Project]]
 _AT_ONCE = 1024  # tuples whose rows are held together, whether they stay or not
-_LINK, _KEY, _UNTIL, _DEADLINE, _VALUE, _BORN, _WIDTH = 2, 3, 4, 5, 6, 7, 8  # of a row, as in the kernels
+_NEXT = 0
+_LINK, _KEY, _UNTIL, _DEADLINE = 2, 3, 4, 5  # of a row, as in the kernels
 _SIDE, _ROW, _TS, _ORDINAL, _MARK, _STAYS = range(6)  # of an event
 _BASE, _OUT, _COUNT = range(3)
 _USES = 4
-
-
-@dataclass
-class _Come:
-    """Tuples of one side whose key is not null; deadline: the ordinal of the parents' from which on there is none."""
-
-    ordinals: Array
-    ts: Array
-    rows: Any
-    deadline: Array
-
-
-class _Side:
-    """One stream's rows, and what is known of it.  order, cluster: its own promises."""
-
-    HELD: ClassVar = ("marks", "recent")
-    DERIVED: ClassVar = ("arrivals", "schema", "window", "at", "cluster", "table", "rows", "value_at", "values")
-
-    def __init__(self, chain: Chain, at: list[int], order: Promise | None, cluster: Promise | None) -> None:
-        self.arrivals = Incoming(*chain)
-        self.schema = self.arrivals.schema
-        self.window = chain[0].window
-        self.at = at
-        self.cluster = cluster
-        self.marks = None if order is None else Marks(order)
-        self.value_at: int | None = None
-        self.values: Encoder | None = None
-        self.table = RowTable(self.schema.types, exact=True, extra=1)
-        self.rows = np.zeros((1, _WIDTH), np.int64)
-        self.recent = np.zeros(0, np.int64)  # links of the last positions of its clusters
-
-    @property
-    def within(self) -> int:
-        """k of its clusters; -1: nothing is known of them."""
-        within = None if self.cluster is None else self.cluster.constraint.within
-        return -1 if within is None else within
-
-    def of_values(self, rows: Any) -> Array:
-        """What an order goes by: int64 [n]."""
-        if self.values is None or self.value_at is None:
-            return np.zeros(rows.num_rows, np.int64)
-        return np.ascontiguousarray(self.values.encode([rows.column(self.value_at)])[:, 0])
-
-    def put(self, rows: Any, ordinals: Array) -> Array:
-        """Rows as they come: their codes."""
-        words = self.table.encode(rows.columns)
-        words[:, -1] = ordinals  # equal rows are two
-        codes = self.table.codes(words)
-        self.rows = grown(self.rows, self.table.room)
-        self.rows[codes, _BORN] = ordinals
-        self.rows[codes, _VALUE] = self.of_values(rows)
-        return codes
-
-    @property
-    def memory(self) -> int:
-        own = 0 if self.marks is None else self.marks.memory
-        return own + self.table.memory + int(self.rows.nbytes + self.recent.nbytes) + self.arrivals.memory
 
 
 class ConstrainedJoining:
     """A join of two streams at work, of which only pairs that come are read."""
 
     KIND: ClassVar = "constrained join"
-    HELD: ClassVar = ("pairs", "_sides", "_now")
+    HELD: ClassVar = ("pairs", "_sides", "_now", "_over")
     DERIVED: ClassVar = (
-        "clock", "plan", "schema", "left", "arrivals", "_kinds", "_child", "_waits", "_linked", "_links", "_keys",
+        "clock", "plan", "schema", "left", "arrivals", "_said", "_kinds",
+        "_child", "_waits", "_linked", "_links", "_keys",
         "_about", "_key_counts", "_place", "_swept",
     )  # fmt: skip
 
@@ -115,7 +59,7 @@ class ConstrainedJoining:
         child = self._of("many one") or self._of("referential")
         self._child = -1 if child is None else child.side
         self._waits = None if child is None else self._of("referential", child.side)
-        first = self._of("clustered")
+        first = self._of("clustered") or self._of("punctuated")
         self._linked = list(range(len(plan.on))) if first is None else list(first.on)
         self._sides = []
         for side, chain in enumerate((left, right)):
@@ -124,7 +68,7 @@ class ConstrainedJoining:
             if cluster is not None and list(cluster.on) != self._linked:
                 cluster = None
             at = [schema.get_field_index(on[side]) for on in plan.on]
-            self._sides.append(_Side(chain, at, self._of("ordered", side), cluster))
+            self._sides.append(Side(chain, at, self._of("ordered", side), cluster))
         self.arrivals = [each.arrivals for each in self._sides]
         one, other = (each.schema for each in self._sides)
         self._kinds = [common(one.field(a).type, other.field(b).type) for a, b in plan.on]
@@ -137,6 +81,10 @@ class ConstrainedJoining:
         self._keys = None if len(self._linked) == len(plan.on) else RowTable(self._kinds)
         self._key_counts = np.zeros(1, np.int64)
         self._about = np.zeros((0, _USES + 1), np.int64)
+        self._said = [
+            one for one in plan.promises if one.constraint.kind == "punctuated" and list(one.on) == self._linked
+        ]
+        self._over: deque[tuple[int, int, Any]] = deque()  # (instant, side, rows of links) of which no more come
         self._place = np.zeros((2, 3), np.int64)
         self._swept = 0
         self._now = EARLIEST
@@ -148,10 +96,49 @@ class ConstrainedJoining:
             found = [one for one in found if one.on == found[0].on]
         return next((one for one in found if side in (None, one.side)), None)
 
+    def punctuate(self, constraint: StreamConstraint, at: int, rows: Any) -> None:
+        """After the instant `at` no tuple of these values comes to the stream of a constraint.
+
+        rows: of the constraint's columns; at: none before what was said before.
+        """
+        for promise in self._said:
+            if promise.constraint is constraint:
+                columns = [column.cast(self._kinds[i]) for column, i in zip(rows.columns, self._linked, strict=True)]
+                made = pa.RecordBatch.from_arrays(columns, schema=self._link_schema())
+                self._over.append((at, promise.side, made))
+
     def step(self, to: int) -> Delta:
         """Pairs that come up to `to`."""
         for promise in self.plan.promises:
             promise.constraint.check()
+        if not self._over or self._over[0][0] > to:
+            return self._step(to)
+        parts = []
+        while self._over and self._over[0][0] <= to:
+            at, side, rows = self._over.popleft()
+            parts.append(self._step(max(at, self._now)))
+            self._forget(side, rows)
+        parts.append(self._step(to))
+        ts, sign = (np.concatenate(each) for each in zip(*((part.ts, part.sign) for part in parts), strict=True))
+        return Delta(ts, sign, joined([part.rows for part in parts], self.schema))
+
+    def _forget(self, side: int, rows: Any) -> None:
+        """Drop the rows of the other side that only tuples of these values, of which no more come, could find."""
+        other = self._sides[1 - side]
+        links = self._links.codes(self._links.encode(rows.columns))
+        self._made_room()
+        gone: list[int] = []
+        for link in np.unique(links).tolist():
+            row = int(self._about[link, 1 - side])
+            while row >= 0:
+                gone.append(row)
+                row = int(other.rows[row, _NEXT])
+        dropped = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+        dropped[1 - side] = np.array(gone, np.int64)
+        kernels.drop_rows(dropped[1 - side], 1 - side, other.rows, self._about)
+        self._release(dropped, links)
+
+    def _step(self, to: int) -> Delta:
         self._now = to
         come, before = self._come(to)
         lengths = [each.ts.shape[0] for each in come]
@@ -177,7 +164,7 @@ class ConstrainedJoining:
         ts = np.concatenate([each[0] for each in told])
         return Delta(ts, np.ones(ts.shape[0], np.int8), joined([each[1] for each in told], self.schema))
 
-    def _come(self, to: int) -> tuple[list[_Come], list[Array]]:
+    def _come(self, to: int) -> tuple[list[Come], list[Array]]:
         """(tuples of both sides, how many of the parents' came before each: -1 of who waits for none)."""
         taken = [each.take(to) for each in self.arrivals]
         within = None if self._waits is None else self._waits.constraint.within
@@ -196,11 +183,11 @@ class ConstrainedJoining:
             if not whole.all():
                 ordinals, ts, rows = ordinals[whole], ts[whole], rows.filter(pa.array(whole))
                 before, deadline = before[whole], deadline[whole]
-            come.append(_Come(ordinals, ts, rows, deadline))
+            come.append(Come(ordinals, ts, rows, deadline))
             counts.append(before)
         return come, counts
 
-    def _ordered(self, come: list[_Come], events: Array, order: Array) -> None:
+    def _ordered(self, come: list[Come], events: Array, order: Array) -> None:
         """Of streams in order: how far they are before each of their tuples, and whom nobody finds any more."""
         for number, side in enumerate(self._sides):
             if side.marks is None:
@@ -213,7 +200,7 @@ class ConstrainedJoining:
             events[mine, _MARK] = marks[:-1]
             events[~mine, _STAYS] &= values[1 - number] >= marks[seen[~mine]]
 
-    def _taken_in(self, events: Array, deadline: Array, come: list[_Come]) -> tuple[Array, Any]:
+    def _taken_in(self, events: Array, deadline: Array, come: list[Come]) -> tuple[Array, Any]:
         """Tuples in order; (instant of each pair, pairs)."""
         parts = [np.flatnonzero(events[:, _SIDE] == number) for number in range(2)]
         batches = [each.rows.take(pa.array(events[part, _ROW])) for each, part in zip(come, parts, strict=True)]
@@ -241,7 +228,7 @@ class ConstrainedJoining:
             ts, rows = ts[yes], rows.filter(pa.array(yes))
         return ts, rows
 
-    def _until(self, side: _Side, ts: Array) -> Array:
+    def _until(self, side: Side, ts: Array) -> Array:
         return after(ts, side.window.ns) if isinstance(side.window, Range) else never(ts)
 
     def _codes(self, batches: list[Any]) -> tuple[list[Array], list[Array]]:
@@ -252,10 +239,7 @@ class ConstrainedJoining:
         ]
         words = [self._links.encode([each[i] for i in self._linked]) for each in columns]
         found = self._links.codes(np.concatenate(words))
-        had = self._about.shape[0]
-        if self._links.room > had:
-            self._about = grown(self._about, self._links.room, -1)
-            self._about[had:, _USES] = 0
+        self._made_room()
         links = np.split(found, [batches[0].num_rows])
         if self._keys is None:
             return links, links
@@ -263,6 +247,12 @@ class ConstrainedJoining:
         self._key_counts = grown(self._key_counts, self._keys.room)
         np.add.at(self._key_counts, codes, 1)
         return links, np.split(codes, [batches[0].num_rows])
+
+    def _made_room(self) -> None:
+        had = self._about.shape[0]
+        if self._links.room > had:
+            self._about = grown(self._about, self._links.room, -1)
+            self._about[had:, _USES] = 0
 
     def _release(self, gone: list[Array], links: Array) -> None:
         """Let go of rows of both sides, and of links and keys that nothing has any more."""
@@ -287,7 +277,7 @@ class ConstrainedJoining:
         dead: Array = side.rows[rows, _UNTIL] <= self._now
         dead |= side.rows[rows, _DEADLINE] <= other.arrivals.taken
         if other.marks is not None:
-            dead |= side.rows[rows, _VALUE] < other.marks.now
+            dead |= side.rows[rows, VALUE] < other.marks.now
         return dead
 
     def _sweep(self) -> None:
@@ -315,7 +305,7 @@ class ConstrainedJoining:
         for number, side in enumerate(self._sides):
             live = side.table.live()
             live = live[~self._dead(number, live)]
-            live = live[np.argsort(side.rows[live, _BORN])]
+            live = live[np.argsort(side.rows[live, BORN])]
             deadline = side.rows[live, _DEADLINE]
             waits = deadline < NEVER
             recent = pa.RecordBatch.from_arrays(self._links.columns(side.recent), schema=self._link_schema())
@@ -327,7 +317,9 @@ class ConstrainedJoining:
                 "marks": np.zeros(0, np.int64) if side.marks is None else side.marks.capture(),
             })  # fmt: skip
         arrivals = [each.capture() for each in self.arrivals]
-        return {"clock": self._now, "pairs": self.pairs, "arrivals": arrivals, "sides": sides}
+        over = [{"at": at, "side": side, "rows": rows} for at, side, rows in self._over]
+        said = {"said": len(over), "over": over} if over else {}
+        return {"clock": self._now, "pairs": self.pairs, "arrivals": arrivals, "sides": sides, **said}
 
     def _link_schema(self) -> Any:
         return pa.schema([(f"link{i}", self._kinds[i]) for i in self._linked])
@@ -367,6 +359,11 @@ class ConstrainedJoining:
             kernels.link_rows(codes, number, side.rows, self._about)
             kernels.count_recent(side.recent, number, self._about)
             self._place[number] = 0, 0, side.recent.shape[0]
+        if held.has("said"):
+            for part in held.parts("over", held.integer("said", 0, MOST)):
+                rows = part.rows("rows", self._link_schema())
+                self._over.append((part.integer("at"), part.integer("side", 0, 1), rows))
+                part.end()
         held.end()
 
     @property
