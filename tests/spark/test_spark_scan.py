@@ -367,13 +367,13 @@ def test_intervals_of_means_spreads_and_quantiles_cover_over_draws_of_partitions
 @pytest.mark.parametrize(
     ("text", "options", "error", "said"),
     [
-        ("SELECT item FROM a WITH PREFERENCE asc item", {}, nile.NotYet, "asc"),
+        ("SELECT item FROM a WITH PREFERENCE asc item", {"outlier_cap": 3}, nile.ConfigError, "outlier_cap"),
         ("SELECT A.at FROM a A, b B WHERE A.price = B.price WINDOW 60", {}, nile.NotYet, "clustered by 'item'"),
         (PAIRS.format("") + " ORDER BY price", {"emit": "snapshot"}, nile.NotYet, "ORDER BY"),
         (PAIRS.format(""), {"method": "paper"}, nile.ConfigError, "method"),
         (PAIRS.format(""), {"budget": nile.Budget(share=0.5)}, nile.BudgetError, "share"),
         ("SELECT M.at FROM a A, m M WHERE A.item = M.item WINDOW 60", {}, nile.ConfigError, "nile ingest"),
-        (COUNT.format("desc").replace("count(*)", "count(DISTINCT A.price)"), {}, nile.NotYet, "DISTINCT"),
+        (COUNT.format("weighted").replace("count(*)", "count(DISTINCT A.price)"), {}, nile.NotYet, "DISTINCT"),
     ],
 )  # fmt: skip
 def test_what_it_cannot_do_is_one_clear_sentence(

@@ -41,7 +41,8 @@ def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
     """What some rows add to every group.
 
     Columns: by0, ...; rows; and of aggregate k, as its function needs them, n{k} (values that are not null), s{k}
-    (their sum), q{k} (their squared distances from their mean, added up), m{k} (the least or largest), v{k} (all).
+    (their sum), q{k} (their squared distances from their mean, added up), m{k} (the least or largest), v{k} (all), d{k}
+    (the different ones, of DISTINCT).
     """
     by = {f"by{k}": column_of(item.node, batch) for k, item in enumerate(group.by)}
     codes, first = row_codes(list(by.values()), batch.num_rows)
@@ -51,6 +52,9 @@ def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
         if each.argument is None:
             continue
         values = column_of(each.argument, batch)
+        if each.distinct:
+            lists[f"d{k}"] = _different(values, codes, first.shape[0])
+            continue
         columns[f"of{k}"] = _in_order(values) if _is_extreme_of_doubles(each) else values
         for part in _parts(each):
             if part == "values":
@@ -59,7 +63,7 @@ def partial(group: Group, batch: pa.RecordBatch) -> pa.Table:
                 asked.append((f"of{k}", _MADE[part], f"{_PREFIX[part]}{k}"))
     made = _grouped(pa.table(columns), codes, asked)
     for k, each in enumerate(group.aggregates):
-        if each.argument is not None and "squares" in _parts(each):
+        if each.argument is not None and not each.distinct and "squares" in _parts(each):
             squares = pc.multiply(made[f"q{k}"], pc.cast(made[f"n{k}"], pa.float64()))
             made[f"q{k}"] = pc.fill_null(squares, 0.0)
     keys = {name: column.take(pa.array(first)) for name, column in by.items()}
@@ -78,6 +82,14 @@ def _listed(values: pa.Array, codes: Array, groups: int) -> pa.ListArray:
     order = np.argsort(codes[valid], kind="stable")
     starts = np.searchsorted(codes[valid][order], np.arange(groups + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(starts), values.filter(pa.array(valid)).take(pa.array(order)))
+
+
+def _different(values: pa.Array, codes: Array, groups: int) -> pa.ListArray:
+    """The different values of each group that are not null, as they first come."""
+    if pa.types.is_floating(values.type):  # -0.0 is 0.0, and NaN one value
+        values = pa.array(values.to_numpy(zero_copy_only=False) + 0.0, values.type, mask=np.asarray(values.is_null()))
+    _, first = row_codes([pa.array(codes), values], len(codes))
+    return _listed(values.take(pa.array(first)), codes[first], groups)
 
 
 def thinned(partial: pa.Table) -> pa.Table:
@@ -132,6 +144,11 @@ def added(group: Group, partials: Iterable[pa.Table]) -> pa.Table | None:
     asked = [("rows", "sum", "rows")]
     other: dict[str, pa.Array] = {}
     for k, each in enumerate(group.aggregates):
+        if each.distinct:
+            lists = _chunk(whole.column(f"d{k}"))
+            own = np.repeat(codes, lists.value_lengths().to_numpy(zero_copy_only=False))
+            other[f"d{k}"] = _different(lists.flatten(), own, first.shape[0])
+            continue
         for part in () if each.argument is None else _parts(each):
             name = f"{_PREFIX[part]}{k}"
             merge = PARTS[part].merge
@@ -216,7 +233,7 @@ class Totals:
         made = {}
         for k, each in enumerate(self.group.aggregates):
             kind = CATALOGUE[each.function]
-            if kind.interval == "one-sided":
+            if kind.interval == "one-sided" or each.distinct:
                 continue
             if kind.interval == "rank":
                 made[each.name] = self._quantile(each, k, confidence)[1]
@@ -284,6 +301,11 @@ class Totals:
 
     def _column(self, each: AggregateItem, k: int, kind: pa.DataType) -> pa.Array:
         aggregate = CATALOGUE[each.function]
+        if each.distinct and self._table is not None:
+            lists = _chunk(self._table.column(f"d{k}"))
+            own = np.repeat(self._of, lists.value_lengths().to_numpy(zero_copy_only=False))
+            found = _different(lists.flatten(), own, self.groups)
+            return found.value_lengths().cast(kind)
         if self._table is None:
             return pa.array([0] * self.groups, kind) if each.function == "count" else pa.nulls(self.groups, kind)
         if aggregate.interval == "rank":

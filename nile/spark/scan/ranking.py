@@ -1,11 +1,12 @@
 """In which order a scan reads its partitions, and what that order is worth before anything is read.
 
-desc (and no preference): expected outputs, faded by age, over bytes to read, best first.  asc: the same of the outputs
-of rare keys.  weighted: a random order in which a partition with twice the expected outputs is twice as likely to be
-early: priorities size / u with u uniform (Duffield, Lund, Thorup, J. ACM 54 (2007), section 2).  Those read are the
-partitions with a priority above that of the first one not read, and given that threshold t each was in with the
-probability min(1, size / t), so sums over 1 / that probability are unbiased (Horvitz, Thompson 1952), for any stop
-that looks at how many were read or how many bytes (Ting, Adaptive threshold sampling, SIGMOD 2022).
+desc (and no preference): expected outputs, faded by age, over bytes to read, best first.  asc: of a join the same of
+the outputs of rare keys; of a selection the fewest expected outputs first.  weighted: a random order in which a
+partition with twice the expected outputs is twice as likely to be early: priorities size / u with u uniform (Duffield,
+Lund, Thorup, J. ACM 54 (2007), section 2).  Those read are the partitions with a priority above that of the first one
+not read, and given that threshold t each was in with the probability min(1, size / t), so sums over 1 / that
+probability are unbiased (Horvitz, Thompson 1952), for any stop that looks at how many were read or how many bytes
+(Ting, Adaptive threshold sampling, SIGMOD 2022).
 """
 
 from __future__ import annotations
@@ -126,8 +127,8 @@ class Ranking:
         return [*lines, f"  expected gain: {told}"]
 
 
-def ranked(partitions: Iterable[Partition], kind: str, fade: float, seed: int) -> Ranking:
-    """The order of a preference ("" as desc).  fade: an expected output counts fade ** age."""
+def ranked(partitions: Iterable[Partition], kind: str, fade: float, seed: int, *, fewest: bool = False) -> Ranking:
+    """The order of a preference ("" as desc).  fade: an expected output counts fade ** age; fewest: those first."""
     order: list[Partition] = []
     ruled_out, saved = 0, 0
     for each in partitions:
@@ -136,7 +137,7 @@ def ranked(partitions: Iterable[Partition], kind: str, fade: float, seed: int) -
         else:
             ruled_out, saved = ruled_out + 1, saved + each.bytes
     if kind != "weighted":
-        order.sort(key=lambda each: _density(each, fade))
+        order.sort(key=_outputs if fewest else lambda each: _density(each, fade))
         return Ranking(tuple(order), ruled_out, saved)
     expected = np.array([each.expected for each in order])
     sizes = np.array([float(each.bytes) for each in order])
@@ -145,6 +146,11 @@ def ranked(partitions: Iterable[Partition], kind: str, fade: float, seed: int) -
     priority = sizes / (1.0 - np.random.default_rng(seed).random(len(order)))
     places = np.argsort(-priority, kind="stable")
     return Ranking(tuple(order[at] for at in places), ruled_out, saved, priority[places], sizes[places])
+
+
+def _outputs(each: Partition) -> tuple[float, int, tuple[int, int]]:
+    """Sorts the one with the fewest outputs first, then the newest, then by lane."""
+    return (each.expected, each.age, each.lanes)
 
 
 def _density(each: Partition, fade: float = 1.0) -> tuple[float, int, tuple[int, int]]:

@@ -92,7 +92,8 @@ class ScanRun(Run, Progressive):
     def ranking(self) -> Ranking:
         """The partitions in order."""
         if self._ranking is None:
-            self._ranking = ranked(self._partitions(), self.query.kind, self.query.fade, self.query.seed)
+            query, fewest = self.query, self.query.kind == "asc" and len(self.query.task.sides) == 1
+            self._ranking = ranked(self._partitions(), query.kind, query.fade, query.seed, fewest=fewest)
         return self._ranking
 
     def _partitions(self) -> Any:
@@ -261,7 +262,9 @@ class ScanRun(Run, Progressive):
         what = f"{'join' if len(query.task.sides) == 2 else 'selection'} of {named}"
         first = {
             "weighted": "partitions drawn at random by their expected outputs",
-            "asc": f"partitions with the most expected outputs of keys of at most {query.task.cap} tuples a byte first",
+            "asc": f"partitions with the most expected outputs of keys of at most {query.task.cap} tuples a byte first"
+            if len(query.task.sides) == 2
+            else "partitions with the fewest expected outputs first",
         }.get(query.kind, "partitions with the most expected outputs a byte first")
         lines = [f"scan of the lake by Spark: {what}: {first}", *ranking.explain()]
         if self._grids is not None:
