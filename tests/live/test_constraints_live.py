@@ -70,7 +70,7 @@ def told(db: nile.Database, column: str) -> dict[str, Any]:
 
 
 def test_a_join_tells_the_same_and_holds_what_can_still_find_a_partner() -> None:
-    given = pushes(1, orders=3_000)
+    given = pushes(1, orders=1_000)
     plain, known = opened(), opened()
     declare(known, 40)
     one, other = plain.subscribe(QUERY), known.subscribe(QUERY, name="delays")
@@ -78,7 +78,8 @@ def test_a_join_tells_the_same_and_holds_what_can_still_find_a_partner() -> None
     assert fed(plain, one, given) == fed(known, other, given)
     assert told(known, "violations") == {"clustered": 0, "referential": 0}
     assert told(known, "queries") == {"clustered": "delays", "referential": "delays"}
-    assert other.memory < one.memory / 3
+    held = [len(side.table) for side in other.plan.pipeline._built.joins[0]._sides]  # type: ignore[union-attr]
+    assert sum(held) < 100
 
 
 def test_groups_over_such_a_join_are_the_same_too() -> None:

@@ -33,7 +33,7 @@ __all__ = ["ConstrainedJoining"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.sources.constrained_kernels")
 
-_AT_ONCE = 1024  # tuples whose rows are held together, whether they stay or not
+_AT_ONCE = 2048  # tuples whose rows are held together, whether they stay or not
 _NEXT = 0
 _LINK, _KEY, _UNTIL, _DEADLINE = 2, 3, 4, 5  # of a row, as in the kernels
 _SIDE, _ROW, _TS, _ORDINAL, _MARK, _STAYS = range(6)  # of an event

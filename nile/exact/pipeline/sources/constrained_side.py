@@ -64,7 +64,8 @@ class Side:
 
     def put(self, rows: Any, ordinals: Array) -> Array:
         """Rows as they come: their codes."""
-        words = self.table.encode(rows.columns)
+        words = np.empty((rows.num_rows, self.table.kept.shape[1]), np.int64)
+        words[:, :-1] = self.table.encoder.encode(rows.columns)
         words[:, -1] = ordinals  # equal rows are two
         codes = self.table.codes(words)
         self.rows = grown(self.rows, self.table.room)
