@@ -30,6 +30,7 @@ from nile.report.truth import ELSEWHERE
 from nile.sensors.table import Table
 from nile.sql.files import named_files
 from nile.sql.inside import check_names_no_file, check_stays_inside
+from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Copy, Describe, Explain, Select, Show, Update
 from nile.streams.accounting import Accounting
@@ -152,7 +153,7 @@ class Database:
         >>> db.sql("SELECT item, count(*) AS n FROM sales GROUP BY item").fetchall()
         [('tea', 2), ('cup', 1)]
         """
-        text, named = named_files(text)
+        text, named = named_files(sql_of_plan(text) if is_plan(text) else text)
         if not files:
             check_names_no_file(named)
         told = control_tables(self._live, text)

@@ -13,6 +13,7 @@ from nile.sql.parameters import Parameters, place_parameters
 from nile.sql.parsing import read_other
 from nile.sql.plan import Query
 from nile.sql.queries import QUERY_WORDS, read_query
+from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import Copy, Explain, Select, Statement
 from nile.summaries.errors import SqlError
@@ -25,9 +26,12 @@ MAX_TOKENS = 12_000
 def read_statement(text: str, catalog: Catalog, *, params: Parameters = None) -> Statement:
     """One statement of Nile SQL; a query is bound against the catalog and rewritten, nothing is run.
 
-    A semicolon may end it.  params: values for ? (a sequence) or $name (a mapping).  Raises SqlError, which says
-    line and column, and NotYet.  Texts of at most 64 KiB, nested at most 64 deep.
+    A semicolon may end it; a plan in JSON, as EXPLAIN (FORMAT JSON) tells it, is read as well.  params: values for ?
+    (a sequence) or $name (a mapping).  Raises SqlError, which says line and column, NotYet, and ConfigError for a plan
+    that is none.  Texts of at most 64 KiB, nested at most 64 deep.
     """
+    if is_plan(text):
+        text = sql_of_plan(text)
     try:
         return _read(text, catalog, params)
     except Fault as fault:

@@ -22,6 +22,7 @@ from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream, inputs_of
 from nile.sql.reading.over_reading import item_text
+from nile.sql.reading.plan_json import plan_values
 
 if TYPE_CHECKING:
     from nile.execution.approximate.run import Prepared
@@ -78,7 +79,8 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> Exp
     joins = [joins_by(body)] if choice.way == "whole" and isinstance(body, ops.Join) else []
     reasons = [*choice.reasons, *joins]
     lines += [f"  {reason}" for reason in reasons]
-    values = {"plan": tree.values(), "way": choice.way, "emit": choice.emit, "reasons": reasons}
+    values: dict[str, Any] = {"plan": tree.values(), "way": choice.way, "emit": choice.emit, "reasons": reasons}
+    values["query"] = plan_values(query)
     if choice.way == "pipeline":
         values["scheduling"] = choice.scheduling
     if run is not None:
@@ -95,7 +97,7 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> Explained
     """The tree of an approximate query, and its operator."""
     tree = _tree(None, query.plan, (), None)
     lines = tree.lines()
-    values: dict[str, Any] = {"plan": tree.values(), "way": "approximate"}
+    values: dict[str, Any] = {"plan": tree.values(), "way": "approximate", "query": plan_values(query)}
     if query.preference is not None:
         values["preference"] = preference_text(query.preference)
         lines.append(preference_text(query.preference))
