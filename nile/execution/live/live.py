@@ -429,11 +429,12 @@ class Live:
                     made.bound(unread, when_full, self.tick, most)
                     filled = None if into is None else self._filling(made, into)
                     with INTERRUPTS:
-                        if filled is not None:
-                            made.fill(filled)
                         self.standing.add(made, name, asked.definition)
                         if name is not None:
                             self._remember()  # in the store before anyone hears of it
+                        if filled is not None:
+                            with self.commits:
+                                made.fill(filled)
                         for each in inputs[::-1]:  # who listens first
                             each.start(made, self)
                         new = made if name is None else None
