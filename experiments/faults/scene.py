@@ -34,6 +34,9 @@ QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "stored": ("SELECT a.n, r.w FROM a, r WHERE a.k = r.k", {}),
     "join": ("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW '2 s'", {}),
     "self": ("SELECT x.n, y.n AS m FROM a x, a y WHERE x.k = y.k WINDOW '1 s'", {}),
+    "priced": ("SELECT a.n, p.w FROM a, p WHERE a.k = p.k WINDOW '3 s'", {"emit": "changes"}),
+    "alone": ("SELECT a.n, b.n AS m FROM a LEFT JOIN b ON a.k = b.k AND a.n < b.n WINDOW '2 s'", {"emit": "changes"}),
+    "ranked": ("SELECT n, rank() OVER (PARTITION BY k ORDER BY n) AS r FROM a [RANGE '3 s']", {"emit": "changes"}),
     "desc": ("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW '4 s' BUDGET 0.5", {}),
     "weighted": (
         "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE weighted a.k WINDOW '4 s' BUDGET 0.5",
@@ -56,7 +59,7 @@ def rows(first: int, count: int = 12) -> dict[str, Any]:
 
 
 class Scene:
-    """Streams a and b (out of order by up to a second), a relation r, a summary, and the standing queries named.
+    """Streams a and b (out of order by up to a second), relations r and p, which changes, a summary, and these queries.
 
     told: the rows that callbacks were told, by query; callbacks: what is called with a batch beside noting it.
     store: where its store lies, None for none.
@@ -79,6 +82,8 @@ class Scene:
             goods = store.with_suffix(".csv")
             goods.write_text("k,w\n0,7\n1,8\n4,9\n")
         self.db.register("r", goods)
+        self.db.sql("CREATE RELATION p (k BIGINT, w BIGINT)")
+        self.db.sql("INSERT INTO p VALUES (0, 7), (1, 8), (4, 9)")
         for stream in "ab":
             self.db.stream(stream, _SCHEMA, time="t", lateness="1 s", keep=None if stream == "a" else "20 s")
         self.db.sql("CREATE SUMMARY s ON a (k) WITH GRANULARITY '2 s' AND COLLAPSE (2, 2)")
@@ -135,7 +140,7 @@ class Scene:
             out[f"summary {name}"] = None if manager is None else pack("summary", *manager_content(manager))
         for name, one in self.standing.items():
             out[f"query {name}"] = (one.closed, one.outputs, None if one.closed else packed("query", one.capture()))
-            out[f"told {name}"] = list(map(repr, self.told[name]))
+            out[f"told {name}"] = list(map(repr, self.told.get(name, [])))
         out["names"] = (sorted(self.db._names.entries), self.db.subscriptions)
         return out
 

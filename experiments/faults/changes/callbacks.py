@@ -157,6 +157,11 @@ _REENTRANCE = (
     _subscribes,
     _says("CREATE SUMMARY more ON a (n) WITH GRANULARITY '2 s' AND COLLAPSE (2, 2)"),
     _says("DROP RELATION r"),
+    _says("INSERT INTO p VALUES (2, 5)"),
+    _says("UPDATE p SET w = w + 1 WHERE k < 3"),
+    _says("DELETE FROM a WHERE n % 7 = 3"),
+    _says("CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS n FROM a GROUP BY k WINDOW '3 s'"),
+    _says("CREATE OR REPLACE RELATION more (k BIGINT)"),
     _checkpoints,
     _leaves,
 )
@@ -180,7 +185,7 @@ def _played(seed: int, misbehave: Callable[[_Play, pa.RecordBatch], object], *, 
             told = len(play.scene.told[name])
             polled = name in play.names[2:]
             expect(polled or told == one.outputs, f"'{name}' was told {told} of {one.outputs} outputs")
-        if drop and play.store is None:
+        if drop and not play.scene.db.subscriptions:
             play.scene.db.sql("DROP STREAM a")
         if play.store is not None:
             _again(play.scene, peace)
@@ -225,9 +230,9 @@ def _control(seed: int) -> None:
 
 CALLBACKS = Fault(
     "callbacks", "ten kinds of misbehaviour in a callback of every kind of query", "others told all, state as in peace",
-    lambda seed: _played(seed, _MISBEHAVIOUR[seed % 10], drop=False), _control, full=1_000, small=20,
+    lambda seed: _played(seed, _MISBEHAVIOUR[seed % len(_MISBEHAVIOUR)], drop=False), _control, full=1_000, small=20,
 )  # fmt: skip
 REENTRANCE = Fault(
     "re-entrance", "callbacks that push, advance, subscribe, close, drop, checkpoint", "as one after the other",
-    lambda seed: _played(seed, _REENTRANCE[seed % 10], drop=True), _control, full=1_000, small=20,
+    lambda seed: _played(seed, _REENTRANCE[seed % len(_REENTRANCE)], drop=True), _control, full=1_000, small=20,
 )  # fmt: skip

@@ -45,12 +45,10 @@ _KILLS = 5
 
 
 class Flowing(Scene):
-    """A scene with a relation p that changes, a view v, a stream c that a query fills, and queries over all of them."""
+    """A scene with a view v, a stream c that a query fills, and queries over all of them."""
 
     def __init__(self, store: Path | None) -> None:
         super().__init__(("windowed",), store=store, polled=("windowed",))
-        self.db.sql("CREATE RELATION p (k BIGINT, w BIGINT)")
-        self.db.sql("INSERT INTO p VALUES (0, 7), (1, 8), (4, 9)")
         self.db.stream("c", [("t", "float64"), ("k", "int64")], time="t", lateness="5 s")
         self.db.sql("INSERT INTO c SELECT t, k FROM b WHERE n > 3")
         self.db.sql(f"CREATE MATERIALIZED VIEW v AS {_VIEWS[0]}")
