@@ -63,7 +63,8 @@ class OverItem:
     """A window function.
 
     function: a name of `nile.sql.over.FUNCTIONS` or of the catalogue of aggregates; arguments: of the call, none for
-    count(*); frame None: up to the last peer where there is an order, else the whole partition.
+    count(*); frame None: up to the last peer where there is an order, else the whole partition; without_nulls: IGNORE
+    NULLS, of functions that take the value of another row.
     """
 
     field: Field
@@ -73,6 +74,7 @@ class OverItem:
     order: tuple[SortKey, ...] = ()
     frame: Frame | None = None
     fraction: float | None = None
+    without_nulls: bool = False
 
     @property
     def name(self) -> str:

@@ -34,10 +34,11 @@ SESSIONS = ("session_start", "session_end")
 class Frame:
     """ROWS or RANGE BETWEEN begin AND end: offsets from the current row, below 0 before it, None without bound.
 
-    Of ROWS whole numbers; of RANGE differences of the one key, of times microseconds (`interval`).
+    Of ROWS whole numbers, of GROUPS too, where peers count as one; of RANGE differences of the one key, of times
+    microseconds (`interval`).
     """
 
-    unit: Literal["rows", "range"]
+    unit: Literal["rows", "range", "groups"]
     begin: int | float | None
     end: int | float | None
     interval: bool = False

@@ -74,6 +74,7 @@ class OverCall:
     frame: Frame | None
     fraction: float | None
     start: int
+    without_nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,6 @@ repeat('x', 1000000000)
 unnest([1, 2])
 UNNEST(rooms)
 LATERAL (SELECT 1)
-(SELECT 1)
 (SELECT * FROM read_csv('x')) AS t
 (COPY rooms TO 'x') AS t
 (DELETE FROM rooms RETURNING *) AS t
@@ -315,8 +314,6 @@ sum(sum(floor))
 sum(floor) WITHIN GROUP (ORDER BY floor)
 quantile_cont(floor, 2)
 quantile_cont(floor, floor)
-(SELECT 1)
-(SELECT floor FROM rooms)
 EXISTS (SELECT 1 FROM nowhere)
 floor IN (FROM rooms)
 floor IN rooms

@@ -489,6 +489,14 @@ def _over(rng: random.Random, running: bool) -> RandomQuery:  # noqa: ARG001
         high = rng.choice(["UNBOUNDED FOLLOWING", "3 FOLLOWING", "1 FOLLOWING"])
         frame = rng.choice(["", "", f" ROWS BETWEEN {low} AND {high}", " ROWS 2 PRECEDING"])
         if rng.random() < 0.15:
+            order, frame = "ORDER BY a.n", f" GROUPS BETWEEN {low} AND {high}"
+            told = rng.choice(["sum(a.n)", "count(*)", "max(a.k)", "count(a.v)"])
+            return f"{told} OVER ({by}{order}{frame})"
+        if rng.random() < 0.15:
+            told = rng.choice(["last_value(a.v IGNORE NULLS)", "first_value(a.k IGNORE NULLS)", "lag(a.n IGNORE NULLS)",
+                               "lead(a.k, 2 IGNORE NULLS)", "nth_value(a.n, 2 IGNORE NULLS)"])  # fmt: skip
+            return f"{told} OVER ({by}{order}{'' if told[:4] in ('lag(', 'lead') else frame})"
+        if rng.random() < 0.15:
             span = rng.choice(
                 ["4 PRECEDING AND 1 FOLLOWING", "CURRENT ROW AND 5 FOLLOWING", "2 PRECEDING AND 1 PRECEDING"]
             )

@@ -155,6 +155,8 @@ def _in_order(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
     argument = None if not item.arguments else column_of(item.arguments[0], below).take(pa.array(p.order))
     if item.function in ("first_value", "last_value", "nth_value"):
         assert argument is not None
+        if item.without_nulls:
+            return _known(item, argument, low, high)
         place = {"first_value": low, "last_value": high - 1}.get(item.function)
         place = low + _whole(item, 1) - 1 if place is None else place
         return _taken(argument, place, (place < low) | (place >= high))
@@ -197,11 +199,40 @@ def _shifted(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
     place = p.at - offset if item.function == "lag" else p.at + offset
     none = (place < p.begin) | (place >= p.end)
     rows = pa.array(p.order)
-    values = _taken(column_of(item.arguments[0], below).take(rows), place, none)
+    argument = column_of(item.arguments[0], below).take(rows)
+    if item.without_nulls and offset:
+        where, before = _valid_places(argument)
+        which = before[p.at] - offset if item.function == "lag" else before[p.at + 1] + offset - 1
+        none = (which < before[p.begin]) | (which >= before[p.end])
+        values = _of_known(argument, where, which, none)
+    else:
+        values = _taken(argument, place, none)
     if len(item.arguments) < 3:
         return values
     default = pc.cast(column_of(item.arguments[2], below).take(rows), values.type, safe=False)
     return pc.if_else(pa.array(none), default, values)
+
+
+def _known(item: OverItem, argument: pa.Array, low: Array, high: Array) -> pa.Array:
+    """The first, last or n-th value of each frame that is not null."""
+    where, before = _valid_places(argument)
+    first, end = before[low], before[high]
+    which = {"first_value": first, "last_value": end - 1}.get(item.function)
+    which = first + _whole(item, 1) - 1 if which is None else which
+    return _of_known(argument, where, which, (which < first) | (which >= end))
+
+
+def _valid_places(argument: pa.Array) -> tuple[Array, Array]:
+    """(the places of values, how many there are before each place and in all: one longer)."""
+    valid = pc.is_valid(argument).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(valid), np.concatenate([[0], np.cumsum(valid, dtype=np.int64)])
+
+
+def _of_known(argument: pa.Array, where: Array, which: Array, none: Array) -> pa.Array:
+    """The values of those numbers among all that are not null."""
+    if not where.shape[0]:
+        return pa.nulls(len(argument), argument.type)
+    return _taken(argument, where[np.where(none, 0, which)], none)
 
 
 def _frames(item: OverItem, p: _Places, below: pa.RecordBatch) -> tuple[Array, Array]:
@@ -213,8 +244,19 @@ def _frames(item: OverItem, p: _Places, below: pa.RecordBatch) -> tuple[Array, A
         low = p.begin if frame.begin is None else np.clip(p.at + int(frame.begin), p.begin, p.end)
         high = p.end if frame.end is None else np.clip(p.at + int(frame.end) + 1, p.begin, p.end)
         return low, np.maximum(low, high)
-    low, high = _range(item, frame, p, below)
+    low, high = _groups(frame, p) if frame.unit == "groups" else _range(item, frame, p, below)
     return low, np.maximum(low, high)
+
+
+def _groups(frame: Frame, p: _Places) -> tuple[Array, Array]:
+    """Frames that count peers as one."""
+    starts = np.append(np.flatnonzero(p.first), p.at.shape[0])
+    group = np.cumsum(p.first) - 1
+    low = p.begin if frame.begin is None else np.maximum(group + int(frame.begin), group[p.begin])
+    high = p.end if frame.end is None else np.minimum(group + int(frame.end), group[p.end - 1]) + 1
+    low = low if frame.begin is None else np.minimum(starts[np.minimum(low, starts.shape[0] - 1)], p.end)
+    high = high if frame.end is None else np.maximum(starts[np.maximum(high, 0)], p.begin)
+    return low, high
 
 
 def _range(item: OverItem, frame: Frame, p: _Places, below: pa.RecordBatch) -> tuple[Array, Array]:

@@ -53,6 +53,8 @@ def _reach(item: OverItem, *, only: bool) -> Reach:
         case "lag" | "lead":
             amount = item.arguments[1] if len(item.arguments) > 1 else Constant(1, "integer")
             assert isinstance(amount, Constant)
+            if item.without_nulls:
+                return Reach()
             offset = int(amount.value or 0) * (1 if item.function == "lag" else -1)
             behind, ahead = max(offset, 0), max(-offset, 0)
             return Reach(ahead, behind, behind, ahead)
@@ -61,7 +63,7 @@ def _reach(item: OverItem, *, only: bool) -> Reach:
     frame = item.frame
     if frame is None or (frame.unit == "range" and frame.begin is None and frame.end == 0):
         return Reach(0, MOST, MOST, 0, peers=True) if item.order else Reach()
-    if frame.unit == "range":
+    if frame.unit != "rows":
         return Reach()
     begin = MOST if frame.begin is None else max(-int(frame.begin), 0)
     end = MOST if frame.end is None else max(int(frame.end), 0)

@@ -57,10 +57,10 @@ class Overs:
             in_order(key.node, self._type_of(key.node), call.start)
         self._check_frame(call, order)
         kind, arguments = self._typed(call, arguments, order)
-        same = (call.function, arguments, by, order, call.frame, call.fraction)
+        same = (call.function, arguments, by, order, call.frame, call.fraction, call.without_nulls)
         if same not in self._known:
             field = Field(f"_over{len(self._known)}", kind)
-            self._known[same] = OverItem(field, call.function, arguments, by, order, call.frame, call.fraction)
+            self._known[same] = OverItem(field, *same)
         field = self._known[same].field
         return Column(field.name, kind_of(field.type), is_native(field.type))
 

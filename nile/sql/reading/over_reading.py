@@ -28,6 +28,7 @@ _CALLS = {
     "LastValue": "last_value",
     "NthValue": "nth_value",
 }
+_VALUED = ("lag", "lead", "first_value", "last_value", "nth_value")
 _MOST = 2**31
 
 Aggregated = Callable[[Any, int], "tuple[str, Node | None, float | None] | None"]
@@ -37,12 +38,18 @@ def read_over(node: Any, taker: Taker, depth: int, aggregate: Aggregated) -> Ove
     """A call and its OVER.  aggregate: reads the call if it is an aggregate.  Raises Fault."""
     _only(node, "this", "partition_by", "order", "spec", "over")
     start = start_of(node) or 0
-    found = aggregate(node.this, depth)
+    called, without_nulls = node.this, False
+    if type(called).__name__ in ("IgnoreNulls", "RespectNulls"):
+        called, without_nulls = called.this, type(called).__name__ == "IgnoreNulls"
+    found = aggregate(called, depth)
     if found is None:
-        function, arguments = _placed(node.this, taker, depth)
+        function, arguments = _placed(called, taker, depth)
+        if without_nulls and function not in _VALUED:
+            raise Fault(f"needed {', '.join(_VALUED)} beside IGNORE NULLS; got {function}", start)
         fraction = None
     else:
         function, argument, fraction = found
+        without_nulls = False  # nulls never count in aggregates
         arguments = () if argument is None else (argument,)
     order = []
     if node.args.get("order") is not None:
@@ -54,14 +61,12 @@ def read_over(node: Any, taker: Taker, depth: int, aggregate: Aggregated) -> Ove
             order.append((taker.take(key, depth), descending, not first))
     frame = None if node.args.get("spec") is None else _frame(node.args["spec"], taker, depth, len(order))
     by = tuple(taker.take(each, depth) for each in node.args.get("partition_by") or ())
-    return OverCall(function, arguments, by, tuple(order), frame, fraction, start)
+    return OverCall(function, arguments, by, tuple(order), frame, fraction, start, without_nulls)
 
 
 def _placed(node: Any, taker: Taker, depth: int) -> tuple[str, tuple[Node, ...]]:
     """A function of a row's place, and its arguments."""
     name = type(node).__name__
-    if name == "IgnoreNulls":
-        raise NotYetFault("IGNORE NULLS is not there yet; leave it out", start_of(node))
     if name == "Anonymous" and str(node.this).lower() in SESSIONS:
         function = str(node.this).lower()
         gaps = tuple(taker.take(each, depth) for each in node.expressions)
@@ -94,18 +99,18 @@ def is_span(node: Node) -> bool:
 
 def _frame(spec: Any, taker: Taker, depth: int, keys: int) -> Frame:
     _only(spec, "kind", "start", "start_side", "end", "end_side")
-    unit: Literal["rows", "range"]
     kind = str(spec.args.get("kind")).lower()
-    if kind not in ("rows", "range"):
-        raise NotYetFault(f"{kind.upper()} in a frame is not there yet; write ROWS or RANGE", start_of(spec))
-    unit = "rows" if kind == "rows" else "range"
+    units: dict[str, Literal["rows", "range", "groups"]] = {"rows": "rows", "range": "range", "groups": "groups"}
+    unit = units[kind]
+    if unit == "groups" and not keys:
+        raise Fault("needed ORDER BY for GROUPS BETWEEN; got none", start_of(spec))
     begin, first = _bound(spec, "start", taker, depth)
     end, second = _bound(spec, "end", taker, depth) if spec.args.get("end") is not None else (0, False)
     offset = any(each not in (None, 0) for each in (begin, end))
     if unit == "range" and offset and keys != 1:
         raise Fault("needed one column in ORDER BY for RANGE with an offset; got another number", start_of(spec))
-    if unit == "rows" and (first or second or isinstance(begin, float) or isinstance(end, float)):
-        raise Fault("needed whole numbers of rows in ROWS BETWEEN; got something else", start_of(spec))
+    if unit != "range" and (first or second or isinstance(begin, float) or isinstance(end, float)):
+        raise Fault(f"needed whole numbers in {kind.upper()} BETWEEN; got something else", start_of(spec))
     if begin is not None and end is not None and begin > end:
         raise Fault("needed a frame whose end is not before its begin; got another", start_of(spec))
     return Frame(unit, begin, end, first or second)
@@ -133,7 +138,8 @@ def _bound(spec: Any, which: str, taker: Taker, depth: int) -> tuple[int | float
 def call_text(call: OverCall, shown: Callable[[str], str]) -> str:
     """The whole as SQL.  shown: how columns are written."""
     if call.function in FUNCTIONS:
-        text = f"{call.function}({', '.join(expression_text(each, shown) for each in call.arguments)})"
+        given = ", ".join(expression_text(each, shown) for each in call.arguments)
+        text = f"{call.function}({given}{' IGNORE NULLS' if call.without_nulls else ''})"
     else:
         argument = call.arguments[0] if call.arguments else None
         text = aggregate_text(call.function, argument, False, call.fraction, shown)
@@ -149,7 +155,7 @@ def call_text(call: OverCall, shown: Callable[[str], str]) -> str:
 def item_text(item: OverItem, shown: Callable[[str], str]) -> str:
     """A bound window function as SQL.  shown: how columns are written."""
     order = tuple((key.node, key.descending, key.nulls_last) for key in item.order)
-    call = OverCall(item.function, item.arguments, item.by, order, item.frame, item.fraction, 0)
+    call = OverCall(item.function, item.arguments, item.by, order, item.frame, item.fraction, 0, item.without_nulls)
     return call_text(call, shown)
 
 

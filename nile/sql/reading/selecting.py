@@ -189,15 +189,13 @@ class _SelectReader:
 
     def _streamed(self, kind: StreamKind, node: Any, depth: int) -> Streamed:
         start = start_of(node) or 0
+        if len(node.expressions) == 1 and (inner := stream_of(node.expressions[0])) is not None:
+            raise _no_relation(kind, inner, start_of(node.expressions[0]) or start)
         if len(node.expressions) != 1 or type(node.expressions[0]).__name__ not in QUERIES:
             raise Fault(f"needed a query in {kind.upper()} (SELECT ...); got something else", start)
         query = self.query(node.expressions[0], depth + 1)
         if isinstance(query, Streamed):
-            raise Fault(
-                f"needed a query that gives a relation in {kind.upper()}; got {query.kind.upper()}, a stream; give it "
-                "a window in a FROM of its own",
-                start,
-            )
+            raise _no_relation(kind, query.kind, start)
         return Streamed(kind, query, start)
 
     def _operation(self, node: Any, depth: int) -> Operation:
@@ -324,6 +322,14 @@ class _SelectReader:
             raise Fault("needed a condition after WHERE; got none", begin)
         check_places(self._whole, self._values, begin, end)
         return self._expressions.read(self.parse(inside, exp.Condition))
+
+
+def _no_relation(kind: str, inner: str, start: int) -> Fault:
+    return Fault(
+        f"needed a query that gives a relation in {kind.upper()}; got {inner.upper()}, a stream; give it a window in a "
+        f"FROM of its own: {kind.upper()} (SELECT * FROM {inner.upper()} (...) AS t [RANGE 60])",
+        start,
+    )
 
 
 def _star(node: Any) -> Any:
