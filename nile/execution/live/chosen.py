@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,12 @@ def _compared(node: Node) -> Sought | None:
 class ByValue:
     """The rows of one column in the order of its values.  Nulls satisfy nothing; NaN is beyond all numbers.
 
-    Cost: a sort; then O(log n) a constant, beside the rows that it has.
+    order: the rows in that order, int64.  Cost: a sort; then O(log n) a constant.
     """
 
     def __init__(self, column: pa.Array) -> None:
+        self._rows = len(column)
+        self._ranks: Array | None = None
         self._numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         self._whole = pa.types.is_integer(column.type)
         self.usable = self._numbers or pa.types.is_string(column.type)
@@ -75,10 +78,10 @@ class ByValue:
             column = coded.indices
         values = column.to_numpy(zero_copy_only=False)
         order = np.argsort(values, kind="stable")
-        self._values, self._order = values[order], here[order]
+        self._values, self.order = values[order], here[order]
 
-    def places(self, wanted: Sought) -> Array | None:
-        """The rows that satisfy it, in no order; None: not known."""
+    def span(self, wanted: Sought) -> tuple[int, int] | None:
+        """From where to before where in `order` the rows are that satisfy it; None: not known."""
         value = wanted.constant
         if not self.usable or isinstance(value, str) == self._numbers or (self._whole and type(value) is float):
             return None
@@ -86,23 +89,36 @@ class ByValue:
             value = self._places.get(value, -1)
         low, high = 0, self._values.shape[0]
         if wanted.operator in ("=", ">=", ">"):
-            low = int(np.searchsorted(self._values, value, "right" if wanted.operator == ">" else "left"))
+            low = int(self._values.searchsorted(value, "right" if wanted.operator == ">" else "left"))
         if wanted.operator in ("=", "<=", "<"):
-            high = int(np.searchsorted(self._values, value, "left" if wanted.operator == "<" else "right"))
-        return self._order[low:high]
+            high = int(self._values.searchsorted(value, "left" if wanted.operator == "<" else "right"))
+        return low, high
+
+    def ranks(self) -> Array:
+        """Of each row its place in `order`, -1 of nulls: int64."""
+        if self._ranks is None:
+            self._ranks = np.full(self._rows, -1)
+            self._ranks[self.order] = np.arange(self.order.shape[0])
+        return self._ranks
 
 
 def chosen(columns: Callable[[str], ByValue], wanted: Sequence[Sought]) -> Array | None:
     """The rows that satisfy all of these, ascending; None: not known."""
-    found: list[Array] = []
+    found: list[tuple[int, int, int, ByValue]] = []
     for each in wanted:
-        if (places := columns(each.column).places(each)) is None:
+        column = columns(each.column)
+        if (span := column.span(each)) is None:
             return None
-        if not places.shape[0]:
-            return places
-        found.append(places)
-    found.sort(key=len)
-    rows = np.sort(found[0])
-    for other in found[1:]:
-        rows = rows[np.isin(rows, other)]
+        low, high = span
+        if low >= high:
+            return column.order[:0]
+        found.append((high - low, low, high, column))
+    found.sort(key=itemgetter(0))
+    _, low, high, column = found[0]
+    rows = np.sort(column.order[low:high])
+    for _, low, high, column in found[1:]:
+        ranks = column.ranks()[rows]
+        rows = rows[(ranks >= low) & (ranks < high)]
+        if not rows.shape[0]:
+            break
     return rows

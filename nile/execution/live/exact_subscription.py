@@ -70,6 +70,7 @@ class ExactSubscription(Subscription):
         self.choice = choice
         self._may_drop = choice.emit != "changes"
         self.schema = output_schema(query, choice.emit)
+        self._names = tuple(self.schema.names)
         if state is not None and known is not None:
             had = str(state.get("constraints", "")).split("\n")
             known = {text: each for text, each in known.items() if text in had}
@@ -240,10 +241,10 @@ class ExactSubscription(Subscription):
 
     def _step(self, work: Callable[[], list[Changes]]) -> None:
         """Hand out what something that happened leads to, worked out by whoever of those that share it is first."""
-        key = (self._tail_key, tuple(self.schema.names))
         turn, self._turn = self._turn, self._turn + 1
-        passed, batches = self._plan.take(turn, work, self._formed, key, self._sought)
-        self._given(passed, batches)
+        made = self._plan.take(turn, work, self._formed, (self._tail_key, self._names), self._sought)
+        if made is not None:
+            self._given(*made)
 
     def _formed(self, found: list[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
         passed = self._tail.passed(found, selected=selected)

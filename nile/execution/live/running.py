@@ -188,7 +188,7 @@ class Running:
         key: Any,
         wanted: tuple[Sought, ...],
     ) -> Any:
-        """What event number `turn` led to, in the form of readers of this key.
+        """What event number `turn` led to, in the form of readers of this key; None: to nothing for them.
 
         wanted: what the lowest selection of the form looks for; form: of changes, and whether these are all like that.
         work: what happened, done by whoever comes first.  Raises what it raised, to every reader.
@@ -208,9 +208,14 @@ class Running:
         self._free()
         if event.fault is not None:
             raise event.fault
+        if not event.found:
+            return None
         if key not in event.made:
             found = event.where(wanted) if wanted and len(self.readers) >= _MANY else None
-            event.made[key] = form(event.found, False) if found is None else form(found, True)
+            if found is None:
+                event.made[key] = form(event.found, False)
+            else:
+                event.made[key] = form(found, True) if found else None
         return event.made[key]
 
     def _free(self) -> None:
