@@ -7,6 +7,7 @@ import pytest
 
 from nile.experiments.benchmarks.truth.family import FAMILY, made
 from nile.experiments.benchmarks.truth.truth import Grid, Sampled, measured, outliers, sampled
+from nile.operators.strategies.looking import Look
 from nile.report.truth import exact_pairs
 
 
@@ -38,9 +39,30 @@ def test_intervals_claimed_are_counted_and_unknown_ones_are_not() -> None:
 
 def test_a_grid_gives_a_row_for_each_stream_budget_and_question() -> None:
     result = measured(Grid(tuples=300, seeds=4, budgets=(0.1, 0.5), names=("few keys", "near-empty")), ("directory",))
-    assert result.work == len(result.rows) == 8
+    samples, outlying = 4, 4
+    asked = [row for row in result.rows if "strategy" in row]
+    assert {(row["streams"], row["budget"]) for row in asked} == {
+        (name, budget) for name in ("few keys", "near-empty") for budget in (0.1, 0.5)
+    }
+    volume = [row for row in result.rows if "pairs" in row]
+    assert {row["by"] for row in volume} == {"directory", "countsketch"}
+    assert len(volume) == 8
+    assert result.work == len(result.rows) == samples + outlying + len(volume) + len(asked)
     assert {row["streams"] for row in result.rows} == {"few keys", "near-empty"}
     assert all(measure.met is not None for measure in result.measures if measure.bar is not None)
+
+
+def test_the_coins_of_left_and_right_tuples_are_not_each_others() -> None:
+    """How many tuples of a few even keys come in on either side tells nothing of the other."""
+    joined = made("few keys", 3_000)
+    ones = np.ones(1)
+    came = []
+    for seed in range(60):
+        inside = Look(joined, seed).admitted(np.zeros(1 << 12, np.uint8), ones, (0.2 * ones, 0.2 * ones))
+        came.append((len(inside.left), len(inside.right)))
+        shifts = [np.intersect1d(inside.left.place + by, inside.right.place).shape[0] for by in (-2, -1, 0, 1, 2)]
+        assert max(shifts) < 0.5 * len(inside.left)
+    assert abs(np.corrcoef(np.array(came).T)[0, 1]) < 0.5
 
 
 def test_asc_misses_no_outlier_where_the_budget_takes_every_tuple_in() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from nile.answers.join_answer import JoinAnswer
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.truth.default import is_paid, sampled_by_default
 from nile.experiments.benchmarks.truth.family import FAMILY, made, real
 from nile.experiments.run.retail import retail_file
 from nile.operators.common.plan import JoinPlan, default_spec
@@ -29,9 +30,13 @@ __all__ = ["Grid", "measured", "outliers", "sampled", "truth"]
 Array = np.ndarray[Any, Any]
 TITLE = "Whether answers are true: samples, outliers and intervals over streams that nobody tuned for"
 _CAP = 4
-_SHEDDING, _DROPPING = "shed-uniform", "hash-drop"
+_SHEDDING, _DROPPING, _BACKLOG = "shed-uniform", "hash-drop", "hash-backlog"
+_LARGER = 3
+"""Times the tuples, where strategies choose: a smaller input is hardly looked at before all of it is joined."""
+_FROM = 0.05
 _COVERED, _UNKNOWN = 0.93, 0.1
 _SURE = 3.0  # standard errors
+_NOTHING = 1e-3  # of the total: what rounding of even draws makes of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,47 @@ def _outlier_rows(grid: Grid) -> Iterator[dict[str, Any]]:
             before = own
 
 
+def pairs_found(joined: Joinable, exact: ExactPairs, budget: float, seeds: int, **options: Any) -> float:
+    """The share of all pairs that a contestant finds, a mean over seeds."""
+    found = [len(_found(joined, _plan(joined, budget, seed, **options))[1].left) for seed in range(seeds)]
+    return float(np.mean(found)) / max(1, len(exact))
+
+
+def _volume_rows(grid: Grid) -> Iterator[dict[str, Any]]:
+    for name, joined, exact in _streams(grid):
+        for budget in grid.budgets:
+            seeds = max(1, grid.seeds // 4)
+            others = {
+                other: pairs_found(joined, exact, budget, seeds, method=other, preference="desc")
+                for other in (_SHEDDING, _DROPPING, _BACKLOG)
+            }
+            best = max(others, key=others.__getitem__)
+            for guide in ("directory", "countsketch"):
+                own = pairs_found(joined, exact, budget, seeds, guide=guide, preference="desc")
+                yield {
+                    "streams": name, "budget": budget, "by": guide, "pairs": own, "best": best,
+                    "best_pairs": others[best],
+                }  # fmt: skip
+
+
+def _default_rows(grid: Grid) -> Iterator[dict[str, Any]]:
+    for name in grid.names:
+        joined = made(name, _LARGER * grid.tuples)
+        exact = exact_pairs(joined)
+        for budget in grid.budgets:
+            for strategy in ("auto", "keys"):
+                if not is_paid(joined, budget, strategy):
+                    continue
+                told = sampled_by_default(joined, exact, budget, max(2, grid.seeds // 2), strategy=strategy)
+                one = Sampled(told.key, told.age, told.total, told.low, told.high, np.isfinite(told.high))
+                yield {
+                    "streams": name, "budget": budget, "strategy": strategy, "ways": "+".join(told.ways),
+                    "key_ideal": told.key, "age_ideal": told.age, "error": one.error,
+                    "mean": float(told.total.mean()), "off": one.off, "covered": one.covered,
+                    "unknown": 1.0 - float(one.known.mean()),
+                }  # fmt: skip
+
+
 def _ratio(own: float, theirs: float) -> float:
     return 1.0 if own == theirs else own / theirs if theirs else float("inf")
 
@@ -199,9 +245,53 @@ def _outlier_measures(rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
     yield Measure("asc: cells that find fewer than with less budget", float(np.mean(fell)), "", 0.0, most=True)
 
 
+def _volume_measures(rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
+    for guide, least in (("directory", 0.0), ("countsketch", _FROM)):
+        mine = [row for row in rows if row.get("by") == guide and row["budget"] >= least]
+        ratios = [_ratio(row["pairs"], row["best_pairs"]) for row in mine]
+        cells = f"desc, {guide}{f', from {least:.0%} on' if least else ''}: pairs over those of the best opponent"
+        yield Measure(
+            f"{cells}, cells where they are at least as many", float(np.mean(np.array(ratios) >= 1.0)), "", 1.0
+        )
+        yield Measure(f"{cells}, median cell", median(ratios))
+
+
+def _default_measures(rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
+    for strategy, told in (("auto", "weighted by default"), ("keys", "weighted, strategy keys")):
+        mine = [row for row in rows if row.get("strategy") == strategy]
+        if not mine:
+            continue
+        biased = float(np.mean([row["off"] > _SURE and row["error"] > _NOTHING for row in mine]))
+        yield Measure(
+            f"{told}: cells whose mean is more than {_SURE:g} standard errors off", biased, "", 0.0, most=True
+        )
+        covered = min(row["covered"] for row in mine)
+        yield Measure(f"{told}: least coverage of claimed intervals", covered, "", _COVERED)
+        known = float(np.mean([row["unknown"] > 0.5 for row in mine]))
+        yield Measure(f"{told}: cells whose interval is unknown", known, "", _UNKNOWN, most=True)
+        for figure in ("key", "age"):
+            ratio = median(row[f"{figure}_ideal"] for row in mine)
+            yield Measure(
+                f"{told}: Hist-MSE by {figure} over that of as many pairs drawn at random, median cell", ratio
+            )
+
+
 def _worst(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         where = f"{row['streams']} at {row['budget']:g}"
+        if "pairs" in row:
+            least = _FROM if row["by"] == "countsketch" else 0.0
+            if row["pairs"] < row["best_pairs"] and row["budget"] >= least:
+                told = f"{row['pairs']:.3g} of the pairs, {row['best']} {row['best_pairs']:.3g}"
+                yield f"{where}: desc by {row['by']} finds {told}"
+            continue
+        if "strategy" in row:
+            where = f"{where}, {row['strategy']} ({row['ways']})"
+            if row["off"] > _SURE and row["error"] > _NOTHING:
+                yield f"{where}: mean {row['mean']:.3f}, {row['off']:.1f} standard errors off"
+            if row["covered"] < _COVERED:
+                yield f"{where}: covers {row['covered']:.2f}"
+            continue
         if "recall" in row:
             if row["recall"] < row["best_recall"] - 1e-12:
                 yield f"{where}: asc finds {row['recall']:.3f} of the outliers, {row['best']} {row['best_recall']:.3f}"
@@ -221,9 +311,9 @@ def _worst(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 def measured(grid: Grid, guides: Sequence[str] = ("directory", "countsketch")) -> Result:
     """All cells of a grid."""
     rows = [row for guide in guides for row in _sample_rows(grid, guide)]
-    rows += list(_outlier_rows(grid))
+    rows += [*_outlier_rows(grid), *_volume_rows(grid), *_default_rows(grid)]
     measures = [measure for guide in guides for measure in _sample_measures(rows, guide)]
-    measures += list(_outlier_measures(rows))
+    measures += [*_outlier_measures(rows), *_volume_measures(rows), *_default_measures(rows)]
     missed = list(_worst(rows))
     return Result(
         name="truth",

@@ -184,7 +184,8 @@ class Look:
         return out
 
     def _coin_seed(self, side: int) -> int:
-        return (self.seed * 0x9E3779B9 + 2 * side + 1) & 0x7FFFFFFFFFFFFFFF
+        # Hashes add their seed: seeds near each other would give the coins of one stream's tuples to the other's.
+        return (self.seed * 0x9E3779B9 + (side + 1) * 0x2545F4914F6CDD1D) & 0x7FFFFFFFFFFFFFFF
 
 
 def span_of(joined: Joinable) -> int:
