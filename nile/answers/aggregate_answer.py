@@ -12,6 +12,7 @@ from nile.operators.aggregate.figures import AggregateFigures
 from nile.operators.aggregate.numbers import Numbers, meet, numbers_of
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.run import AggregateRun
+from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
@@ -36,7 +37,14 @@ class AggregateAnswer(AggregateTable):
     """
 
     def __init__(
-        self, asked: Asked, plan: AggregatePlan, accounting: Accounting, *, stream: str = "", standing: bool = False
+        self,
+        asked: Asked,
+        plan: AggregatePlan,
+        accounting: Accounting,
+        *,
+        stream: str = "",
+        standing: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         data = asked.data
         super().__init__(
@@ -51,11 +59,18 @@ class AggregateAnswer(AggregateTable):
         self._asked = asked
         self._read = accounting
         self._stream = stream
-        self._run = AggregateRun(plan, asked.data)
+        limit, self._clock = plan.limit, None if plan.limit is None else clock or Clock(plan.limit)
+        left = None if limit is None else lambda: limit.amount - self._seconds
+        self._run = AggregateRun(plan, asked.data, left)
         self.notes: list[str] = []
         self._costly: tuple[str, ...] = ()
         self._numbers = self._answer()
         self._take_notes()
+        self._took = self._seconds
+
+    @property
+    def _seconds(self) -> float:
+        return 0.0 if self._clock is None else self._clock.elapsed / 1e9
 
     @property
     def plan(self) -> AggregatePlan:
@@ -71,7 +86,12 @@ class AggregateAnswer(AggregateTable):
         """The same aggregates of what was read, under a fraction of the exact work (None: all of it)."""
         plan = self.plan
         plan = replace(
-            plan, budget=budget, target=None, seed=plan.seed if seed is None else seed, method=method or plan.method
+            plan,
+            budget=budget,
+            target=None,
+            limit=None,
+            seed=plan.seed if seed is None else seed,
+            method=method or plan.method,
         )
         return AggregateAnswer(self._asked, plan, self._read, stream=self._stream, standing=self._standing)
 
@@ -89,7 +109,7 @@ class AggregateAnswer(AggregateTable):
             exact=self.again(None, method="naive"),
             again=lambda budget, seed: self.again(budget, seed=seed),
             asked_of=asked,
-            own=None if plan.is_exact else self.budget.fraction if plan.target is not None else plan.budget,
+            own=None if plan.is_exact else plan.budget if plan.budget and not plan.target else self.budget.fraction,
         )  # fmt: skip
 
     def _answer(self) -> list[Numbers]:
@@ -132,7 +152,14 @@ class AggregateAnswer(AggregateTable):
                 self.notes.append(
                     f"{self._name(q)}: groups of which no tuple was read are missing; they are among {unseen:,} tuples"
                 )
-        if run.spent > run.exact_cost * (1.0 + 1e-9):
+        limit = self.plan.limit
+        if limit is not None and self._seconds > limit.amount:
+            self._costly = (
+                f"{self._place}: needed {limit}; took {self._seconds:.3g} seconds, most of them to read the stream; "
+                "allow more, or ask a stream that is kept",
+            )
+            warnings.warn(self._costly[0], CostWarning, stacklevel=4)
+        if limit is None and run.spent > run.exact_cost * (1.0 + 1e-9):
             told = (
                 f"{self._place}: this answer cost {run.spent:,.0f} units of the {self.plan.costs.name} table, the "
                 f"plain exact one costs {run.exact_cost:,.0f}; run it without a budget, or with method='naive'"
@@ -161,7 +188,10 @@ class AggregateAnswer(AggregateTable):
 
     @property
     def budget(self) -> BudgetReport:
-        """Asked and spent, as shares of what it costs to feed every tuple to every query."""
+        """Asked and spent, as shares of what it costs to feed every tuple to every query, or in seconds."""
+        if (limit := self.plan.limit) is not None:
+            spent = self._took
+            return BudgetReport(limit.amount, spent, limit.unit, self.figures.budget_spent, reproducible=False)
         asked = math.inf if self.plan.budget is None else self.plan.budget
         spent = self.figures.budget_spent
         return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)

@@ -12,6 +12,7 @@ from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition, Value
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import grid_column
+from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.loading import load_columns
@@ -75,13 +76,15 @@ class BoundAggregate:
     ) -> AggregatePlan:
         """What the operator is given, checked and complete.  Raises BudgetError, ConfigError."""
         granted = None if budget is None else read_budget(budget)
-        if granted is not None and granted.fraction is None:
+        limit = granted if granted is not None and granted.unit in ("seconds", "deadline") else None
+        if granted is not None and granted.fraction is None and limit is None:
             raise BudgetError(
-                f"aggregates: needed a budget as a fraction of the exact work; got one of {granted}; "
-                "write Budget(fraction=0.1), or ask for an error"
+                f"aggregates: needed a budget as a fraction of the exact work, seconds or a deadline; got one of "
+                f"{granted}: whatever is read, there is one output per group; write Budget(fraction=0.1)"
             )
         return AggregatePlan(
             budget=None if granted is None else granted.fraction,
+            limit=limit,
             target=None if error is None else ErrorTarget(error, confidence, otherwise),
             confidence=confidence,
             costs=cost_table(self.costs),
@@ -118,8 +121,9 @@ class BoundAggregate:
         Raises ErrorTargetMissed, KeyTypeError, SourceError, TimestampOrderError.  Warns (CostWarning), with both
         costs, when the answer cost more than the plain exact way.
         """
+        clock = None if plan.limit is None else Clock(plan.limit)
         asked, accounting = self.load(home, exact=plan.is_exact)
-        answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing)
+        answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         shared = self.shared(home) if answer.figures.ruled_out else None
         if shared is not None:
             shared.served += 1
@@ -129,6 +133,7 @@ class BoundAggregate:
         """A plan of `plan` in words, without running it."""
         told = ", ".join(f"{aggregate.name} = {aggregate.text}" for aggregate in self.aggregates)
         how = "exactly" if plan.is_exact else f"budget {plan.budget:g} of the naive cost" if plan.budget else "no limit"
+        how = how if plan.limit is None else f"a sample as large as {plan.limit} allow"
         lines = [
             f"aggregate {self.stream}: {told}",
             f"  {len(self.queries)} standing queries" if self._standing else "  one query",

@@ -16,6 +16,7 @@ from nile.operators.aggregate.scope import Scope
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SLICE
 from nile.summaries.costs import CostTable
+from nile.summaries.intervals import TAIL
 
 __all__ = [
     "SAMPLE",
@@ -23,6 +24,7 @@ __all__ = [
     "Measure",
     "accumulate_cost",
     "counters",
+    "is_tame",
     "large_tuples",
     "marks_of",
     "naive_cost",
@@ -35,6 +37,8 @@ Array = np.ndarray[Any, Any]
 SAMPLE = 4 * SLICE
 """The first tuples, which learned borders and the marks of large values come from."""
 _LARGE_SHARE = 0.02
+_TAME_SHARE = 0.1
+"""Values are tame when a sample of this share of the stream can certify intervals without taking large ones apart."""
 _KEPT = {name: {"count", *CATALOGUE[name].parts} for name in MOMENT}  # a cell without values is told from one of 0
 
 
@@ -189,3 +193,13 @@ def large_tuples(data: AggregateInput, marks: tuple[tuple[float, float], ...]) -
     for measure, (low, high) in zip(data.measures, marks, strict=True):
         found |= measure.valid & ~((measure.values >= low) & (measure.values <= high))
     return found
+
+
+def is_tame(measure: Measure, n: int) -> bool:
+    """Whether the source's bounds on a measure are near enough to the spread of its first values."""
+    seen = measure.values[:SAMPLE][measure.valid[:SAMPLE]]
+    if seen.shape[0] < 2 or not math.isfinite(measure.low) or not math.isfinite(measure.high):
+        return False
+    middle, spread = float(seen.mean()), float(seen.std())
+    reach = max(measure.high - middle, middle - measure.low)
+    return reach**2 <= TAIL * _TAME_SHARE * n * spread**2

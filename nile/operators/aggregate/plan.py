@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from nile.preferences.budget import Budget
 from nile.preferences.error_target import ErrorTarget
 from nile.pyramid.grid.spec import SLICE
 from nile.summaries.costs import ENGINE, CostTable
@@ -21,8 +22,9 @@ class AggregatePlan:
     """Everything that decides how aggregates are answered.
 
     budget: a fraction of what `naive` needs; None or 1 and more: exact.  target: an error instead, then budget
-    is the most it may cost.  method, borders: one of AGGREGATE_METHODS, BORDERS (of the grid).  confidence: of the
-    intervals.  buckets, zone: of a grid with learned borders, how many value buckets, how many tuples per zone.
+    is the most it may cost.  limit: seconds of CPU or a deadline instead of both: a sample as large as they allow.
+    method, borders: one of AGGREGATE_METHODS, BORDERS (of the grid).  confidence: of the intervals.  buckets, zone: of
+    a grid with learned borders, how many value buckets, how many tuples per zone.
     Raises BudgetError, ConfigError.
     """
 
@@ -35,6 +37,7 @@ class AggregatePlan:
     buckets: int = 256
     zone: int = 4 * SLICE
     seed: int = 0
+    limit: Budget | None = None
 
     def __post_init__(self) -> None:
         given = self.budget
@@ -44,6 +47,15 @@ class AggregatePlan:
             raise BudgetError(
                 f"budget: needed a fraction above 0, such as 0.1 for a tenth of the exact work; got {given!r}; "
                 "leave it out for the exact answer"
+            )
+        if self.limit is not None and (given is not None or self.target is not None):
+            raise BudgetError(
+                f"aggregates: needed one budget or an error; got {self.limit} beside another; name one of them"
+            )
+        if self.limit is not None and self.method not in ("auto", "sample"):
+            raise BudgetError(
+                f"aggregates: needed method 'sample' under {self.limit}; got {self.method!r}, which cannot stop "
+                "halfway; leave method out, or name a fraction"
             )
         for name, value, known in (("method", self.method, AGGREGATE_METHODS), ("borders", self.borders, BORDERS)):
             if value not in known:
@@ -65,4 +77,4 @@ class AggregatePlan:
     @property
     def is_exact(self) -> bool:
         """Whether nothing less than the exact answer was asked for."""
-        return self.target is None and (self.budget is None or self.budget >= 1.0)
+        return self.target is None and self.limit is None and (self.budget is None or self.budget >= 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = ["Prices", "Reader", "complete_reader", "grid_reader", "stream_reader"
 Array = np.ndarray[Any, Any]
 _BLOCKS = 16
 _LEAST = 10
+_CHUNK = 1_024
 """Tuples drawn from a stratum before its spread is believed; smaller ones are put together."""
 
 
@@ -81,6 +83,24 @@ class Reader:
         self.spent += cost
         return cost
 
+    def read_while(self, left: Callable[[], float]) -> None:
+        """Read on for as long as there is time.  left: seconds, of which numbers take about as many as reading.
+
+        At least a chunk is read; chunks double while the next one is expected to fit.  What is read is a beginning of
+        the pool, whose order is random, so that when it ends tells nothing of what is in it.
+        """
+        chunk, used = _CHUNK, 0.0
+        while not self.done:
+            before = left()
+            self.advance(self.read + chunk)
+            took = max(0.0, before - left())
+            used += took
+            room = left() - used
+            if room <= took:
+                return
+            if room > 4.0 * took:
+                chunk *= 2
+
     def spend(self, credit: float) -> float:
         """Read as much as `credit` pays for, never more; what was spent.
 
@@ -139,6 +159,12 @@ class Reader:
             least=none if finished else self.least,
             most=tuple(-part for part in none) if finished else self.most,
         )
+
+
+def part_of(left: Callable[[], float], readers: int) -> Callable[[], float]:
+    """The seconds that the first of so many readers has left, when each gets as many."""
+    others = left() * (1.0 - 1.0 / readers)
+    return lambda: left() - others
 
 
 def _merged(sizes: Array, drawn: Array, sure: Array) -> tuple[Array, Array, Array, Array]:

@@ -10,7 +10,9 @@ exact within the budget at the least cost, else the one with the smaller expecte
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,23 +22,21 @@ from nile.operators.aggregate.evidence import Evidence
 from nile.operators.aggregate.figures import AggregateFigures
 from nile.operators.aggregate.grid import EDGE, FULL, Grid, borders_of
 from nile.operators.aggregate.input import (
-    SAMPLE,
     AggregateInput,
-    Measure,
     accumulate_cost,
     counters,
+    is_tame,
     large_tuples,
     marks_of,
     naive_cost,
     unit_hash,
 )
 from nile.operators.aggregate.plan import AggregatePlan
-from nile.operators.aggregate.reader import Prices, Reader, complete_reader, grid_reader, stream_reader
+from nile.operators.aggregate.reader import Prices, Reader, complete_reader, grid_reader, part_of, stream_reader
 from nile.operators.aggregate.scope import Scope
 from nile.operators.aggregate.sets import ROWS, CellSets, KeyCounts
 from nile.operators.common.ruling import ASKED_SHARE, ruled_out
 from nile.summaries.errors import ConfigError
-from nile.summaries.intervals import TAIL
 
 __all__ = ["AggregateRun"]
 
@@ -45,8 +45,6 @@ _WATCH_SHARE = 0.2
 _TARGET_WATCH_SHARE = 0.6
 """Of what may be spent, at most this goes into finding the large tuples of the stream: without an interval that
 can be certified no error target is met, and then everything is read."""
-_TAME_SHARE = 0.1
-"""Values are tame when a sample of this share of the stream can certify intervals without taking large ones apart."""
 
 
 class AggregateRun:
@@ -56,14 +54,14 @@ class AggregateRun:
     result, however the input was cut into batches.
     """
 
-    def __init__(self, plan: AggregatePlan, data: AggregateInput) -> None:
+    def __init__(self, plan: AggregatePlan, data: AggregateInput, left: Callable[[], float] | None = None) -> None:
+        """left: the seconds that a plan with a limit still has."""
+        self._left = left
         self.plan = plan
         self.data = data
         costs = plan.costs
         take = accumulate_cost(data.aggregates, costs, grouped=data.grouped)
         self._prices = Prices(test=costs.scan, take=take)
-        self._matches = [_matches(data, q) for q in range(len(data.scopes))]
-        self.exact_cost = naive_cost(data, costs, self._matches)
         self.granted = math.inf if plan.budget is None else plan.budget * self.exact_cost
         self.spent_summary = 0.0
         self.kept = 0.0
@@ -75,6 +73,15 @@ class AggregateRun:
         self.method, self.borders = plan.method, ""
         self.note = ""
         self._begin()
+
+    @cached_property
+    def _matches(self) -> list[int]:
+        return [_matches(self.data, q) for q in range(len(self.data.scopes))]
+
+    @cached_property
+    def exact_cost(self) -> float:
+        """What every tuple fed to every query costs: known to the judge, who looks at all of them."""
+        return naive_cost(self.data, self.plan.costs, self._matches)
 
     @property
     def spent(self) -> float:
@@ -141,10 +148,11 @@ class AggregateRun:
                 "aggregate method: needed count(*) of single keys (item_id = 'A', no time range, no groups) for "
                 "countsketch; got something else; use method='auto'"
             )
-        if plan.method == "naive" or self.exact_cost == 0.0:
+        timed = self._left is not None and data.n > 0
+        if not timed and (plan.method == "naive" or self.exact_cost == 0.0):
             self._naive()
             return
-        if plan.method == "sample" or (plan.target is not None and plan.method == "auto"):
+        if timed or plan.method == "sample" or (plan.target is not None and plan.method == "auto"):
             self._sample()
             return
         exact = self._cut_grid() if plan.borders in ("auto", "predicates") else None
@@ -184,7 +192,7 @@ class AggregateRun:
         order = np.argsort(unit_hash(data.n, self.plan.seed), kind="stable")
         zones = np.append(np.arange(0, data.n, self.plan.zone), data.n)
         large, marks = None, None
-        if self._watches():
+        if self._left is None and self._watches():
             marks = marks_of(data)
             large = large_tuples(data, marks)
             self.spent_summary = self.plan.costs.scan * data.n * len(data.measures)
@@ -192,15 +200,17 @@ class AggregateRun:
             stream_reader(data, scope, self._prices, order, zones, large, marks, self._ruled_out(scope))
             for scope in data.scopes
         ]
-        for reader in self.readers:
+        for n, reader in enumerate(self.readers):
             reader.first()
-        if self.plan.target is None:
+            if self._left is not None:
+                reader.read_while(part_of(self._left, len(self.readers) - n))
+        if self.plan.target is None and self._left is None:
             self._share_out(self.granted - self.spent)
 
     def _ruled_out(self, scope: Scope) -> Array | None:
         """Where the shared summary tells a query not to look; what was asked of it is paid."""
         data = self.data
-        if data.summary is None or scope.passes is None or scope.empty:
+        if data.summary is None or scope.passes is None or scope.empty or self._left is not None:
             return None
         most = ASKED_SHARE * min(self.granted, self.exact_cost) / len(data.scopes)
         runs, cost = ruled_out(data.summary, data.key_hashes(scope), self.plan.costs, most)
@@ -226,7 +236,7 @@ class AggregateRun:
         """Whether the sample can afford to look at every tuple once, for all queries, and take the large ones apart."""
         if all(aggregate.value is None or aggregate.function in DISTRIBUTION for aggregate in self.data.aggregates):
             return False
-        if all(_is_tame(measure, self.data.n) for measure in self.data.measures):
+        if all(is_tame(measure, self.data.n) for measure in self.data.measures):
             return False
         watching = self.plan.costs.scan * self.data.n * len(self.data.measures)
         share = _WATCH_SHARE if self.plan.target is None else _TARGET_WATCH_SHARE
@@ -336,15 +346,7 @@ class AggregateRun:
         unit = unit_hash(data.n, self.plan.seed)
         moments = self._by_moments or self.sets is not None
         self.readers = [
-            grid_reader(
-                data,
-                scope,
-                self._prices,
-                sketch.grid,
-                unit,
-                sketch.kept,
-                moments=moments,
-            )
+            grid_reader(data, scope, self._prices, sketch.grid, unit, sketch.kept, moments=moments)
             for scope in data.scopes
         ]
         costs = self.plan.costs
@@ -376,16 +378,6 @@ def _edge_tuples(grid: Grid, state: Array, wanted: int) -> tuple[int, int]:
     at, _ = grid.positions(cells)
     large = int(grid.large[at].sum())
     return int(at.shape[0]) - large, large
-
-
-def _is_tame(measure: Measure, n: int) -> bool:
-    """Whether the source's bounds on a measure are near enough to the spread of its first values."""
-    seen = measure.values[:SAMPLE][measure.valid[:SAMPLE]]
-    if seen.shape[0] < 2 or not math.isfinite(measure.low) or not math.isfinite(measure.high):
-        return False
-    middle, spread = float(seen.mean()), float(seen.std())
-    reach = max(measure.high - middle, middle - measure.low)
-    return reach**2 <= TAIL * _TAME_SHARE * n * spread**2
 
 
 def _matches(data: AggregateInput, q: int) -> int:
