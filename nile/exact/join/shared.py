@@ -104,7 +104,7 @@ def text_codes(
         words = [each[at] for each, at in zip(words, places, strict=True)]
     codes, distinct = dense_codes(words, shared=shared, threads=threads)
     at = tuple(np.arange(size) for size in sizes) if places is None else places
-    if not _alike(codes, at, texts, distinct, threads):
+    if not _alike(codes, at, texts, distinct, shared, threads):
         return None
     if places is None:
         return codes, distinct
@@ -115,9 +115,11 @@ def text_codes(
 
 
 def _alike(
-    codes: Sequence[Array], places: Sequence[Array], texts: Sequence[_Texts], distinct: int, threads: int | None
-) -> bool:
-    """Whether all texts of a code are one text.  places: which texts of a column the codes are of."""
+    codes: Sequence[Array], places: Sequence[Array], texts: Sequence[_Texts], distinct: int, shared: bool,
+    threads: int | None,
+) -> bool:  # fmt: skip
+    """Whether all texts of a code are one text.  places: which texts of a column the codes are of; shared: whether the
+    shortest column has all codes, else they rise from column to column."""
     unlike: list[int] = []
 
     def compare(k: int, code: Array, other: int, first: Array, fresh: bool, at: slice) -> None:
@@ -125,16 +127,16 @@ def _alike(
         unlike.append(_text_kernels().unlike_texts(*given, fresh))
 
     firsts: list[tuple[int, Array]] = []
-    known = np.zeros(distinct, np.bool_)
-    for k in sorted(range(len(codes)), key=lambda k: codes[k].shape[0]):
+    known = 0  # codes below it have their first text in a column before
+    for k in sorted(range(len(codes)), key=lambda k: codes[k].shape[0]) if shared else range(len(codes)):
         for other, first in firsts:
             _in_pieces(codes[k].shape[0], threads, partial(compare, k, codes[k], other, first, False))
-        new = np.where((codes[k] >= 0) & ~known[codes[k]], codes[k], -1) if firsts else codes[k]
-        if not firsts or bool((new >= 0).any()):
+        above = 1 + int(codes[k].max(initial=-1))
+        if above > known or not firsts:
             first = np.full((distinct, 2), -1, np.int64)
-            compare(k, new, k, first, True, slice(None))
-            known |= first[:, 0] >= 0
+            compare(k, np.where(codes[k] >= known, codes[k], -1) if known else codes[k], k, first, True, slice(None))
             firsts.append((k, first))
+            known = max(known, above)
     return not any(unlike)
 
 
