@@ -71,6 +71,7 @@ def test_the_page_shows_what_runs_and_sets_what_it_can(up: Served, tmp_path: Pat
             shown.until(f"{facts} !== {first!r}")
             registered(shown)
             paused(shown, up)
+            replanned(shown, up)
             resized(shown, up)
             assert "Most promising: bucket" in shown.until("document.querySelector('.best').innerText")
             looked_at(shown, tmp_path)
@@ -106,6 +107,20 @@ def paused(shown: Page, up: Served) -> None:
     shown.value("document.getElementById('undo').click()")
     shown.until(f"{button}.innerText === 'Pause'")
     up.wait_until(lambda: up.db.subscription("counts").outputs > outputs)
+
+
+def replanned(shown: Page, up: Served) -> None:
+    """The plan of a query is changed while it runs, and changed back by undo; its counts go on."""
+    choice = "document.querySelector('[data-query=counts] select')"
+    scheduled = "SELECT scheduling FROM nile_queries WHERE name = 'counts'"
+    shown.until(f"{choice}.value === 'nta'")
+    outputs = up.db.subscription("counts").outputs
+    shown.value(f"{choice}.value = 'tpa'; {choice}.dispatchEvent(new Event('change'))")
+    up.wait_until(lambda: up.db.sql(scheduled).fetchall() == [("tpa",)])
+    up.wait_until(lambda: up.db.subscription("counts").outputs > outputs)
+    shown.until("!document.getElementById('undo').disabled")
+    shown.value("document.getElementById('undo').click()")
+    up.wait_until(lambda: up.db.sql(scheduled).fetchall() == [("nta",)])
 
 
 def resized(shown: Page, up: Served) -> None:

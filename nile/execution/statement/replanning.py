@@ -9,9 +9,9 @@ Source: STREAM (CIDR 2003), sections 2.4 and 6: plans are changed while they run
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nile.exact.pipeline.tail import Tail
 from nile.execution.choice import Choice, choose
@@ -111,9 +111,9 @@ def _taken_over(
     at = standing.reached
     old = Running(home, standing.query, standing.choice, live)
     tail = fresh.tail()
-    told, wanted = _told(fresh, tail, seen, at, standing.schema), _told(old, old.tail(), seen, at, standing.schema)
-    if told != wanted:
-        differ = sum(((told - wanted) + (wanted - told)).values())
+    told = _told(fresh, tail, seen, at, standing.schema, 1)
+    wanted = _told(old, old.tail(), seen, at, standing.schema, -1)
+    if differ := _differences([*told, *wanted]):
         raise ConfigError(
             f"{place}: needed a plan that tells what the query told so far; got one that differs in {differ:,} rows; "
             "it is another query: subscribe to it under another name"
@@ -121,19 +121,33 @@ def _taken_over(
     return fresh, tail
 
 
-def _told(plan: Running, tail: Tail, seen: Mapping[str, int], at: int | None, schema: pa.Schema) -> Counter[str]:
-    """How often each row was told, less how often it was taken back, up to an instant."""
+def _told(
+    plan: Running, tail: Tail, seen: Mapping[str, int], at: int | None, schema: pa.Schema, times: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows told up to an instant, with `times` as `_sign` and the opposite where they were taken back."""
     found = [*plan.push_finite(), *plan.push_seen(seen)]
     if at is not None:
         found.append(plan.pipeline.advance(at, certain=False))
-    told: Counter[str] = Counter()
     for each in found:
         passed = tail.passed(each)
         tail.add(passed)
         for changes in passed.changes:
-            rows: list[dict[str, Any]] = changed(changes, schema, plan.emit).to_pylist()
-            for row in rows:
-                sign = row.pop("_sign", 1)
-                row.pop("_ts", None)
-                told[repr(row)] += sign
-    return Counter({row: count for row, count in told.items() if count})
+            rows = changed(changes, schema, plan.emit)
+            kept = [name for name in rows.schema.names if name not in ("_ts", "_sign")]
+            signs = pa.array(changes.sign.astype("int64") * times)
+            yield pa.RecordBatch.from_arrays([*(rows[name] for name in kept), signs], names=[*kept, "_sign"])
+
+
+def _differences(told: Sequence[pa.RecordBatch]) -> int:
+    """How many rows are left of all, signs added up."""
+    if not told:
+        return 0
+    table = pa.Table.from_batches(told)
+    columns = table.schema.names[:-1]
+    if any(pa.types.is_nested(table.schema.field(name).type) for name in columns):
+        counts: Counter[str] = Counter()
+        for row in table.to_pylist():
+            counts[repr({name: row[name] for name in columns})] += row["_sign"]
+        return sum(map(abs, counts.values()))
+    left = table.group_by(columns).aggregate([("_sign", "sum")])["_sign_sum"]
+    return int(sum(abs(count) for count in left.to_pylist() if count))

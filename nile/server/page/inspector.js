@@ -114,14 +114,19 @@ function query(row, operators, now) {
   if (!one) {
     one = { facts: make("span"), tag: make("span", { class: "tag" }, "paused"), toggle: make("button"), nodes: new Map() };
     one.code = make("code"); one.worth = make("p", { class: "note" }); one.plan = make("div", { class: "wide" });
+    one.way = make("select", { "aria-label": "how what expires is told: the scheduling of the plan" });
+    one.way.append(...["nta", "tpa", "ita"].map((each) => make("option", {}, each)));
     one.card = make("details", shown.size < 4 ? { open: "" } : {}, make("summary", {}, make("b", {}, name || "(no name)"), one.tag,
-      one.facts), one.code, make("div", { class: "controls" }, one.toggle), one.worth, one.plan);
+      one.facts), one.code, make("div", { class: "controls" }, one.toggle, one.way), one.worth, one.plan);
     one.card.dataset.query = name;
     one.toggle.disabled = !name;
     one.toggle.onclick = () => set("nile_queries", "active", name, one.active ? "false" : "true", one.active ? "true" : "false");
+    one.way.onchange = () => set("nile_queries", "scheduling", name, `'${one.way.value}'`, `'${one.scheduling}'`);
     shown.set(key, one);
     $("queries").append(one.card);
   }
+  one.way.hidden = !name || row.scheduling === null;
+  if (one.scheduling !== row.scheduling) one.way.value = one.scheduling = row.scheduling;
   one.active = row.active;
   one.tag.hidden = row.active;
   say(one.toggle, row.active ? "Pause" : "Resume");
