@@ -121,7 +121,10 @@ function query(row, operators, now) {
     one.card.dataset.query = name;
     one.toggle.disabled = !name;
     one.toggle.onclick = () => set("nile_queries", "active", name, one.active ? "false" : "true", one.active ? "true" : "false");
-    one.way.onchange = () => set("nile_queries", "scheduling", name, `'${one.way.value}'`, `'${one.scheduling}'`);
+    one.way.onchange = async () => {
+      await set("nile_queries", "scheduling", name, `'${one.way.value}'`, `'${one.scheduling}'`);
+      one.way.value = one.scheduling;  // what was refused is not shown
+    };
     shown.set(key, one);
     $("queries").append(one.card);
   }
