@@ -189,9 +189,10 @@ def test_the_surface_is_measured_against_its_bars(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(surface, "STATEMENTS", 1)
     monkeypatch.setattr(surface, "COLD_ROUNDS", 1)
     first = surface._first_answer
-    monkeypatch.setattr(surface, "_first_answer", lambda program: first(program, warm=True))
+    monkeypatch.setattr(surface, "_first_answer", lambda text: first(text, warm=True) if "desc" in text else 1.0)
     (result,) = run(["surface"])
-    assert [(each.unit, each.bar) for each in result.measures] == [("s", 0.3), ("ms", 5.0), ("s", 5.0), ("s", 10.0)]
+    bars = [(each.unit, each.bar) for each in result.measures]
+    assert bars == [("s", 0.3), ("ms", 5.0), ("s", 5.0), ("s", 10.0), ("s", 10.0), ("s", 10.0)]
     assert all(each.value > 0 for each in result.measures)
 
 
