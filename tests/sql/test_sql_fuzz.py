@@ -21,6 +21,8 @@ CORPUS = [
     for case in read_cases(path)
     if case.kind == "rows"
 ]
+EVERYDAY = (Path(__file__).parent / "everyday.txt").read_text(encoding="utf-8").splitlines()
+CORPUS += [line for line in EVERYDAY if line and not line.startswith("#")]
 
 
 def check_many(count: int, seed: int) -> tuple[int, int]:

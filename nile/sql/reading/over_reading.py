@@ -127,6 +127,8 @@ def _bound(spec: Any, which: str, taker: Taker, depth: int) -> tuple[int | float
                 "needed UNBOUNDED PRECEDING at the begin, or FOLLOWING at the end; got the other", start_of(spec)
             )
         return None, False
+    if value is None:
+        raise Fault("needed a bound such as 2 PRECEDING behind ROWS, RANGE or GROUPS; got none", start_of(spec))
     node = taker.take(value, depth)
     if not isinstance(node, Constant) or isinstance(node.value, bool) or not isinstance(node.value, int | float):
         raise Fault("needed a number or an interval before PRECEDING or FOLLOWING; got something else", start_of(value))

@@ -306,6 +306,9 @@ class _SelectReader:
         table = node.args.get("table") if type(node).__name__ == "Column" else None
         if alias is not None:
             raise Fault("needed * without a name of its own; got AS", start_of(node))
+        for each in (*(star.args.get("replace") or ()), *(star.args.get("rename") or ())):
+            if type(each).__name__ != "Alias" or not each.alias:
+                raise Fault("needed (... AS name, ...) after REPLACE or RENAME; got something else", start_of(node))
         made = Star(
             None if table is None else str(table.this),
             start_of(node) or 0,
@@ -342,5 +345,8 @@ def _star(node: Any) -> Any:
 
 
 def _name_of(node: Any) -> str:
-    """The name of a column as it stands in EXCLUDE or RENAME."""
-    return str(node.this.this if type(node).__name__ == "Column" else node.this)
+    """The name of a column as it stands in EXCLUDE or RENAME.  Raises Fault."""
+    named = node.this if type(node).__name__ == "Column" else node
+    if type(named).__name__ != "Identifier":
+        raise Fault("needed names of columns after * EXCLUDE or RENAME; got something else", start_of(node))
+    return str(named.this)
