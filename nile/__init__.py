@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from nile.answers.standing import StandingAnswer, StandingQueries
     from nile.engine.connect import connect
     from nile.engine.database import Database
-    from nile.execution.live.approximate import ApproximateSubscription
+    from nile.execution.live.approximate.join import ApproximateSubscription
     from nile.execution.live.subscription import Subscription
     from nile.execution.statement.builder import QueryBuilder
     from nile.preferences.budget import Budget, BudgetReport
@@ -159,7 +159,7 @@ _HOMES = {
     "AggregateAnswer": "nile.answers.aggregate_answer",
     "AggregateQuery": "nile.answers.aggregate_query",
     "Answer": "nile.answers.answer",
-    "ApproximateSubscription": "nile.execution.live.approximate",
+    "ApproximateSubscription": "nile.execution.live.approximate.join",
     "Budget": "nile.preferences.budget",
     "BudgetReport": "nile.preferences.budget",
     "Bursts": "nile.preferences.clock",

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 import nile
 from nile.execution.held import content, packed
-from nile.execution.live.approximate_aggregate import SampledSubscription
+from nile.execution.live.approximate.aggregate import SampledSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
 from nile.operators.aggregate.input import unit_hash

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 import nile
 from nile.execution.held import content, flat, of, packed
-from nile.execution.live.approximate import ApproximateSubscription
+from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
 from nile.summaries.envelope import unpack

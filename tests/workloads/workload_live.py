@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import nile
 from nile.execution.held import content, packed
-from nile.execution.live.approximate import ApproximateSubscription
+from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
 from nile.operators.common.data import JoinInput

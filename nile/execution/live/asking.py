@@ -10,8 +10,8 @@ from nile.execution.approximate.run import is_approximate
 from nile.execution.choice import choose
 from nile.execution.definitions import Filling, QueryDefinition
 from nile.execution.exact.promised import Known
-from nile.execution.live.approximate import ApproximateSubscription
-from nile.execution.live.approximate_aggregate import SampledSubscription, is_aggregate
+from nile.execution.live.approximate.aggregate import SampledSubscription, is_aggregate
+from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.subscription import Subscription

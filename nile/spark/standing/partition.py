@@ -15,7 +15,7 @@ import numpy as np
 
 from nile.base.times import event_times
 from nile.execution.held import content, flat
-from nile.execution.live.approximate import ApproximateSubscription
+from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.live import Live
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options

@@ -13,7 +13,7 @@ from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.approximate.selection import PreferredSelection
-from nile.execution.live.approximate_rows import JoinRows
+from nile.execution.live.approximate.rows import JoinRows
 from nile.execution.live.commits import Commits
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options

@@ -1,0 +1,4 @@
+"""Standing queries inside a budget: joins and selections by preference, aggregates over a sample.
+
+Imports what `nile.execution.live` may.
+"""
