@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakValueDictionary
 
 from nile.answers.result import Result
 from nile.base.durations import parse_duration
@@ -18,26 +17,23 @@ from nile.base.times import check_time_type
 from nile.execution.definitions import SourceDefinition
 from nile.execution.options import Options
 from nile.execution.reading import own_condition
+from nile.execution.summary_names import SummaryNames
 from nile.expressions.conditions import Condition, parse_condition
 from nile.expressions.tree import Node
 from nile.mining.call import Call, Mined
 from nile.mining.source import MinedSource, Miner
 from nile.operators.aggregate.scope import conjuncts, contradiction
-from nile.operators.inputs.joining import load_stream
-from nile.operators.inputs.shared import SharedSummary
-from nile.pyramid.grid.manager import SummaryManager
-from nile.pyramid.grid.spec import SummarySpec
 from nile.sensors.source import SensorsSource
 from nile.sql.catalog import Entry
 from nile.sql.plan import Query, Relation, Stream
 from nile.sql.reading.listed import Listed
-from nile.sql.statements import CreateSummary, CreateView
+from nile.sql.statements import CreateView
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import CountedSource, KeptSource, Source, open_source
 from nile.streams.versions import Versions
 from nile.summaries.errors import ConfigError, DatabaseClosed, SourceError, UnknownStream
-from nile.summaries.hashing import PUBLIC, KeyHasher, KeyTable
+from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -83,7 +79,7 @@ class Scan(Protocol):
         """Nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
 
 
-class Registry:
+class Registry(SummaryNames):
     """Names and what they stand for; the binder's catalog and the executor's home.
 
     hasher: of all keys in it.  threads: how many a join or the reading of a file may use, None for all cores.  scan:
@@ -91,15 +87,12 @@ class Registry:
     """
 
     def __init__(self, hasher: KeyHasher = PUBLIC, scan: Scan | None = None, *, threads: int | None = None) -> None:
-        self.hasher = hasher
+        super().__init__(hasher)
         self.threads = threads
         self._scan = scan
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
-        self._summaries: dict[str, CreateSummary] = {}
         self._views: dict[str, CreateView] = {}
-        self._shared: dict[str, SharedSummary] = {}
-        self._built: WeakValueDictionary[tuple[str, str], SummaryManager] = WeakValueDictionary()
         self.check: Callable[[], None] = lambda: None
         """Raises where nothing may be read any more."""
         self.offsets: Mapping[str, Any] = {}
@@ -111,12 +104,6 @@ class Registry:
         """All streams and stored relations by name.  Raises DatabaseClosed, as all that looks names up does."""
         self.check_open()
         return self._entries
-
-    @property
-    def summaries(self) -> Mapping[str, CreateSummary]:
-        """All summaries by name."""
-        self.check_open()
-        return self._summaries
 
     @property
     def views(self) -> Mapping[str, CreateView]:
@@ -269,12 +256,6 @@ class Registry:
         held = self._held[name]
         return held.source, None if held.where is None else held.where.text
 
-    def keep_summary(self, summary: CreateSummary) -> None:
-        """Make a summary known; one that is known as it is keeps its grid."""
-        if self._summaries.get(summary.name) != summary:
-            self._shared[summary.name] = self._begun(summary)
-        self._summaries[summary.name] = summary
-
     def keep_view(self, view: CreateView) -> None:
         """Make a view known."""
         self._views[view.name] = view
@@ -282,25 +263,6 @@ class Registry:
     def forget_view(self, name: str) -> None:
         """Forget one."""
         del self._views[name]
-
-    def _begun(self, made: CreateSummary) -> SharedSummary:
-        return SharedSummary(made.name, made.stream, made.column, made.spec, self.hasher, made.error)
-
-    def grid(self, name: str) -> SharedSummary:
-        """What a summary of that name is: its grid, whoever reads it.  Raises UnknownStream."""
-        if name not in self.summaries:
-            known = ", ".join(self.summaries) or "none"
-            raise UnknownStream(f"summary {name!r}: needed one of {known}; got none of that name; CREATE SUMMARY first")
-        return self._shared[name]
-
-    def shared(self, name: str, column: str) -> SharedSummary | None:
-        """The first summary of a stream's column; None where there is none.  Raises DatabaseClosed."""
-        self.check_open()
-        return next((one for one in self._shared.values() if (one.stream, one.column) == (name, column)), None)
-
-    def forget_summary(self, name: str) -> None:
-        """Forget one."""
-        del self._summaries[name], self._shared[name]
 
     def rows(self, name: str) -> int | None:
         """How many rows a source has, where it says so without reading."""
@@ -313,44 +275,6 @@ class Registry:
         """The condition that a stream or relation was registered with."""
         held = self._held.get(name)
         return None if held is None or held.where is None else held.where.tree
-
-    def built(self, name: str) -> dict[str, SummaryManager]:
-        """Summaries of a stream that have been built and that someone still holds, by column."""
-        return {column: summary for (stream, column), summary in self._built.items() if stream == name}
-
-    def remember(self, name: str, column: str, summary: SummaryManager) -> None:
-        """A summary of a stream has been built.  It is not kept alive."""
-        self._built[name, column] = summary
-
-    def summary(self, name: str) -> SummaryManager:
-        """See `nile.engine.database.Database.summary`."""
-        grid, made = self.grid(name), self.summaries[name]
-        if grid.live is not None:
-            return grid.live
-        if made.error is None:
-            return grid.built(self.summarize(made.stream, made.column, made.asked["granularity"], made.asked))
-        read = load_stream(self.manager(made.stream, made.column))
-        return grid.counted(read.ts, read.key)
-
-    def summarize(self, name: str, on: str, granularity: Any, options: dict[str, Any]) -> SummaryManager:
-        """See `nile.engine.database.Database.summarize`."""
-        given = {key: value for key, value in options.items() if key != "granularity"}
-        if given.get("max_length") is not None:
-            given["max_length"] = parse_duration(given["max_length"], where="max_length")
-        length = parse_duration(granularity, where="granularity")
-        made = SummaryManager(SummarySpec(granularity=length, **given), KeyTable(self.hasher))
-        for batch in self.manager(name, on).batches():
-            made.ingest(batch.ts, batch.key, where=f"stream '{name}', column '{on}'")
-        self.remember(name, on, made)
-        return made
-
-    def changed(self, name: str) -> None:
-        """Rows of a stream have been taken back: what was built of it no longer holds."""
-        self._forget_built(name)
-
-    def _forget_built(self, name: str) -> None:
-        for column in self.built(name):
-            del self._built[name, column]
 
     def history(self, name: str) -> History | None:
         """What is kept of a stream; None where its source has to be read, or where not all of it belongs to it."""
