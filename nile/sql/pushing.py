@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nile.expressions.binding import is_native, kind_of
+from nile.expressions.folding import fold
 from nile.expressions.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
 from nile.sql import plan as ops
 from nile.sql.binding.scope import unique
@@ -194,8 +195,9 @@ def merge_projections(plan: Plan) -> Plan:
     if not (_only_renames(upper) or _only_renames(lower)):
         return plan
     below = {item.name: item.node for item in lower.items}
-    items = tuple(ops.Item(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items)
-    return ops.Project(lower.input, items)
+    items = [(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items]
+    # What a constant was put into is folded, as it would be had it been written so.
+    return ops.Project(lower.input, tuple(ops.Item(field, fold(node)) for field, node in items))
 
 
 def _with_hidden(plan: ops.Project) -> ops.Project:

@@ -71,9 +71,8 @@ def test_a_share_of_a_core_goes_on_while_time_passes() -> None:
         (text("desc"), {"budget": 0.1, "replay": "exponential"}, nile.NotYet, "at their own pace"),
         (text("desc"), {"budget": nile.Budget(outputs=5)}, nile.NotYet, "for as long as tuples come"),
         (text("desc"), {"budget": 0.1, "emit": "append"}, nile.ConfigError, "needed an exact query"),
-        (text("desc", where="AND a.price < b.price"), {"budget": 0.1}, nile.NotYet, "a look at every candidate"),
         (text("desc").replace("WINDOW '60 s'", ""), {"budget": 0.1}, nile.ConfigError, "WINDOW"),
-        ("SELECT seq FROM a WITH PREFERENCE desc seq", {"budget": 0.1}, nile.NotYet, "a selection of one stream"),
+        ("SELECT seq FROM a WITH PREFERENCE desc seq LIMIT 3", {"budget": 0.1}, nile.NotYet, "ORDER BY or LIMIT"),
     ],
 )
 def test_what_has_no_standing_operator_is_refused(

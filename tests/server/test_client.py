@@ -104,7 +104,7 @@ def test_what_is_wrong_is_raised_as_the_same_class(both: Any) -> None:
         (lambda one: one.push("s", {"ts": [1.0], "k": ["a"], "x": [1]}), TimestampOrderError),
         (lambda one: one.accounting("none"), UnknownStream),
         (lambda one: one.subscription("none"), UnknownStream),
-        (lambda one: one.subscribe("SELECT k FROM s WITH PREFERENCE desc k BUDGET 10 %", name="q"), NotYet),
+        (lambda one: one.subscribe("SELECT k FROM s WITH PREFERENCE desc k BUDGET 10 % LIMIT 3", name="q"), NotYet),
     ):
         with pytest.raises(kind) as here:
             call(db)

@@ -211,7 +211,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     known |= {"_unread_limit", "_left_to_store", "_most_bytes", "_when_full", "_tick", "_may_drop",
               "dropped"}  # the reader says it again  # fmt: skip
     known |= {"_fault", "ending"}  # of sensors, which no store keeps
-    known |= {"into"}  # a part of what was asked
+    known |= {"into", "_names"}  # a part of what was asked, and of the database
     known |= {"hearing", "epoch", "_replayed"}  # of who listens, and of the store
     assert set(vars(standing)) == known | {
         "_found",
@@ -235,7 +235,7 @@ def test_a_live_stream_decides_what_of_it_is_state() -> None:
     given = {"name", "schema", "time", "keep", "history", "listeners", "closed", "idle"}
     given |= {"silent", "pushing"}  # by the clock of this process
     given |= {"followers", "base"}  # of table functions, which no store keeps
-    given |= {"at_will", "stamp", "clock"}  # of its definition
+    given |= {"at_will", "stamp", "clock", "drops"}  # of its definition
     assert set(vars(repaired)) == given | {"_manager", "_order", "_kept", "_pushed", "passed"}
     given = {"spec", "source", "key_type", "_columns"}
     given |= {"_refused"}  # of a push: empty between two

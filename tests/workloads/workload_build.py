@@ -16,14 +16,14 @@ import pytest
 
 import nile
 from nile.durable.keeper import Keeper
+from nile.durable.pieces import ROLE, Pieces
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.history import layout, rows_store
 from nile.pyramid.history.history import History
 from nile.pyramid.lake.lake import DAY, ORDINAL, LakeStream, Layout, streams_of, write_part
 from nile.spark.building.tasks import Done, Job, Work
-from nile.summaries.errors import (
-    StoreWriteError,
-)
+from nile.summaries.envelope import pack
+from nile.summaries.errors import StoreWriteError
 
 SCHEMA = pa.schema([("item", pa.string()), ("at", pa.timestamp("ns")), ("price", pa.float64()), ("shop", pa.int32())])
 SUMMARY = "CREATE SUMMARY items ON shop (item) WITH GRANULARITY '2 h' AND COLLAPSE (3, 3)"
@@ -104,11 +104,20 @@ def pushed(store: Path, lake: Path, summaries: Sequence[str]) -> None:
 
 
 def content(store: Path) -> dict[str, Any]:
-    """All that a store holds, names of files replaced by their bytes."""
+    """All that a store holds, names of files replaced by their bytes; arrays in pieces as if they had stood in one.
+
+    Which checkpoint wrote a piece is no part of what it holds.
+    """
     with StoreDirectory.open(store, read_only=True) as directory:
-        data = {name: bytes(directory.read(file)) for name, file in directory.files().items()}
         state = json.loads(json.dumps(dict(directory.state)))
-        roles = sorted(file.role for file in directory.files().values())
+        files, pieces = directory.files(), Pieces(directory)
+        pieces.opened([files[name] for name in state.pop("pieces", [])])
+        data = {name: bytes(directory.read(file)) for name, file in files.items() if file.role != ROLE}
+        for name, file in files.items():
+            if file.role.startswith("state-") and file.role != ROLE:
+                whole = pieces.whole(directory.read_envelope(file))
+                data[name] = pack(whole.kind, whole.params, whole.arrays)
+        roles = sorted(file.role for file in files.values() if file.role != ROLE)
 
     def told(value: Any) -> Any:
         if isinstance(value, dict):
