@@ -58,7 +58,8 @@ def test_the_coins_of_left_and_right_tuples_are_not_each_others() -> None:
     ones = np.ones(1)
     came = []
     for seed in range(60):
-        inside = Look(joined, seed).admitted(np.zeros(1 << 12, np.uint8), ones, (0.2 * ones, 0.2 * ones))
+        look = Look(joined, seed)
+        inside = look.admitted(np.zeros(look.slots, np.uint8), ones, (0.2 * ones, 0.2 * ones))
         came.append((len(inside.left), len(inside.right)))
         shifts = [np.intersect1d(inside.left.place + by, inside.right.place).shape[0] for by in (-2, -1, 0, 1, 2)]
         assert max(shifts) < 0.5 * len(inside.left)
