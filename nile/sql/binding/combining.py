@@ -61,10 +61,21 @@ def alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
                 f"column {at + 1}, '{left.fields[at].name}'; CAST one of them",
                 query.start,
             )
-    return (
-        _widened(left, [one != other and one == "integer" for one, other in kinds]),
-        _widened(right, [one != other and other == "integer" for one, other in kinds]),
-    )
+    left = _widened(left, [one != other and one == "integer" for one, other in kinds])
+    right = _widened(right, [one != other and other == "integer" for one, other in kinds])
+    return _null_as(left, right), _null_as(right, left)
+
+
+def _null_as(plan: Plan, other: Plan) -> Plan:
+    """The plan whose columns of nothing but null have the types of the other's: no text says int32 of a null."""
+    if not isinstance(plan, ops.Project) or not any(map(_is_null, plan.items)):
+        return plan
+    there = [_is_null(item) for item in other.items] if isinstance(other, ops.Project) else [False] * len(plan.items)
+    items = []
+    for item, field, null in zip(plan.items, other.fields, there, strict=True):
+        takes = _is_null(item) and not null and kind_of(item.field.type) == kind_of(field.type)
+        items.append(replace(item, field=Field(item.name, field.type)) if takes else item)
+    return replace(plan, items=tuple(items))
 
 
 def by_name(left: Plan, right: Plan, start: int) -> tuple[Plan, Plan]:
