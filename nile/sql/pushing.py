@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nile.expressions.binding import is_native, kind_of
 from nile.expressions.folding import fold
-from nile.expressions.tree import Column, Compare, Constant, Node, columns_of, conjunction, conjuncts, rename
+from nile.expressions.tree import Column, Compare, Constant, Node, Not, columns_of, conjunction, conjuncts, rename
 from nile.sql import plan as ops
 from nile.sql.binding.scope import unique
 from nile.sql.plan import Field, Plan, Stream, map_inputs
@@ -98,9 +98,46 @@ def _through(plan: ops.Project | ops.Group, below: Mapping[str, Node], condition
     free = [each for each in conditions if columns_of(each) and all(name in renamed for name in columns_of(each))]
     bound = [each for each in conditions if each not in free]
     if free:
-        inner = [rename(each, lambda column: renamed[column.name]) for each in free]
+        inner = []
+        for each in free:
+            asked = rename(each, lambda column: renamed[column.name])
+            decided = _decided(plan, asked)
+            inner += [asked] if decided is None else []
+            plan = decided or plan
         plan = replace(plan, input=_pushed(plan.input, inner))
     return _filtered(plan, bound)
+
+
+def _decided(plan: ops.Project | ops.Group, condition: Node) -> ops.Project | ops.Group | None:
+    """A query whose rows must, or must not, have a partner that a column below tells of: the join says so.
+
+    condition: over the columns below; None: it says something else.
+    """
+    item, there = (condition.item, False) if isinstance(condition, Not) else (condition, True)
+    if not isinstance(item, Column) or (below := _chosen(plan.input, item.name, there)) is None:
+        return None
+
+    def known(node: Node) -> Node:
+        return fold(rename(node, lambda each: Constant(there, "boolean") if each.name == item.name else each))
+
+    if isinstance(plan, ops.Project):
+        return ops.Project(below, tuple(replace(each, node=known(each.node)) for each in plan.items))
+    aggregates = (
+        each if each.argument is None else replace(each, argument=known(each.argument)) for each in plan.aggregates
+    )
+    return ops.Group(below, tuple(replace(each, node=known(each.node)) for each in plan.by), tuple(aggregates))
+
+
+def _chosen(plan: Plan, mark: str, there: bool) -> Plan | None:
+    """The rows of a plan with a partner, or without, where a join below tells so in the column `mark`."""
+    if not isinstance(plan, ops.Outer) or plan.kind != "mark":
+        return None
+    if plan.mark == mark:
+        return replace(plan, kind="semi" if there else "anti", mark="")
+    if mark in columns_of(plan.condition or Constant(True, "boolean")):
+        return None
+    left = _chosen(plan.left, mark, there)
+    return None if left is None else replace(plan, left=left)
 
 
 def _into_join(plan: ops.Join, conditions: Sequence[Node]) -> ops.Join:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from nile.expressions.places import Fault, NotYetFault, Parameter, listed
 from nile.expressions.tokens import Token
@@ -13,7 +14,7 @@ from nile.sql.binding.scope import Scope
 from nile.sql.catalog import Catalog
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
-from nile.sql.plan import Plan, Query, Stream, leaves_of, map_inputs, walk
+from nile.sql.plan import Plan, Query, Stream, inputs_of, leaves_of, map_inputs, walk, with_inputs
 from nile.sql.reading.clauses import Clauses, TermClause, split_clauses
 from nile.sql.reading.selecting import read_select
 from nile.sql.reading.views import Views
@@ -64,6 +65,7 @@ def _read(
     written = read_select(blank + rest[begin:end], values, clauses, whole, views)
     binder = QueryBinder(catalog, clauses.window, closing=clauses.emit == "close")
     bound = binder.bind(written)
+    bound = replace(bound, plan=_numbered(bound.plan, count()))
     _check(clauses, bound, binder)
     plan = _with_pairs(bound, clauses) if clauses.pairs else bound.plan
     if clauses.emit is not None:
@@ -77,6 +79,12 @@ def _read(
         error=clauses.error,
         emit=None if clauses.emit == "close" else clauses.emit,
     )
+
+
+def _numbered(plan: Plan, places: Iterator[int]) -> Plan:
+    """The streams numbered from left to right, which is how the text of the plan names them."""
+    plan = with_inputs(plan, [_numbered(each, places) for each in inputs_of(plan)])
+    return replace(plan, position=next(places)) if isinstance(plan, Stream | ops.Windowed) else plan
 
 
 def _emitting(plan: Plan, clauses: Clauses) -> Plan:

@@ -77,3 +77,24 @@ def test_random_statements_read_back() -> None:
 )
 def test_the_text_is_plain_sql(source: str, text: str) -> None:
     assert statement_text(read_statement(source, CATALOG)) == text
+
+
+PARTNER = "SELECT 1 FROM items i WHERE i.item_id = s.item_id"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT item_id, count(*) AS n FROM store1 s GROUP BY item_id HAVING EXISTS ({PARTNER})",
+        "SELECT item_id FROM store1 GROUP BY item_id HAVING count(*) > 1 AND item_id NOT IN (SELECT item_id FROM items)",
+        f"SELECT t.x FROM (SELECT item_id AS x, EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE t.e",
+        f"SELECT t.e FROM (SELECT EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE NOT t.e",
+        f"SELECT t.e, count(*) FROM (SELECT EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE t.e GROUP BY t.e",
+        "SELECT item_id, (SELECT count(*) FROM store2 i WHERE i.item_id = s.item_id) FROM store1 s GROUP BY item_id "
+        "HAVING count(*) > (SELECT min(quantity) FROM store2)",
+        "SELECT floor IN (SELECT 1), floor > ALL (SELECT 0) FROM rooms",
+    ],
+)
+def test_queries_whose_truth_is_asked_for_above_read_back(text: str) -> None:
+    statement = read_statement(text, CATALOG)
+    assert read_statement(statement_text(statement), CATALOG) == statement

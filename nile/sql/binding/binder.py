@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nile.expressions.places import Fault, NotYetFault
-from nile.expressions.tree import Column, Node, columns_of, conjuncts, rename
+from nile.expressions.tree import Column, Node, columns_of, conjunction, conjuncts, rename
 from nile.sql import plan as ops
 from nile.sql.binding.combining import alike, all_of_sets, by_name
 from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, in_order, told_apart, typed
@@ -203,7 +203,9 @@ class QueryBinder:
         bound = [self._item(item, reading, aliases(items[:at])) for at, item in enumerate(items)]
         having = None
         if block.having is not None and grouping is not None:
-            having = ExpressionBinder(scope, block.having, grouping, aliases(items), nesting.value).condition("HAVING")
+            node = ExpressionBinder(scope, block.having, grouping, aliases(items), nesting).condition("HAVING")
+            simple, told = nesting.conditions(conjuncts(node))
+            having = conjunction([*simple, *told])
         qualify = None
         if block.qualify is not None:
             qualify = reading.binder(block.qualify, aliases(items)).condition("QUALIFY")

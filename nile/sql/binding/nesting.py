@@ -7,10 +7,11 @@ A query may name columns of the one around it in the conditions of its WHERE; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
+from nile.expressions.folding import fold
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.tree import (
     Call,
@@ -23,20 +24,24 @@ from nile.expressions.tree import (
     Not,
     columns_of,
     conjunction,
-    conjuncts,
     rename,
 )
 from nile.sql import plan as ops
-from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, told_apart, typed
+from nile.sql.binding.expression_binder import ExpressionBinder, Grouping, told_apart
 from nile.sql.binding.from_binder import FromBinder
 from nile.sql.binding.inputs import Inputs, column_of, joined_plan
+from nile.sql.binding.links import links, quantified
 from nile.sql.binding.scope import Scope
 from nile.sql.binding.single import single
 from nile.sql.parsed import Block, Derived, Expression, Nested, Written
 from nile.sql.plan import Field, Plan
 from nile.sql.pushing import recognised
+from nile.summaries.heavy import pa
 
 __all__ = ["Nesting"]
+
+_Step: TypeAlias = tuple[Literal["semi", "anti"], Plan, Sequence[Node]]
+"""What EXISTS or IN as a condition does to the rows around it: the kind of join, with what, and when."""
 
 
 class Blocks(Protocol):
@@ -95,6 +100,7 @@ class Nesting:
         self.scalars: list[Plan] = []
         self._left: list[tuple[Plan, tuple[tuple[str, str], ...]]] = []
         self._marks: list[ops.Outer] = []
+        self._steps: list[_Step] = []
         self._start = 0
         self._asked: list[tuple[Nested, Expression]] = []
 
@@ -191,31 +197,38 @@ class Nesting:
         own = {field.name for each in inputs.plans for field in each.fields}
         plain: list[Node] = []
         later: list[Node] = []
-        asked, told = [], []
-        for node in conditions:
-            if (which := _asks(node)) is not None:
-                asked.append(which)
-            elif any(name.startswith("?") for name in columns_of(node)):
-                told.append(rename(node, self._told))
-            else:
-                (plain if own.issuperset(columns_of(node)) else later).append(node)
+        simple, told = self.conditions(conditions)
+        for node in simple:
+            (plain if own.issuperset(columns_of(node)) else later).append(node)
         inputs.conditions += plain
         plan = inputs.plan()
         for right, equal in self._left:
             plan = ops.Outer("left", plan, right, equal)
         remaining = conjunction(later)
         plan = plan if remaining is None else ops.Filter(plan, remaining)
-        for number, wanted in asked:
-            plan = self._quantified(plan, *self._asked[number], wanted)
+        for kind, right, links_of in self._steps:
+            plan = quantified(kind, plan, right, links_of)
         for mark in self._marks:
             plan = replace(mark, left=plan)
         known = conjunction(told)
         return plan if known is None else ops.Filter(plan, known)
 
+    def conditions(self, conditions: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+        """(conditions without EXISTS and IN, those with their truth as a value); the others become joins."""
+        simple, told = [], []
+        for node in conditions:
+            if (which := _asks(node)) is not None:
+                self._quantify(*self._asked[which[0]], which[1])
+            elif any(name.startswith("?") for name in columns_of(node)):
+                told.append(rename(node, self._told))
+            else:
+                simple.append(node)
+        return simple, told
+
     @property
     def is_used(self) -> bool:
         """Whether there were any."""
-        return bool(self.scalars or self._left or self._marks)
+        return bool(self.scalars or self._left or self._marks or self._steps)
 
     def above(self, plan: Plan, called: Callable[[Column], Node]) -> Plan:
         """Groups beside the queries in the expressions above them.  called: what a column of the groups is now."""
@@ -227,6 +240,8 @@ class Nesting:
         plan = joined_plan([plan, *self.scalars], (), ()) if self.scalars else plan
         for right, equal in self._left:
             plan = ops.Outer("left", plan, right, tuple((name(one), other) for one, other in equal))
+        for kind, right, links_of in self._steps:
+            plan = quantified(kind, plan, right, [rename(node, called) for node in links_of])
         for mark in self._marks:
             equal = tuple((name(one), other) for one, other in mark.equal)
             condition = None if mark.condition is None else rename(mark.condition, called)
@@ -249,26 +264,32 @@ class Nesting:
         branches = ((there, Constant(True, "boolean")), (self._mark(plan, conditions), Constant(None, "boolean")))
         return Case(branches, Constant(False, "boolean"), "boolean")
 
+    def _above(self, conditions: Sequence[Node]) -> Sequence[Node]:
+        return conditions if self._grouping is None else [self._grouping.above(c, self._start) for c in conditions]
+
     def _mark(self, right: Plan, conditions: Sequence[Node]) -> Column:
         """A column that says whether a row has a partner."""
-        if self._grouping is not None:
-            conditions = [self._grouping.above(node, self._start) for node in conditions]
+        conditions = self._above(conditions)
         name = f"{self._from.own_name('_mark')}.there"
         names = {field.name for field in right.fields}
         outside = {n: 0 for node in conditions for n in columns_of(node) if n not in names}
-        equal, condition = _links(outside | dict.fromkeys(names, 1), conditions)
+        equal, condition = links(outside | dict.fromkeys(names, 1), conditions)
         self._marks.append(ops.Outer("mark", right, right, equal, condition, name))  # its left side comes in `over`
         return Column(name, "boolean")
 
-    def _quantified(self, plan: Plan, nested: Nested, around: Expression, wanted: bool) -> Plan:
+    def _quantify(self, nested: Nested, around: Expression, wanted: bool) -> None:
+        """EXISTS or IN as a condition: rows with a partner, or without."""
+        self._start = nested.start
         found = self._found(nested)
+        kind: Literal["semi", "anti"] = "semi" if wanted else "anti"
         if nested.kind == "exists":
-            return _outer("semi" if wanted else "anti", plan, found.plan, found.conditions)
+            self._steps.append((kind, found.plan, self._above(found.conditions)))
+            return
         item, equal = self._compared(nested, around, found)
-        plan = _outer("semi" if wanted else "anti", plan, found.plan, (*found.conditions, equal))
-        if wanted:
-            return plan
-        return _outer("anti", plan, *self._unknown(nested, item))
+        self._steps.append((kind, found.plan, self._above((*found.conditions, equal))))
+        if not wanted:
+            plan, conditions = self._unknown(nested, item)
+            self._steps.append(("anti", plan, self._above(conditions)))
 
     def _unknown(self, nested: Nested, item: Node) -> tuple[Plan, tuple[Node, ...]]:
         """The rows that make IN unknown, and when: beside a null on either side, as SQL has it."""
@@ -277,7 +298,8 @@ class Nesting:
         inside = {field.name for field in again.plan.fields}
         looked_at = dict.fromkeys(name for node in again.conditions for name in columns_of(node) if name in inside)
         types = {field.name: field for field in again.plan.fields}
-        items = [ops.Item(Field("null", typed("", IsNull(again.value), again.plan).type), IsNull(again.value))]
+        null = fold(IsNull(again.value))
+        items = [ops.Item(Field("null", pa.bool_()), null)]
         items += [
             ops.Item(Field(f"c{at}", types[name].type), column_of(types[name])) for at, name in enumerate(looked_at)
         ]
@@ -360,23 +382,6 @@ def _asks(node: Node) -> tuple[int, bool] | None:
     if isinstance(node, Column) and node.name.startswith("?"):
         return int(node.name[1:]), wanted
     return None
-
-
-def _outer(kind: Literal["semi", "anti"], left: Plan, right: Plan, conditions: Sequence[Node]) -> ops.Outer:
-    owner = {field.name: 0 for field in left.fields} | {field.name: 1 for field in right.fields}
-    return ops.Outer(kind, left, right, *_links(owner, conditions))
-
-
-def _links(owner: Mapping[str, int], conditions: Sequence[Node]) -> tuple[tuple[tuple[str, str], ...], Node | None]:
-    """Conditions of a join of two: pairs of columns that must be equal, and the rest.  owner: 0 left, 1 right."""
-    equal, rest = [], []
-    for node in (part for each in conditions for part in conjuncts(each)):
-        pair = recognised(node, owner)
-        if pair is None:
-            rest.append(node)
-        else:
-            equal.append(pair if owner[pair[0]] == 0 else pair[::-1])
-    return tuple(dict.fromkeys(equal)), conjunction(rest)
 
 
 def _several(nested: Nested) -> Fault:
