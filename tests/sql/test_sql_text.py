@@ -86,7 +86,7 @@ PARTNER = "SELECT 1 FROM items i WHERE i.item_id = s.item_id"
     "text",
     [
         f"SELECT item_id, count(*) AS n FROM store1 s GROUP BY item_id HAVING EXISTS ({PARTNER})",
-        "SELECT item_id FROM store1 GROUP BY item_id HAVING sum(price) > 1 AND item_id NOT IN (SELECT item_id FROM items)",
+        "SELECT item_id FROM store1 GROUP BY ALL HAVING sum(price) > 1 AND item_id NOT IN (SELECT item_id FROM items)",
         f"SELECT t.x FROM (SELECT item_id AS x, EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE t.e",
         f"SELECT t.e FROM (SELECT EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE NOT t.e",
         f"SELECT t.e, count(*) FROM (SELECT EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE t.e GROUP BY t.e",
