@@ -14,7 +14,7 @@ import numpy as np
 
 from nile.summaries.errors import ConfigError
 
-__all__ = ["ENGINE", "MACHINE", "MEMORY", "CostTable", "cost_table", "default_costs"]
+__all__ = ["ENGINE", "MACHINE", "MEMORY", "CostTable", "cost_table", "costs_by_tuple", "default_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,12 @@ PRICE_INDEX = {field.name: i for i, field in enumerate(fields(CostTable)[1:])}
 def default_costs() -> str:
     """The table of a query that names none: what NILE_COSTS in the environment says, else `machine`."""
     return os.environ.get("NILE_COSTS") or MACHINE.name
+
+
+def costs_by_tuple() -> str:
+    """As `default_costs`, of operators that take tuples one by one, which have no prices of this machine."""
+    named = default_costs()
+    return ENGINE.name if named == MACHINE.name else named
 
 
 def cost_table(name: str) -> CostTable:

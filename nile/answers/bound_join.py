@@ -8,7 +8,8 @@ from typing import Any
 
 from nile.aggregates.asked import Aggregate
 from nile.answers.join_aggregate import JoinAggregateAnswer, columns_of_aggregates
-from nile.answers.join_answer import JoinAnswer
+from nile.answers.join_answer import ComingAnswer, JoinAnswer
+from nile.answers.join_streams import Place
 from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
@@ -17,6 +18,7 @@ from nile.expressions.conditions import Condition, Value
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.drive.clock import Clock
+from nile.operators.inputs.coming import ComingPair, ComingStreams, can_come
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded, load_stream, load_together, retimed
 from nile.operators.inputs.multiway import MultiwayJoinable
@@ -32,7 +34,7 @@ from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.manager import SummaryManager
-from nile.summaries.costs import ENGINE, MACHINE, cost_table, default_costs
+from nile.summaries.costs import MACHINE, cost_table, costs_by_tuple, default_costs
 from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BoundJoin", "BoundJoinAggregate", "Place"]
@@ -42,16 +44,6 @@ _SUMMARY = (
     "granularity", "rate", "depth", "structure", "buckets", "rows", "columns", "confidence", "threshold",
     "max_length", "max_zones",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A stream in a join.  name: what the question calls it; key: its column joined on; where: selects its tuples."""
-
-    stream: str
-    name: str
-    key: str
-    where: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +137,7 @@ class BoundJoin:
         preference = self.preference or "desc"
         ranking = self.method == "nile" and preference != "asc"
         spec = default_spec(self.window, ranking=ranking, forgetting=self.forgetting, seed=self.seed, **given)
-        costs = cost_table(self.costs or _fixed())
+        costs = cost_table(self.costs or costs_by_tuple())
         plan = JoinPlan(
             window=self.window,
             budget=budget,
@@ -209,12 +201,15 @@ class BoundJoin:
         return retimed(self._read(home, carry), self.pace, self.seed)
 
     def _read(self, home: Home, carry: Sequence[tuple[str, ...]] = ()) -> tuple[Loaded, ...]:
-        asked = [
+        return load_together(home.manager, self.streams, self.keys, *self._asked(carry))
+
+    def _asked(self, carry: Sequence[tuple[str, ...]]) -> tuple[list[Condition | None], list[tuple[str, ...]]]:
+        """Of each place what selects its tuples, and the columns to keep."""
+        columns = [
             (*(() if self.condition is None else self.condition.columns(k)), *(carry[k] if carry else ()))
             for k in range(len(self.places))
         ]
-        where = [place.where for place in self.places]
-        return load_together(home.manager, self.streams, self.keys, where, asked)
+        return [place.where for place in self.places], columns
 
     def shared(self, home: Home, plan: JoinPlan) -> tuple[SharedSummary | None, ...]:
         """The summaries that the join reads; None for each stream that has none.
@@ -250,15 +245,30 @@ class BoundJoin:
         return plan.method == "paper" or (sketched and not lent)
 
     def answer(
-        self, home: Home, budget: GivenBudget | None = None, carry: Sequence[tuple[str, ...]] = ()
+        self,
+        home: Home,
+        budget: GivenBudget | None = None,
+        carry: Sequence[tuple[str, ...]] = (),
+        *,
+        as_it_comes: bool = False,
     ) -> JoinAnswer | MultiwayAnswer:
         """Read the streams and prepare the answer; rows are found as they are asked for.
 
+        as_it_comes: streams that have to be waited for are joined while they come, where they `can_come`.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
         """
         plan = self.asked_once(home, budget)
         clock = Clock(plan.budget)
-        read = self._read(home, carry)
+        plain = self.plan(budget)
+        if as_it_comes and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
+            coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))
+            if coming.waits():
+                clock.pause()
+                pair = ComingPair(coming, self.window or 0)
+                return ComingAnswer(pair, plain, key=self.keys[0], clock=clock, aliases=self.names)
+            read = coming.whole()
+        else:
+            read = self._read(home, carry)
         shared = self.shared(home, plan)
         summaries = self._counted(home, shared, read)
         streams = retimed(read, self.pace, self.seed)
@@ -278,6 +288,7 @@ class BoundJoin:
         }:
             one.served += 1
         clock.pause()
+        answer.announces = True
         return answer
 
     def lent(self, home: Home, plan: JoinPlan, joined: MultiwayJoinable) -> tuple[Side, ...] | None:
@@ -357,12 +368,6 @@ class BoundJoin:
                 f"zones by {spec.confidence}"
             )
         return lines
-
-
-def _fixed() -> str:
-    """The table of operators that take tuples one by one, where none is named."""
-    named = default_costs()
-    return ENGINE.name if named == MACHINE.name else named
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.answers.join_outputs import JoinOutputs
+from nile.answers.join_outputs import JoinOutputs, columns_of
 from nile.answers.tabular import Members
 from nile.base.contiguous import taken
 from nile.operators.common.contract import ReadJoin
@@ -17,6 +17,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.key_levels import pair_sample
 from nile.operators.drive.metered import MeteredRun
+from nile.operators.inputs.coming import ComingPair, ComingRun
 from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.ruling import Partners, lent_grids, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 else:
     joins = lazy("nile.report.accuracy.joins")
 
-__all__ = ["JoinAnswer", "PairJoin"]
+__all__ = ["ComingAnswer", "JoinAnswer", "PairJoin"]
 
 Array = np.ndarray[Any, Any]
 _SINGLE = np.ones(65_536, np.int64)
@@ -286,3 +287,68 @@ class JoinAnswer(JoinOutputs[Outputs]):
              pa.array(part.weight)],
             schema=self._row_schema,
         )  # fmt: skip
+
+
+class ComingAnswer(JoinAnswer):
+    """The pairs of two streams that have to be waited for, as these come: of each piece that was read, what is known.
+
+    They are those of the operator that takes tuples one by one (`using(costs="engine")`) over the same streams; a
+    sample is drawn as standing queries draw theirs, at rates that follow what is granted.  What tells of the whole
+    join, such as `accounting`, waits for the streams' ends; `close` lets go of them before.  Kept: the streams, and
+    what was found, up to a share of the machine's memory.
+    """
+
+    def __init__(
+        self, joined: ComingPair, plan: JoinPlan, *, key: str, clock: Clock | None, aliases: tuple[str, ...]
+    ) -> None:
+        self._coming = ComingRun(plan, joined)
+        super().__init__(
+            joined, plan, key=key, clock=clock, aliases=aliases, standing=(self._coming, self._coming.run())
+        )
+
+    def close(self) -> None:
+        """Let go of the streams' sources."""
+        self.joined.coming.close()
+
+    @property
+    def estimate(self) -> Estimate:
+        """As of every join; of a sample as standing queries tell it.  Runs to the end."""
+        if not self._is_sample:
+            return super().estimate
+        self._finish()
+        return self._coming.estimate
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As of every join, once it has run."""
+        return super().warnings if self._found.done else ()
+
+    @property
+    def _known(self) -> int | None:
+        return super()._known if self._found.done else None
+
+    def _refuse_known(self) -> None:
+        """How many outputs there are shows while they are found, and is looked at then."""
+
+    def _sample(self, parts: list[Outputs]) -> KeySample:
+        left = np.concatenate([np.zeros(0, np.int64), *(part.left for part in parts)])
+        weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+        # Coins are not kept: as if keys alone were drawn, which is wider.
+        return KeySample(weight, 1.0 / weight, self._join.data.left.codes[left].astype(np.int64))
+
+    def carried(self, place: int, ordinals: Array) -> tuple[dict[str, Any], Array]:
+        """Of those that were found."""
+        part, at = self.joined.coming.held(place, ordinals)
+        return columns_of(part), at
+
+    def _rows(self, part: Outputs) -> pa.RecordBatch:
+        columns: dict[str, Any] = {}
+        for k, (name, ordinals) in enumerate(zip(self.names, (part.left, part.right), strict=True)):
+            held, at = self.joined.coming.held(k, ordinals)
+            columns[f"{name}_ordinal"] = pa.array(ordinals if held.rows is None else held.rows[at])
+            columns[f"{name}_ts"] = pa.array(held.ts[at]).view(pa.timestamp("ns"))
+            if k == 0:
+                key = held.key.take(pa.array(at)).combine_chunks()
+                columns[self.key] = key if key.type == self.joined.key_type else key.cast(self.joined.key_type)
+        columns["weight"] = pa.array(part.weight)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._row_schema.names], schema=self._row_schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,16 +24,17 @@ from nile.operators.common.partners import surely_fewer
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock, timed
 from nile.operators.drive.metered import MeteredRun
+from nile.operators.inputs.joining import Loaded
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.report.pages.plot import Plot
-from nile.summaries.errors import MemoryRefused
+from nile.summaries.errors import CostWarning, MemoryRefused
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport
 
-__all__ = ["JoinOutputs"]
+__all__ = ["JoinOutputs", "columns_of"]
 
 Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
@@ -53,6 +55,8 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     """
 
     joined: Any
+    announces = False
+    """Whether it warns (CostWarning), with both costs, when it has run and cost more than the exact answer would."""
 
     def __init__(
         self,
@@ -83,9 +87,10 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
-            timed(self._first(running.run() if isinstance(running, MeteredRun) else running), clock),
+            timed(self._telling(self._first(running.run() if isinstance(running, MeteredRun) else running)), clock),
             self._once_more, self._sizes,
-            self._sample if sampled and plan.strategy in ("", "promise") else None, repeats=self._repeats,
+            self._sample if self._repeats and sampled and plan.strategy in ("", "promise") else None,
+            repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
         )  # fmt: skip
         self._is_sample = sampled
@@ -114,6 +119,12 @@ class JoinOutputs(JoinWorth, Generic[Out]):
                 "once, or run the query again"
             )
         return self._under(self.plan).outputs()
+
+    def _telling(self, found: Iterator[Out]) -> Iterator[Out]:
+        """What is found; then, where somebody asked and no sweep of budgets, what it would have cost in another way."""
+        yield from found
+        for told in self._cheaper() if self.announces else ():
+            warnings.warn_explicit(told, CostWarning, "nile", 1)
 
     def _first(self, found: Iterator[Out]) -> Iterator[Out]:
         """As many outputs as the plan asks for: of those that a run finds, the first."""
@@ -233,6 +244,10 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     def _ranges(self, part: Out) -> pa.RecordBatch:
         """Range records in `_range_schema`."""
 
+    def carried(self, place: int, ordinals: Array) -> tuple[dict[str, Any], Array]:
+        """(columns carried, places in them) of tuples of one of `streams`, by their places among its tuples."""
+        return columns_of(self.streams[place]), ordinals
+
     @abstractmethod
     def _sizes(self, part: Out) -> Array:
         """How many outputs each of a batch stands for: int64 [o]."""
@@ -298,3 +313,9 @@ class JoinOutputs(JoinWorth, Generic[Out]):
             f"join of {', '.join(names[:-1])} and {names[-1]} on {self._key}, every two within {window}, "
             f"{plan.preference} first, by {plan.method}, budget {plan.budget}"
         )
+
+
+def columns_of(stream: Loaded) -> dict[str, Any]:
+    """The further columns of a stream that were asked for, by name."""
+    batch = stream.carried
+    return {} if batch is None else dict(zip(batch.schema.names, batch.columns, strict=True))

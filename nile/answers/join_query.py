@@ -117,10 +117,12 @@ class JoinQuery:
         of a core outputs come while the input is played back, which takes its time over `speed`.  Under a condition
         over several streams what is spent is told as a share of the exact answer's cost, which takes a pass that
         looks at every candidate and is charged to nobody.  carry: for each stream, further columns that the answer
-        keeps for its aggregates.
+        keeps for its aggregates.  Two streams that have to be waited for, generators say, are joined as they come,
+        under a preference and a window within a fraction: then by the operator that takes tuples one by one.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
+        Warns (CostWarning), with both costs, at its end, where the whole answer as ranges would have cost less.
         """
-        return self.bound.answer(self.database, budget, carry)  # type: ignore[return-value]
+        return self.bound.answer(self.database, budget, carry, as_it_comes=True)  # type: ignore[return-value]
 
     def plan(self, budget: GivenBudget | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""
@@ -142,7 +144,7 @@ class MultiwayQuery(JoinQuery):
         self, budget: GivenBudget | None = None, *, carry: Sequence[tuple[str, ...]] = ()
     ) -> JoinOutputs[Any]:
         """As `JoinQuery.run`."""
-        return self.bound.answer(self.database, budget, carry)
+        return self.bound.answer(self.database, budget, carry, as_it_comes=True)
 
 
 @dataclass(frozen=True, slots=True)

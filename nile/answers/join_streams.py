@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from nile.expressions.conditions import Condition
 from nile.operators.inputs.joining import Loaded
 from nile.summaries.costs import CostTable
 from nile.summaries.heavy import pa
 
-__all__ = ["Streams"]
+__all__ = ["Place", "Streams"]
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stream in a join.  name: what the question calls it; key: its column joined on; where: selects its tuples."""
+
+    stream: str
+    name: str
+    key: str
+    where: Condition | None = None
 
 
 class Streams(Protocol):

@@ -18,7 +18,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.live import SIGN as LOG_SIGN
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
-from nile.streams.source import CountedSource, Source
+from nile.streams.source import Source
 from nile.streams.versions import Versions
 from nile.summaries.heavy import pa, pc
 
@@ -81,7 +81,7 @@ class Reading:
         """One stream, read once for the leaves that name it: (ts of all tuples read, of each leaf ts and columns)."""
         columns = tuple(dict.fromkeys(name for leaf in leaves for name in self.columns(leaf)))
         manager = self._home.manager(leaves[0].name, leaves[0].time, columns)
-        for batch in manager.batches(rows):
+        for batch in manager.batches(rows, at_once=True):
             self.accounting.update((leaf.alias, manager.accounting) for leaf in leaves)
             assert batch.carried is not None
             given = [named_leaf(leaf, batch.carried.select(list(self.columns(leaf)))) for leaf in leaves]
@@ -90,8 +90,7 @@ class Reading:
 
     def may_wait(self, leaf: Stream) -> bool:
         """Whether a stream's source may still be making its rows: it cannot say how many there are."""
-        source = self._home.manager(leaf.name, leaf.time).source
-        return not isinstance(source, CountedSource) or source.rows is None
+        return self._home.manager(leaf.name, leaf.time).may_wait
 
     def relation_batches(self, leaf: Relation, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
         """A stored relation passed through, nothing kept."""

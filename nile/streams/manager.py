@@ -29,7 +29,7 @@ from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.parquet import ParquetSource
 from nile.streams.rowlog import RowLog
-from nile.streams.source import open_source
+from nile.streams.source import CountedSource, open_source
 from nile.summaries.errors import ConfigError, KeyTypeError
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa, pc
@@ -123,11 +123,17 @@ class StreamManager:
     accounting: Accounting
     """Where the tuples of the last reading went. Balanced at every moment."""
 
-    def batches(self, rows: int = 65_536) -> Iterator[TupleBatch]:
+    @property
+    def may_wait(self) -> bool:
+        """Whether the source may still be making its rows: it cannot say how many there are."""
+        return not isinstance(self.source, CountedSource) or self.source.rows is None
+
+    def batches(self, rows: int = 65_536, *, at_once: bool = False) -> Iterator[TupleBatch]:
         """The stream's tuples in order, `rows` a batch (the last may be smaller).
 
         Of a source that was waited for, 50 ms or more for its next rows, what is in order comes at once, in smaller
-        batches.  Which tuples come, and in which order, does not depend on how the source splits its rows.  Each call
+        batches; at_once: also what comes first of a source that cannot say how much it has.  Which tuples come, and in
+        which order, does not depend on how the source splits its rows.  Each call
         reads the source anew and starts the accounts anew.  Raises TimestampOrderError, SourceError.
         """
         if rows < 1:
@@ -138,8 +144,9 @@ class StreamManager:
             order = RepairedOrder(self.spec.lateness, rows)
         waiting: list[Run] = []
         asked = time.monotonic()
+        first = at_once and self.may_wait
         for raw in self._read(rows):
-            slow = time.monotonic() - asked >= _SLOW
+            slow, first = first or time.monotonic() - asked >= _SLOW, False
             due = self.take(self.admitted(raw, rows), order)
             if due is not None:
                 waiting.append(due)

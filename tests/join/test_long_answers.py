@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from itertools import islice
 from typing import Any
 
@@ -160,3 +161,20 @@ def test_ten_million_pairs_and_nine_more_take_no_more_memory_than_what_is_kept()
     told = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True).stdout.split()
     assert int(told[0]) > 18_000_000
     assert int(told[1]) < 200, f"{told[1]} MB; 24 bytes a pair would be {24 * int(told[0]) / 2e6:.0f}"
+
+
+def test_a_join_that_costs_more_than_the_whole_answer_as_ranges_warns_once_when_it_has_run(db: nile.Database) -> None:
+    query = db.join("a", "b", on="k", window=100).prefer("desc").using(costs="engine")
+    with warnings.catch_warnings(record=True) as before:
+        warnings.simplefilter("always")
+        answer = query.run(0.9)
+        batches = answer.batches()
+        next(batches)
+    assert not before
+    with pytest.warns(nile.CostWarning, match="the whole answer as ranges costs") as told:
+        list(batches)
+    assert [str(each.message) for each in told] == list(answer.warnings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer.again(0.8).to_arrow()  # a sweep asks for budgets that no user asked for
+        query.run().to_arrow()

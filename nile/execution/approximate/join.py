@@ -135,16 +135,17 @@ class PreferredJoin:
     def run(self) -> Answer:
         """Read the streams and prepare the answer."""
         carry = [tuple(f.name.removeprefix(f"{stream.alias}.") for f in stream.fields) for stream in self.streams]
-        return self.bound.answer(self._home, self._budget, carry)
+        return self.bound.answer(self._home, self._budget, carry, as_it_comes=True)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """The combinations found, with the streams' columns."""
-        held = [_carried(one) for one in answer.streams]
         for ordinals, weight in answer.found_members():
             for begin in range(0, weight.shape[0], _CHUNK):
-                yield self.taken(held, [o[begin : begin + _CHUNK] for o in ordinals], weight[begin : begin + _CHUNK])
+                part = slice(begin, begin + _CHUNK)
+                held, at = zip(*(answer.carried(k, each[part]) for k, each in enumerate(ordinals)), strict=True)
+                yield self.taken(held, at, weight[part])
 
-    def taken(self, held: Sequence[Mapping[str, Any]], ordinals: list[Array], weight: Array) -> pa.RecordBatch:
+    def taken(self, held: Sequence[Mapping[str, Any]], ordinals: Sequence[Array], weight: Array) -> pa.RecordBatch:
         """Columns of some combinations.  held: of each stream, its columns by name; ordinals: into these."""
         arrays, names = [], []
         for stream, columns, at in zip(self.streams, held, ordinals, strict=True):
@@ -337,8 +338,3 @@ def _under(stream: Stream, place: Place) -> Stream:
         return replace(stream, where=None)
     named = rename(place.where.tree, lambda column: replace(column, name=f"{stream.alias}.{column.name}"))
     return replace(stream, where=named)
-
-
-def _carried(stream: Any) -> dict[str, Any]:
-    batch = stream.carried
-    return {} if batch is None else dict(zip(batch.schema.names, batch.columns, strict=True))

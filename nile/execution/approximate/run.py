@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nile.answers.answer import Answer
+from nile.answers.join_answer import ComingAnswer
 from nile.answers.result import Run
 from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import ApproximateHome, JoinAggregate, PreferredJoin
@@ -128,7 +129,11 @@ class ApproximateRun(Run):
         for step in prepared.shape.top[::-1]:
             found = self._topped(step, found)
         clock = getattr(self.answer, "clock", None)
-        yield from timed((batch for batch in found if batch.num_rows), clock)
+        try:
+            yield from timed((batch for batch in found if batch.num_rows), clock)
+        finally:
+            if isinstance(self.answer, ComingAnswer):
+                self.answer.close()
 
     def _topped(self, step: Sort | Limit, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if isinstance(step, Sort):

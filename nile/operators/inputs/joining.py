@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,12 +18,12 @@ from nile.operators.common.partners import partners
 from nile.operators.join.join import JoinInput
 from nile.preferences.clock import Pace, exact_costs, retime
 from nile.streams.accounting import Accounting
-from nile.streams.manager import StreamManager
+from nile.streams.manager import StreamManager, TupleBatch
 from nile.summaries.costs import CostTable
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Joinable", "KeyedStreams", "Loaded", "load_stream", "load_together", "retimed"]
+__all__ = ["Joinable", "KeyedStreams", "Loaded", "columns_asked", "load_stream", "load_together", "retimed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -84,10 +84,15 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
 
     Raises what the manager raises; memory: 8 bytes per tuple (16 under a condition), key, what is carried.
     """
+    return _loaded(manager, manager.whole(batch_rows), where)
+
+
+def _loaded(manager: StreamManager, batches: Iterable[TupleBatch], where: Condition | None) -> Loaded:
+    """A stream whose every batch is, or is being, read."""
     name, hasher = manager.spec.name, manager.spec.hasher
     parts = []
     read = 0
-    for batch in manager.whole(batch_rows):
+    for batch in batches:
         part = Loaded(name, batch.ts, pa.chunked_array([batch.key]), Accounting(), batch.carried, hasher)
         if where is not None:
             part = replace(part, rows=np.arange(read, read + len(part))).selected(where)
@@ -112,32 +117,39 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
     )
 
 
+def columns_asked(
+    streams: Sequence[str], keys: Sequence[str], where: Sequence[Condition | None], carry: Sequence[tuple[str, ...]]
+) -> dict[str, list[str]]:
+    """Of each stream, its key and then the further columns that a join reads; some of them twice."""
+    wanted: dict[str, list[str]] = {}
+    for k, (name, key, condition) in enumerate(zip(streams, keys, where, strict=True)):
+        further = () if condition is None else condition.columns
+        wanted.setdefault(name, []).extend((key, *(carry[k] if carry else ()), *further))
+    return wanted
+
+
 def load_together(
     manager: Callable[[str, str, tuple[str, ...]], StreamManager],
     streams: Sequence[str],
     keys: Sequence[str],
     where: Sequence[Condition | None],
     carry: Sequence[tuple[str, ...]] = (),
+    batches: Mapping[str, Sequence[TupleBatch]] | None = None,
 ) -> tuple[Loaded, ...]:
     """The streams of a join, in the order of the statement; one that is named twice is read once.
 
     manager: of a stream, its key column and further columns; keys, where, carry: for each place the key column, what
-    selects its tuples and the columns to carry.  Places that are alike in all share an object.  Raises what managers
-    raise.
+    selects its tuples and the columns to carry; batches: of each stream, where it was read already.  Places that are
+    alike in all share an object.  Raises what managers raise.
     """
     asked = list(zip(streams, keys, where, strict=True))
-    wanted: dict[str, list[str]] = {}
-    for k, (name, key, condition) in enumerate(asked):
-        further = () if condition is None else condition.columns
-        wanted.setdefault(name, []).extend((key, *(carry[k] if carry else ()), *further))
+    wanted = columns_asked(streams, keys, where, carry)
     selecting = {name: {condition for other, _, condition in asked if other == name} for name in wanted}
-    read = {
-        name: load_stream(
-            manager(name, columns[0], tuple(dict.fromkeys(columns[1:]))),
-            where=next(iter(selecting[name])) if len(selecting[name]) == 1 else None,
-        )
-        for name, columns in wanted.items()
-    }
+    read = {}
+    for name, columns in wanted.items():
+        one = manager(name, columns[0], tuple(dict.fromkeys(columns[1:])))
+        alike = next(iter(selecting[name])) if len(selecting[name]) == 1 else None
+        read[name] = load_stream(one, where=alike) if batches is None else _loaded(one, batches[name], alike)
     made: dict[tuple[str, str, Condition | None], Loaded] = {}
     for name, key, condition in asked:
         whole = read[name] if len(selecting[name]) == 1 else read[name].selected(condition)
@@ -165,11 +177,16 @@ class KeyedStreams:
         *,
         encoded: tuple[KeyTable, Sequence[Encoded]] | None = None,
     ) -> None:
-        self.streams = tuple(streams)
+        self._streams = tuple(streams)
         self.window = window
         if encoded is not None:
             self._encoded = encoded
-        self.key_type = _comparable(self.streams)
+        self.key_type = _comparable(self._streams)
+
+    @property
+    def streams(self) -> tuple[Loaded, ...]:
+        """In the order of the statement."""
+        return self._streams
 
     @cached_property
     def _encoded(self) -> tuple[KeyTable, Sequence[Encoded]]:
@@ -209,8 +226,16 @@ class Joinable(KeyedStreams):
         encoded: tuple[KeyTable, Encoded, Encoded] | None = None,
     ) -> None:
         super().__init__((left, right), window, encoded=None if encoded is None else (encoded[0], encoded[1:]))
-        self.left = left
-        self.right = right
+
+    @property
+    def left(self) -> Loaded:
+        """The first stream."""
+        return self.streams[0]
+
+    @property
+    def right(self) -> Loaded:
+        """The second stream."""
+        return self.streams[1]
 
     @cached_property
     def exact(self) -> ExactJoin:
