@@ -66,7 +66,7 @@ main.add_command(serve)
 @click.option("--key", metavar="COLUMN", help="The column to join on (default: item_id).")
 @click.option("--time", metavar="COLUMN", help="The event time (default: ts).")
 @click.option("--window", metavar="DURATION", help="How far apart in time two tuples may be (default: 1 hour).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of sketches and sampling.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of sketches and sampling.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("nile-demo"), show_default=True,
               help="Folder for report.html and report.json.")  # fmt: skip
 def demo(out: Path, **options: Any) -> None:
@@ -79,7 +79,7 @@ def demo(out: Path, **options: Any) -> None:
 @main.command()
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for report.html and report.json.")
-@click.option("--example", is_flag=True, help="Print a commented config and stop.")
+@click.option("--example", is_flag=True, help="Print a commented config and exit.")
 def run(config: Path | None, out: Path | None, example: bool) -> None:
     """Run the experiment that CONFIG (TOML) describes."""
     from nile.experiments.run.config import EXAMPLE, load_config
@@ -106,11 +106,13 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
     multiple=True,
     help="Run the statements of a file first.",
 )
-@click.option("-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="As STATEMENT; several in turn.")
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json", "markdown"]), help="How rows are shown.")
+@click.option("-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="Same as STATEMENT; repeatable.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json", "markdown"]), help="Output format of rows."
+)
 def sql(statements: tuple[str, ...], files: tuple[Path, ...], commands: tuple[str, ...], form: str | None) -> None:
-    """A shell for Nile SQL: on a terminal, or run STATEMENTs and stop. The folder of a store among them, or
-    http://HOST:PORT of `nile serve` (token: NILE_TOKEN): of the database there; else of a new one in memory.
+    """A shell for Nile SQL on a terminal; with STATEMENTs, run them and exit. An argument that is a store's folder, or
+    http://HOST:PORT of `nile serve` (token: NILE_TOKEN), selects that database; the default is a new one in memory.
 
     \b
     nile sql "CREATE STREAM s FROM 'sales.parquet' TIMESTAMP BY ts" \\
@@ -147,7 +149,7 @@ class _Bench(click.Group):
 
 @main.group(cls=_Bench)
 def bench() -> None:
-    """Measure: `nile bench` lists benchmarks, `nile bench all` runs them (the long ones in a brief form)."""
+    """Run benchmarks: `nile bench` lists them, `nile bench all` runs them all (long ones in brief form)."""
 
 
 bench.add_command(faults)
@@ -157,13 +159,13 @@ bench.add_command(soak)
 @bench.command("run")
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write bench.json into this folder.")
-@click.option("--rows", type=click.IntRange(10_000), help="Of `history`, `build`, `scan`: how many rows to make.")
+@click.option("--rows", type=click.IntRange(10_000), help="For `history`, `build`, `scan`: how many rows to generate.")
 @click.option(
-    "--data", type=click.Path(path_type=Path, exists=True), help="Of `history`, `scan`: a folder made before."
+    "--data", type=click.Path(path_type=Path, exists=True), help="For `history`, `scan`: a folder generated earlier."
 )
-@click.option("--brief", is_flag=True, help="Those that take long in their brief form: fewer seeds, the same bars.")
+@click.option("--brief", is_flag=True, help="Run long benchmarks in brief form: fewer seeds, the same bars.")
 def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: Path | None, brief: bool) -> None:
-    """Run benchmarks by NAMES, or list them."""
+    """Run the benchmarks in NAMES, or list all of them."""
     from nile.experiments.benchmarks.command import list_benchmarks, run_benchmarks
 
     if rows is not None or data is not None:
@@ -181,21 +183,21 @@ def run_bench(names: tuple[str, ...], out: Path | None, rows: int | None, data: 
         run_benchmarks(names, out, brief=brief)
 
 
-@bench.command("compare")
+@bench.command("compare", short_help="Compare two bench.json; exit status 1 if a bar is lost.")
 @click.argument("old", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path))
 def compare_bench(old: Path, new: Path) -> None:
-    """Say what changed between two bench.json; the exit status is 1 where a bar was lost."""
+    """Print what changed between two bench.json; the exit status is 1 if a bar was lost."""
     from nile.experiments.benchmarks.command import compare_reports
 
     sys.exit(compare_reports(old, new))
 
 
-@bench.command("table")
+@bench.command("table", short_help="Print the figures that have a bar as a Markdown table.")
 @click.argument("report", type=click.Path(path_type=Path))
 @click.argument("names", nargs=-1)
 def bench_table(report: Path, names: tuple[str, ...]) -> None:
-    """Print the figures of a bench.json that have a bar, of all benchmarks or those of NAMES, as a Markdown table."""
+    """Print, as a Markdown table, the figures of a bench.json that have a bar: of all benchmarks, or those in NAMES."""
     from nile.experiments.benchmarks.compare import markdown, read_report
 
     click.echo(markdown(read_report(report), names))
@@ -214,17 +216,17 @@ if __name__ == "__main__":
 
 _IN_A_LINE = {
     "bench": "Measure speed and accuracy; `nile bench` lists what there is.",
-    "build": "Bring a stream of a lake into a store, with Spark.",
-    "calibrate": "Measure what the steps of an approximate join cost here.",
-    "demo": "Join two retail streams under budgets; report what is found.",
-    "doctor": "Say what this machine lacks, and how to mend it.",
-    "experiment": "Run the figures of the papers again, with verdicts.",
+    "build": "Build a store from a stream of a lake, with Spark.",
+    "calibrate": "Measure this machine's cost of approximate join steps.",
+    "demo": "Join two retail streams under budgets and write a report.",
+    "doctor": "Check this machine, and say how to fix what is missing.",
+    "experiment": "Rerun the figures of the papers, with verdicts.",
     "ingest": "Add files to a stream of a lake, with Spark.",
-    "report": "Measure the answer to a query against its exact answer.",
+    "report": "Compare the answer to a query with its exact answer.",
     "run": "Run an experiment of your own, described in TOML.",
     "serve": "Serve a database over HTTP.",
-    "sql": "A shell for Nile SQL; or run statements and stop.",
-    "store": "Look after a store: what it holds, whether it is sound.",
+    "sql": "Open a shell for Nile SQL, or run statements and exit.",
+    "store": "Inspect, check and repair a durable store.",
 }
 """Of each command, what fits beside its name in 80 columns."""
 for _name, _line in _IN_A_LINE.items():

@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 @click.group()
 def experiment() -> None:
-    """Run the figures of the papers again, with verdicts computed."""
+    """Rerun the figures of the papers, with computed verdicts."""
 
 
 @experiment.command("list")
@@ -44,15 +44,15 @@ def _options(command: click.decorators.FC) -> click.decorators.FC:
         (
             click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the atlas."),
             click.option("--quick", is_flag=True, help="Fewer places, smaller streams, three seeds."),
-            click.option("--resume", is_flag=True, help="Go on with what an interrupted run left in the folder."),
-            click.option("--jobs", type=click.IntRange(1, 256), help="Processes (default: one a core)."),
+            click.option("--resume", is_flag=True, help="Resume an interrupted run from this folder."),
+            click.option("--jobs", type=click.IntRange(1, 256), help="Processes (default: one per core)."),
             click.option("--data", type=click.Path(path_type=Path), help="Real data: a Parquet or CSV file."),
-            click.option("--left", default="vstore <= 4", show_default=True, help="Which rows are the left stream."),
-            click.option("--right", default="vstore >= 5", show_default=True, help="... and the right one."),
+            click.option("--left", default="vstore <= 4", show_default=True, help="Rows of the left stream."),
+            click.option("--right", default="vstore >= 5", show_default=True, help="Rows of the right stream."),
             click.option("--key", default="item_id", show_default=True, help="The column to join on."),
             click.option("--time", default="ts", show_default=True, help="The event time."),
-            click.option("--value", default="price", show_default=True, help="A column of numbers."),
-            click.option("--split", default="vstore", show_default=True, help="... that tells several streams apart."),
+            click.option("--value", default="price", show_default=True, help="A numeric column."),
+            click.option("--split", default="vstore", show_default=True, help="The column that separates streams."),
         )
     ):
         command = option(command)
@@ -65,7 +65,7 @@ def _options(command: click.decorators.FC) -> click.decorators.FC:
 def run_command(
     names: tuple[str, ...], out: Path, quick: bool, resume: bool, jobs: int | None, data: Path | None, **how: str
 ) -> None:
-    """Run experiments by NAME, or from a file of your own that ends in .toml."""
+    """Run experiments by NAME, or from your own .toml file."""
     _run(names, out, quick=quick, resume=resume, jobs=jobs, data=_data(data, **how), again=_again(quick, data, how))
 
 

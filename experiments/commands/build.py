@@ -22,19 +22,17 @@ __all__ = ["build_command"]
     "summaries",
     multiple=True,
     metavar="SQL",
-    help='A summary of it: "CREATE SUMMARY s ON shop (item_id) WITH ..."; once for each.',
+    help='A summary to build: "CREATE SUMMARY s ON shop (item_id) WITH ..."; repeatable.',
 )
-@click.option(
-    "--index", multiple=True, metavar="COLUMN", help="A column to index, beside the lake's key; once for each."
-)
+@click.option("--index", multiple=True, metavar="COLUMN", help="A column to index besides the lake's key; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print the account as JSON.")
 def build_command(
     lake: Path, store: Path, stream: str | None, summaries: tuple[str, ...], index: tuple[str, ...], as_json: bool
 ) -> None:
-    """Bring a stream of the lake in the folder LAKE into the store in the folder STORE, with Spark.
+    """Build the store in the folder STORE from a stream of the lake in the folder LAKE, with Spark.
 
-    The store is the one that pushing all the tuples would have made: nile.connect(STORE) opens it. Running it again
-    takes what the lake has got since.
+    The store is the same as if all tuples had been pushed: open it with nile.connect(STORE). Running the command again
+    adds what has come into the lake since.
 
     \b
     nile build lake/ store/ --stream shop \\

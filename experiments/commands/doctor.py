@@ -20,12 +20,12 @@ _MARKS = {"ok": "ok  ", "note": "note", "gap": "GAP "}
 
 @click.command()
 @click.option("--spark", is_flag=True, help="Also start Spark and run a task on every executor.")
-@click.option("--master", metavar="URL", help="The same on a cluster, spark://host:7077.")
-@click.option("--remote", metavar="URL", help="The same behind a Spark Connect server, sc://host:15002.")
-@click.option("--warm", is_flag=True, help="Also compile the kernels of the usual queries, on all cores.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--master", metavar="URL", help="Like --spark, on a cluster: spark://host:7077.")
+@click.option("--remote", metavar="URL", help="Like --spark, on a Spark Connect server: sc://host:15002.")
+@click.option("--warm", is_flag=True, help="Also compile the kernels of common queries, on all cores.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(spark: bool, master: str | None, remote: str | None, warm: bool, as_json: bool) -> None:
-    """Say what this machine lacks, and how to mend it; exit status 1 if anything."""
+    """Check this machine, and say how to fix what is missing; exit status 1 if anything is."""
     from nile.engine.doctor import checks
 
     found = checks()

@@ -18,34 +18,34 @@ __all__ = ["ingest_command"]
 @click.argument("source")
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option("--stream", required=True, metavar="NAME", help="The stream of the lake that the rows belong to.")
-@click.option("--time", metavar="COLUMN", help="The event time; needed the first time.")
-@click.option("--key", metavar="COLUMN", help="The column to cluster by; needed the first time.")
+@click.option("--time", metavar="COLUMN", help="The event time; required the first time.")
+@click.option("--key", metavar="COLUMN", help="The column to cluster by; required the first time.")
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="NAME=TYPE",
-    help="A column and its type, e.g. price=double; once for each column. Default: as the input has them.",
+    help="A column and its type, e.g. price=double; repeatable. Default: the columns of the input.",
 )
-@click.option("--event-id", metavar="COLUMN", help="Of rows with the same value only the first is applied.")
+@click.option("--event-id", metavar="COLUMN", help="Of several rows with the same value, apply only the first.")
 @click.option(
     "--drift",
     "drift",
     multiple=True,
     metavar="KIND=RULE",
-    help="added=ignore, dropped=null, retyped=cast or reordered=follow; otherwise differences stop.",
+    help="added=ignore, dropped=null, retyped=cast or reordered=follow; by default schema differences are errors.",
 )
-@click.option("--range", "ranges", metavar="DURATION", help="How long a time range of the lake is (default: 1 day).")
+@click.option("--range", "ranges", metavar="DURATION", help="Length of the lake's time ranges (default: 1 day).")
 @click.option("--bits", type=int, metavar="N", help="2^N buckets of key hashes (default: 12).")
 @click.option("--batch", metavar="ID", help="An id for this batch (default: a digest of its content).")
-@click.option("--json", "as_json", is_flag=True, help="Print the account as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the accounting as JSON.")
 def ingest_command(
     source: str, lake: Path, as_json: bool, columns: tuple[str, ...], drift: tuple[str, ...], **options: Any
 ) -> None:
     """Add SOURCE to a stream of the lake in the folder LAKE, with Spark.
 
-    SOURCE is a .parquet, .csv or .json (lines) file, a pattern of such in quotes, or a directory that Spark
-    wrote. Running it again changes nothing; rows that do not fit are set aside with a reason, none is lost.
+    SOURCE is a .parquet, .csv or .json (lines) file, a quoted glob of such files, or a directory written by
+    Spark. Running it again changes nothing; rows that do not fit are set aside with a reason, none is lost.
 
     \b
     nile ingest sales.csv lake/ --stream shop --time ts --key item_id

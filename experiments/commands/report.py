@@ -26,9 +26,9 @@ _LISTED = 5
 @click.option("--file", "--setup", "files", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
               help="Run the statements of a file first.")  # fmt: skip
 @click.option("--against", multiple=True, metavar="NAME", default=("exact",), show_default=True,
-              help="exact, and opponents such as hash-drop (of joins by itself), scan, shed-uniform.")  # fmt: skip
+              help="exact, and opponents such as hash-drop (the default for joins), scan, shed-uniform.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="SHARE",
-              help="Of the exact work, such as 0.05 or 5%; may be given again [default: 1% to 100%].")  # fmt: skip
+              help="Share of the exact work, such as 0.05 or 5%; repeatable [default: 1% to 100%].")  # fmt: skip
 @click.option("--seeds", type=int, help="How many seeds of sketches and samples [default: 5].")
 @click.option("--engine", type=click.Choice(["local", "spark"]), help="What computes the exact pairs [default: local].")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("nile-report"), show_default=True,
@@ -42,7 +42,7 @@ def report_command(
     engine: str | None,
     out: Path,
 ) -> None:
-    """Measure the answer to QUERY against its exact answer, and write a page about it.
+    """Compare the answer to QUERY with its exact answer, and write a report.
 
     \b
     nile report "CREATE STREAM s FROM 'sales.parquet' TIMESTAMP BY ts" \\

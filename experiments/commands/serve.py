@@ -19,36 +19,40 @@ __all__ = ["serve"]
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on; others than loopback's are "
-    "for networks where everybody may read what goes by: HTTP is not encrypted.",
+    help="The address to listen on. HTTP is not encrypted: "
+    "use a non-loopback address only on a network whose members may read everything.",
 )
-@click.option("--port", type=click.IntRange(0, 65_535), default=6453, show_default=True, help="0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=6453, show_default=True, help="0: any free port.")
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where the token is, mode 600; written if it is not there. Without it a new one is printed.",
+    help="File with the token, mode 600; created if it does not exist. Without it a new token is printed.",
 )
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that this server is called by."
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Another host name of this server; repeatable."
 )
-@click.option("--allow-origin", "origins", multiple=True, metavar="ORIGIN", help="Of pages elsewhere that may ask.")
-@click.option("--allow-files", is_flag=True, help="Let SQL name files of this machine, and code (CREATE SENSORS).")
 @click.option(
-    "--memory", metavar="SIZE", help="What kept rows may take, such as 1GB; the rest is in the store's files."
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Origin of web pages that may send requests; repeatable.",
 )
-@click.option("--checkpoint", default="10 s", show_default=True, metavar="DURATION", help="Between two checkpoints.")
+@click.option("--allow-files", is_flag=True, help="Let SQL name files on this machine, and code (CREATE SENSORS).")
+@click.option(
+    "--memory", metavar="SIZE", help="Memory for kept rows, such as 1GB; the rest spills to the store's files."
+)
+@click.option("--checkpoint", default="10 s", show_default=True, metavar="DURATION", help="Time between checkpoints.")
 @click.option(
     "--max-body", type=click.IntRange(1), default=64 << 20, show_default=True, metavar="BYTES", help="The largest push."
 )
-@click.option(
-    "--max-streams", type=click.IntRange(1), default=64, show_default=True, help="That one client may hold open."
-)
+@click.option("--max-streams", type=click.IntRange(1), default=64, show_default=True, help="Open streams per client.")
 @click.option(
     "--max-rate",
     type=click.FloatRange(0, min_open=True),
     default=500.0,
     show_default=True,
-    help="Requests a second of one client.",
+    help="Requests per second and client.",
 )
 @click.option(
     "--retain",
@@ -56,22 +60,22 @@ __all__ = ["serve"]
     default=1_000_000,
     show_default=True,
     metavar="ROWS",
-    help="Outputs of a standing query that who comes back still finds.",
+    help="Outputs kept per standing query for readers that reconnect.",
 )
 @click.option(
     "--flight-port",
     type=click.IntRange(0, 65_535),
-    help="Serve Arrow Flight SQL too, for ADBC, JDBC and ODBC drivers, on this port; 0: any that is free.",
+    help="Serve Arrow Flight SQL too, for ADBC, JDBC and ODBC drivers, on this port; 0: any free port.",
 )
-@click.option("--log-requests", is_flag=True, help="A line of the log for each request; never what it says.")
+@click.option("--log-requests", is_flag=True, help="Log a line per request, without its content.")
 def serve(
     store: Path, host: str, port: int, token_file: Path | None, hosts: tuple[str, ...], origins: tuple[str, ...],
     allow_files: bool, memory: str | None, checkpoint: str, max_body: int, max_streams: int, max_rate: float,
     retain: int, flight_port: int | None, log_requests: bool,
 ) -> None:  # fmt: skip
-    """Serve the database in STORE (made if it is not there) over HTTP until Ctrl-C or SIGTERM, then write a checkpoint.
+    """Serve the database in STORE (created if missing) over HTTP until Ctrl-C or SIGTERM, then write a checkpoint.
 
-    Every request needs the token. Needs the extra nile-streams[server].
+    Every request needs the token. Requires the extra nile-streams[server].
     """
     try:
         from nile.server.serve import Beside, Server, listen

@@ -27,18 +27,18 @@ _ACTIONS = {
 
 @click.group()
 def store() -> None:
-    """Look after a durable store: what it holds, and whether it is whole."""
+    """Inspect, check and repair a durable store."""
 
 
 _PATH = click.argument("path", type=click.Path())
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@store.command(short_help="What a store holds.")
+@store.command(short_help="Show what a store holds.")
 @_PATH
 @_JSON
 def info(path: str, as_json: bool) -> None:
-    """What the store at PATH holds.  Reads only; may run beside a writer."""
+    """Show what the store at PATH holds.  Read-only; may run beside a writer."""
     from nile.pyramid.disk.care import describe
 
     described = describe(path)
@@ -48,13 +48,13 @@ def info(path: str, as_json: bool) -> None:
         _show_info(described)
 
 
-@store.command(short_help="Read all of a store: is it as it was written?")
+@store.command(short_help="Verify all of a store against its checksums.")
 @_PATH
 @_JSON
 def check(path: str, as_json: bool) -> None:
-    """Read all of the store at PATH and compare it with what was written.
+    """Read all of the store at PATH and verify it against its checksums.
 
-    Exit status 1, and a list, when something is wrong.  May run beside a writer.
+    If something is wrong, print a list and exit with status 1.  May run beside a writer.
     """
     from nile.pyramid.disk.care import check as look
 
@@ -66,15 +66,15 @@ def check(path: str, as_json: bool) -> None:
     sys.exit(1 if checked.wrong else 0)
 
 
-@store.command(short_help="Save what can be saved of a damaged store.")
+@store.command(short_help="Recover what can be recovered of a damaged store.")
 @_PATH
-@click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do it; by default only print what would be done.")
 @_JSON
 def repair(path: str, yes: bool, as_json: bool) -> None:
-    """Save what can be saved of the store at PATH.
+    """Recover what can be recovered of the store at PATH.
 
-    Nothing is deleted: what cannot be read is moved to lost/, with a report, and so is a standing query that cannot
-    be made again, since what it reads is gone.  Exit status 1 when something is wrong and was left as it is.
+    Nothing is deleted: what cannot be read is moved to lost/, with a report, and so are standing queries that cannot
+    be reopened because what they read is gone.  Exit status 1 if something is wrong and was left as it is.
     """
     from nile.durable.mending import let_go, stranded
     from nile.pyramid.disk.care import repair as mend

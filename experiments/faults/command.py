@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["faults", "soak"]
 
 
-@click.command("faults")
+@click.command("faults", short_help="Test hostile input and overload.")
 @click.argument("names", nargs=-1)
-@click.option("--full", is_flag=True, help="Full counts (under an hour on two cores); without: those of the tests.")
-@click.option("--seed", type=click.IntRange(0), help="Only this attempt of each fault.")
-@click.option("--jobs", type=click.IntRange(1), help="Processes at a time (default: one a core).")
+@click.option("--full", is_flag=True, help="Full counts (under an hour on two cores); default: the tests' counts.")
+@click.option("--seed", type=click.IntRange(0), help="Run only this attempt of each fault.")
+@click.option("--jobs", type=click.IntRange(1), help="Parallel processes (default: one per core).")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write faults.json into this folder.")
 def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | None, out: Path | None) -> None:
-    """Hostile input and overload: what must hold, and a control that must fail, fault by fault."""
+    """Test hostile input and overload: for each fault what must hold, and a control that must fail."""
     from nile.experiments.faults.scoreboard import (  # the command line starts without them
         as_dict,
         commit,
@@ -49,14 +49,14 @@ def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | Non
         sys.exit(1)
 
 
-@click.command("soak")
-@click.option("--minutes", type=click.FloatRange(0.05), default=60.0, show_default=True, help="How long.")
-@click.option("--rate", type=click.IntRange(1_000), default=200_000, show_default=True, help="Tuples a second.")
+@click.command("soak", short_help="Run standing queries for an hour; watch memory.")
+@click.option("--minutes", type=click.FloatRange(0.05), default=60.0, show_default=True, help="Duration.")
+@click.option("--rate", type=click.IntRange(1_000), default=200_000, show_default=True, help="Tuples per second.")
 @click.option("--queries", type=click.IntRange(1), default=100, show_default=True, help="Standing queries.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write soak.json and soak.html into this folder.")
 def soak(minutes: float, rate: int, queries: int, seed: int, out: Path | None) -> None:
-    """Standing queries for an hour: whether memory or descriptors grow."""
+    """Run standing queries for an hour and check that memory and descriptors do not grow."""
     import pyarrow as pa  # the command line starts without them
 
     from nile.experiments.faults.soak import Soak, write_soak

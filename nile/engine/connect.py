@@ -28,7 +28,7 @@ _LEAST_MEMORY = 16_000_000
 
 @cache
 def default() -> Database:
-    """The database of `nile.sql`, in memory, of this process: made when it is first asked for."""
+    """The in-memory database of `nile.sql` in this process, created on first use."""
     return connect()
 
 
@@ -42,22 +42,22 @@ def connect(
     token: str | None = None,
     threads: int | None = None,
 ) -> Database:
-    """A database: in memory, or (path) with a store that outlives the process, or one that `nile serve` serves.
+    """Open a database: in memory, with a durable store (path), or one served by `nile serve`.
 
-    path: a directory, made if it is not there; what a database there was told before (live streams and their rows,
-    summaries, standing queries with a name, sources that are files) is there again, as of its last checkpoint.  Or
-    "http://HOST:PORT", with a token (None: NILE_TOKEN): streams, statements, pushes and standing queries of what
-    `nile serve` serves there, by the same calls (docs/server.md), and no other settings.  None or ":memory:": none.
-    memory: what kept rows may take, such as "256MB"; what is beyond it moves to the store's files.
-    checkpoint: at most so long after the last one, the next push writes another; None: only `Database.checkpoint`
-    and `close` do.
-    read_only: the store as of its last checkpoint, while another process may go on writing it; nothing can be pushed,
-    and what is registered, subscribed to or summarised here stays in this process.
-    hash_secret: 16 to 64 bytes that nobody who chooses keys knows: keys are hashed with it (BLAKE2b, about a
-    microsecond a distinct value of a batch), so that none can be made to collide.  A store asks for the same ever
-    after, and does not hold it.  None: a faster hash that is the same everywhere.
+    path: a directory, created if missing; live streams and their rows, summaries, named standing queries and
+    registered files are restored as of its last checkpoint.  Or "http://HOST:PORT" of a `nile serve`, with a token
+    (None: NILE_TOKEN): streams, statements, pushes and standing queries through the same methods (docs/server.md), and
+    no other settings.  None or ":memory:": no store.
+    memory: the limit for kept rows, such as "256MB"; beyond it they move to the store's files.
+    checkpoint: a push writes a checkpoint if the last one is older than this; None: only `Database.checkpoint`
+    and `close` write one.
+    read_only: open the store as of its last checkpoint, while another process may go on writing it; nothing can be
+    pushed, and what is registered, subscribed to or summarised here stays in this process.
+    hash_secret: 16 to 64 bytes unknown to whoever chooses the keys: keys are hashed with it (BLAKE2b, about a
+    microsecond per distinct value of a batch), so that nobody can construct collisions.  A store requires the same
+    secret whenever it is opened, and does not contain it.  None: a faster hash that is the same everywhere.
     threads: how many an exact join of two streams, or the reading of a Parquet file, may use at once; None: as many as
-    this process has cores.  No answer depends on it, nor do the bytes of any file that is written.
+    this process has cores.  Neither answers nor written bytes depend on it.
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """

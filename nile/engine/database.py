@@ -74,22 +74,22 @@ class Database(Builders):
         return f"<nile.Database: {', '.join(self._names.entries) or 'no streams'}>"
 
     def close(self) -> None:
-        """Forget all streams and end standing queries.  Answers already given keep what they need, all else that is
-        asked of the database, or of queries made by it, raises DatabaseClosed.  Closing again does nothing.
+        """Drop all streams and end standing queries.  Answers already returned keep what they need; any other use of
+        the database, or of its queries, raises DatabaseClosed.  Closing again does nothing.
 
-        A database with a store writes a last checkpoint and lets the store go: nothing in it ends.  Raises what a
-        callback raises, and StoreWriteError when the checkpoint could not be written.
+        A database with a store writes a last checkpoint and releases the store; nothing in the store ends.  Raises
+        what a callback raises, and StoreWriteError if the checkpoint could not be written.
         """
         self._live.close()
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The names of the streams registered."""
+        """The names of the registered streams."""
         return tuple(name for name, entry in self._names.entries.items() if entry.is_stream)
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """The names of the stored relations registered."""
+        """The names of the registered stored relations."""
         return tuple(name for name, entry in self._names.entries.items() if not entry.is_stream)
 
     def register(
@@ -102,15 +102,15 @@ class Database(Builders):
         lateness: str | float | timedelta | None = None,
         replace: bool = False,
     ) -> Database:
-        """Make a stream known as `name`, or a stored relation.
+        """Register a source as the stream, or stored relation, `name`.
 
         source: a path to a Parquet or CSV file or a glob of them, a pandas, Polars (lazy too) or Spark DataFrame, a
         pyarrow table, reader or dataset, a DuckDB relation, anything with `__arrow_c_stream__`, an iterable of record
         batches, or a callable that returns one of these.  time: its event-time column; None: a stored relation, whose
-        rows hold at all times (a column of a time type is not taken for one unasked).  where: a condition in SQL that
-        selects its tuples.  lateness: how far out of order a tuple may be and still be put in order; later ones are
-        counted and kept apart; None: any disorder is an error.  Opens the source, reads nothing but its schema.
-        replace: whether a name that is there already, with another source or other settings, is taken over; else it is
+        rows are valid at all times (a time column is never picked automatically).  where: a condition in SQL that
+        selects its tuples.  lateness: how far out of order a tuple may arrive and still be sorted in; later ones are
+        counted and kept apart; None: any disorder is an error.  Opens the source, but reads only its schema.
+        replace: whether to replace an existing name that has another source or other settings; otherwise that is
         refused.  Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
         ExpressionError, ConfigError.
         """
@@ -129,9 +129,9 @@ class Database(Builders):
     ) -> Result:
         """Run one statement of Nile SQL.
 
-        CREATE, DROP, SHOW, DESCRIBE and COPY act at once; a SELECT gives a Result that runs when it is read.  FROM
-        takes files too: 'sales/*.parquet'.  files: False for text of strangers: a statement that names files, or code
-        (CREATE SENSORS), is refused before anything is opened.  params: for ? or $name. options: see
+        CREATE, DROP, SHOW, DESCRIBE and COPY run at once; a SELECT returns a Result that runs when it is read.  FROM
+        accepts files too: 'sales/*.parquet'.  files: pass False for untrusted text: a statement that names files, or
+        code (CREATE SENSORS), is then refused before anything is opened.  params: values for ? or $name.  options: see
         `nile.execution.options.Options`: budget, emit, algorithm, scheduling, windows, output, method, guide, costs,
         seed, outlier_cap, replay and more.
         Raises SqlError with line and column, NotYet, ConfigError, BudgetError, and what reading raises once the result
@@ -175,15 +175,15 @@ class Database(Builders):
         stamp: bool = False,
         extra: Literal["refuse", "drop"] = "refuse",
     ) -> None:
-        """Make a live stream known as `name`: it has no source, you `push` to it.
+        """Create the live stream `name`: it has no source, you `push` to it.
 
-        keep: how much event time later queries can still read; None: all of it.  event_id: the column that tells
-        events apart: what comes again within the lateness, with its id and time, is rejected.  idle: how long
-        it may be silent before its time moves on without it: as fast as the clock, and at least with the streams that
-        stand in a query with it; what then comes too late counts as late.  Both need a lateness.  stamp: its time is
-        when rows are pushed (processing time), whatever they say of it.  extra: what becomes of rows pushed with
-        columns that it does not have: refused, or taken without these, which `accounting` counts as `dropped`.  Others
-        as in `register`.
+        keep: how much event time later queries can still read; None: all of it.  event_id: the column that identifies
+        events: duplicates within the lateness, with the same id and time, are rejected.  idle: how long the stream may
+        be silent before its time advances without pushes: as fast as the clock, and no slower than the streams it is
+        queried with; rows that then arrive too late count as late.  Both need a lateness.  stamp: stamp rows with the
+        time at which they are pushed (processing time), whatever they contain.  extra: whether pushed rows with
+        columns that the stream does not have are refused, or accepted without these columns, which `accounting` counts
+        as `dropped`.  Others as in `register`.
         Raises SourceError, UnknownColumn, ExpressionError, ConfigError.
         """
         self._live.create(
@@ -200,7 +200,7 @@ class Database(Builders):
         )
 
     def sensors(self, name: str) -> Table:
-        """The table that CREATE SENSORS made: add, change and remove rows, see sources.  Raises UnknownStream."""
+        """The table made by CREATE SENSORS: add, change and remove rows, list sources.  Raises UnknownStream."""
         found = self._names.sensors(name)
         if found is None:
             raise UnknownStream(f"sensors {name!r}: needed a table that CREATE SENSORS made; got none of that name")
@@ -209,39 +209,39 @@ class Database(Builders):
     def push(self, name: str, data: Any, *, offset: Any = None) -> int:
         """Push rows to a live stream (a record batch, table, DataFrame, dict of columns, or an iterable of these).
 
-        Standing queries are worked on before it returns.  Returns how many tuples' turn has come.  offset: where in
-        its source the stream is after these rows (any JSON value): a checkpoint holds it together with the rows, and
-        rows pushed with one are taken all or none.  A column `_sign` that the stream has not tells rows that come (1)
-        from rows that go (-1): these are taken back, see DELETE in docs/sql.md.
-        Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError, ConfigError, and StoreWriteError when a
-        checkpoint was due and could not be written: then nothing was taken, push it again.
+        Standing queries are up to date when it returns.  Returns how many tuples are now in order and final.  offset:
+        the source's position after these rows (any JSON value): it is committed together with the rows, and
+        rows pushed with an offset are accepted all or none.  A column `_sign`, if the stream has none, distinguishes
+        new rows (1) from retractions (-1), see DELETE in docs/sql.md.
+        Raises UnknownStream, SourceError, UnknownColumn, TimestampOrderError, ConfigError, and StoreWriteError if a
+        checkpoint was due and could not be written: then nothing was accepted; push the rows again.
         """
         return self._live.push(name, data, offset)
 
     def offset(self, name: str) -> Any:
-        """The last `offset` that was pushed to a live stream, or how many rows were; after a crash, go on from there.
+        """The last `offset` pushed to a live stream, else the number of rows pushed; after a crash, resume from there.
 
         Raises UnknownStream.
         """
         return self._live.offset(name)
 
     def checkpoint(self) -> int:
-        """Write all that is known to the store now; returns the store's epoch.  Raises ConfigError, StoreWriteError."""
+        """Write a checkpoint to the store now; returns the store's epoch.  Raises ConfigError, StoreWriteError."""
         return self._live.checkpoint()
 
     def advance(self, time: Any, name: str | None = None) -> None:
-        """Say that no tuple older than `time` will come, of one live stream or of all: what waits for it moves on.
+        """Declare that no tuple older than `time` will come, to one live stream or to all: a watermark.
 
         time: ISO text, a datetime, or seconds since 1970.  Raises ConfigError, UnknownStream.
         """
         self._live.advance(time, name)
 
     def accounting(self, name: str) -> Accounting:
-        """Of a live stream: in = applied + late + shed + rejected.  Raises UnknownStream."""
+        """The accounting of a live stream: in = applied + late + shed + rejected.  Raises UnknownStream."""
         return self._live.accounting(name)
 
     def late(self, name: str) -> pa.Table:
-        """The rows of a live stream that came too late: row (from 1), ts, key (the time as it came).
+        """The late rows of a live stream: row (from 1), ts, key (the time as pushed).
 
         Raises UnknownStream.
         """
@@ -262,33 +262,33 @@ class Database(Builders):
         when_full: str = "wait",
         **options: Any,
     ) -> Subscription:
-        """A standing query over live streams; it sees what is pushed from now on.
+        """Start a standing query over live streams; it sees what is pushed from now on.
 
         callback: called with each batch in the thread that pushes; None: `poll()`, iterate or `follow()` the
-        subscription.  name: with one, a store keeps the query and its state, and asking for it again (also by another
-        process, later) goes on with it.  unread: how many
-        rows may wait for the reader; a push may add its own beyond it (None: with a store any number, which go to its
-        files; in memory a 32nd of the machine, beyond which pushes are refused with Overloaded); when_full: then pushes
-        to its streams "wait" for the reader, who is another thread, or "refuse" with Overloaded, having taken nothing,
-        or the oldest rows are "drop"ped and counted (`dropped`).  Its state may take a quarter of the machine: pushes
-        to a query without a WINDOW, or of groups without end, are refused beyond that.
+        subscription.  name: a store keeps named queries and their state, and subscribing again under the same name
+        (also from another process, later) resumes the query.  unread: how many rows may wait for the reader; a single
+        push may exceed it (None: with a store any number, which spill to its files; in memory 1/32 of the machine's
+        memory, beyond which pushes are refused with Overloaded).  when_full: beyond that, pushes to its streams "wait"
+        for the reader, in another thread, or "refuse" with Overloaded before anything is accepted, or the oldest rows
+        are "drop"ped and counted (`dropped`).  The state may take a quarter of the machine's memory: pushes to a query
+        without a WINDOW, or with ever more groups, are refused beyond that.
         options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
         """
         query = read_query(text, self._names, params)
         return self._live.subscribe(query, Options.of(options), callback, name=name, unread=unread, when_full=when_full)
 
     def subscription(self, name: str) -> Subscription:
-        """A standing query that has a name.  Raises UnknownStream."""
+        """The standing query called `name`.  Raises UnknownStream."""
         return self._live.subscription(name)
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        """The names of the standing queries that have one."""
+        """The names of the named standing queries."""
         return tuple(self._live.unread())
 
     @property
     def unread(self) -> dict[str, int]:
-        """Rows that wait for a reader, of each standing query with a name: also of those that a store brought back and
-        nobody has asked for since.  They are kept until somebody reads or closes it, in the store's files.
+        """Unread rows per named standing query, also of queries restored from a store that nobody has asked for since.
+        They are kept until somebody reads them or closes the query, in the store's files.
         """
         return self._live.unread()
