@@ -10,6 +10,7 @@ from nile.experiments.atlas import (
     pipeline_kind,
     schedule_kind,
     selection_kind,
+    selfscheduling_kind,
     sketch_kind,
     window_kind,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "pipeline_kind",
     "schedule_kind",
     "selection_kind",
+    "selfscheduling_kind",
     "sketch_kind",
     "window_kind",
 ]

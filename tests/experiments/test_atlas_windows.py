@@ -13,9 +13,11 @@ from pydantic import ValidationError
 from nile.exact.join.clique import ExactClique
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
+from nile.exact.selfscheduling.pulling import PULLED, SelfScheduledPlan
 from nile.experiments.atlas.catalogue.shelf import chosen
 from nile.experiments.atlas.form import Experiment
 from nile.experiments.atlas.kinds import Data
+from nile.experiments.atlas.selfscheduling_kind import SELF_SCHEDULED, SelfScheduledOptions, played
 from nile.experiments.atlas.verdicts import Spread
 from nile.experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
 from nile.experiments.atlas.window_streams import Played, made, split
@@ -136,3 +138,25 @@ def test_one_operator_has_one_name_and_what_cannot_run_is_refused() -> None:
         WindowOptions(algorithm="few-nested", strategy="mbe")
     with pytest.raises(ValidationError, match="needed least at most rate"):
         WindowOptions(pattern="turns", rate=1.0, least=2.0)
+
+
+def test_over_queues_of_their_own_tuples_wait_for_what_is_behind_and_the_machine_takes_its_time() -> None:
+    own = {"streams": 3, "tuples": 1_500, "rate": 50.0, "window": 1.0, "items": 20}
+    told = {}
+    for algorithm in PULLED:
+        for delay in (0.0, 2.0):
+            options = SelfScheduledOptions(**own, algorithm=algorithm, delay=delay)  # type: ignore[arg-type]
+            told[algorithm, delay] = SELF_SCHEDULED.measure(SELF_SCHEDULED.prepare(options, 0, None), options, 0)
+    for name in ("bew-nested", "bew-hash"):
+        assert told[name, 0.0]["response"] == told[name, 2.0]["response"] == 0
+        assert told[name, 2.0]["kept"] > 1.3 * told[name, 0.0]["kept"]  # type: ignore[operator]
+    for name in ("few-nested", "few-hash"):
+        assert 0 < told[name, 0.0]["response"] < 0.2 < told[name, 2.0]["response"] < 2.2  # type: ignore[operator]
+        assert told[name, 2.0]["comparisons"] == pytest.approx(told[name, 0.0]["comparisons"], rel=0.01)
+    slow = SelfScheduledOptions(**own, speed=2_000.0)  # type: ignore[arg-type]
+    run = played(SELF_SCHEDULED.prepare(slow, 0, None), SelfScheduledPlan(3, S, "bew-hash"), 2_000.0)
+    busy = played(SELF_SCHEDULED.prepare(slow, 0, None), SelfScheduledPlan(3, S, "bew-hash"), None)
+    assert run.outputs == busy.outputs
+    assert np.nanmax(run.done) >= sum(run.costs.values()) / 2_000.0 - 0.1, "an operation takes half a millisecond"
+    with pytest.raises(ConfigError, match="needed more than two windows of 1000 s"):
+        SELF_SCHEDULED.measure(SELF_SCHEDULED.prepare(slow, 0, None), slow.model_copy(update={"window": 1000.0}), 0)
