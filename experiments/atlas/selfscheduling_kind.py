@@ -30,8 +30,8 @@ Never = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 class SelfScheduledOptions(Options):
     """delay: seconds by which the last stream comes later than its times; jitter: mean of an exponential delay that
-    each tuple has, behind which the later ones of its stream wait.  speed: operations a second, or none for a machine that
-    takes no time, where only other streams are waited for.
+    each tuple has, behind which the later ones of its stream wait.  speed: operations a second, or none for a machine
+    that takes no time, where only other streams are waited for.
     """
 
     streams: Annotated[int, Field(ge=2, le=16)] = Field(4, description="a whole number from 2 to 16")
