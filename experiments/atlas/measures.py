@@ -10,11 +10,10 @@ from nile.experiments.atlas import (
     pipeline_kind,
     schedule_kind,
     selection_kind,
-    selfscheduling_kind,
     sketch_kind,
-    window_kind,
 )
 from nile.experiments.atlas.kinds import kind_of, kinds
+from nile.experiments.atlas.windows import selfscheduling_kind, window_kind
 
 __all__ = [
     "change_kind",

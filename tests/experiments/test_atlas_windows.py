@@ -17,10 +17,10 @@ from nile.exact.selfscheduling.pulling import PULLED, SelfScheduledPlan
 from nile.experiments.atlas.catalogue.shelf import chosen
 from nile.experiments.atlas.form import Experiment
 from nile.experiments.atlas.kinds import Data
-from nile.experiments.atlas.selfscheduling_kind import SELF_SCHEDULED, SelfScheduledOptions, played
 from nile.experiments.atlas.verdicts import Spread
-from nile.experiments.atlas.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
-from nile.experiments.atlas.window_streams import Played, made, split
+from nile.experiments.atlas.windows.selfscheduling_kind import SELF_SCHEDULED, SelfScheduledOptions, played
+from nile.experiments.atlas.windows.window_kind import WINDOW, WINDOW_CLOCK, WindowOptions
+from nile.experiments.atlas.windows.window_streams import Played, made, split
 from nile.summaries.errors import ConfigError
 
 S = 1_000_000_000

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from nile.exact.selfscheduling.operators import Nothing
 from nile.exact.selfscheduling.pulling import PULLED, SelfScheduledPlan
 from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from nile.experiments.atlas.window_streams import PATTERNS, Played, made
+from nile.experiments.atlas.windows.window_streams import PATTERNS, Played, made
 from nile.experiments.run.fields import one_of
 from nile.summaries.errors import ConfigError
 

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES, WindowJoin, WindowJoinPlan
 from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
-from nile.experiments.atlas.window_streams import PATTERNS, Played, made, split
+from nile.experiments.atlas.windows.window_streams import PATTERNS, Played, made, split
 from nile.experiments.run.fields import one_of
 from nile.summaries.errors import ConfigError
 
