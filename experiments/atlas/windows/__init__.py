@@ -1,1 +1,1 @@
-"""Window joins in the atlas: the kinds that measure them, and their streams.  May import the exact joins and the atlas."""
+"""Window joins in the atlas: the kinds that measure them, and their streams.  Imports exact joins and the atlas."""
