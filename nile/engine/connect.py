@@ -48,7 +48,8 @@ def connect(
     registered files are restored as of its last checkpoint.  Or "http://HOST:PORT" of a `nile serve`, with a token
     (None: NILE_TOKEN): streams, statements, pushes and standing queries through the same methods (docs/server.md), and
     no other settings.  None or ":memory:": no store.
-    memory: the limit for kept rows, such as "256MB"; beyond it they move to the store's files.
+    memory: the limit for kept rows, such as "256MB"; beyond it they move to the store's files.  It also limits
+    the state of each standing query.
     checkpoint: a push writes a checkpoint if the last one is older than this; None: only `Database.checkpoint`
     and `close` write one.
     read_only: open the store as of its last checkpoint, while another process may go on writing it; nothing can be

@@ -270,8 +270,8 @@ class Database(Builders):
         push may exceed it (None: with a store any number, which spill to its files; in memory 1/32 of the machine's
         memory, beyond which pushes are refused with Overloaded).  when_full: beyond that, pushes to its streams "wait"
         for the reader, in another thread, or "refuse" with Overloaded before anything is accepted, or the oldest rows
-        are "drop"ped and counted (`dropped`).  The state may take a quarter of the machine's memory: pushes to a query
-        without a WINDOW, or with ever more groups, are refused beyond that.
+        are "drop"ped and counted (`dropped`).  The state may take a quarter of the machine's memory, or as much as
+        connect's `memory`: pushes to a query without a WINDOW, or with ever more groups, are refused beyond that.
         options: emit, scheduling, algorithm.  Raises SqlError, NotYet, ConfigError.
         """
         query = read_query(text, self._names, params)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -40,6 +43,28 @@ def test_the_state_of_a_standing_query_does_not_grow_with_its_streams(query: str
             standing.poll()
             held.append(standing.memory)
     assert max(held[12:]) <= max(held[4:12])
+
+
+@pytest.mark.parametrize(("memory", "refused"), [("2MB", True), ("64MB", False)])
+def test_state_follows_the_memory_that_a_store_was_opened_with(
+    memory: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("nile.engine.connect"), "_LEAST_MEMORY", 1 << 20)
+    monkeypatch.setattr(subscriptions, "_LOOK_EVERY", 10_000)
+    with nile.connect(tmp_path / "store", memory=memory) as db:
+        db.stream("a", SCHEMA, time="ts", keep="1 s")
+        db.subscribe("SELECT k, count(*) AS n FROM a GROUP BY k", name="q")
+
+        def push_on() -> None:
+            for begin in range(0, 100_000, 10_000):
+                some = rows(begin, 10_000)
+                db.push("a", {**some, "k": some["ts"]})
+
+        if refused:
+            with pytest.raises(nile.Overloaded, match="by the memory= that the database was opened with"):
+                push_on()
+        else:
+            push_on()
 
 
 def test_a_partition_with_keys_without_end_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:

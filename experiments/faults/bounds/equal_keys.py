@@ -47,6 +47,12 @@ def _counted(held: dict[str, dict[str, Any]], window: int | None) -> tuple[int, 
     return pairs, total
 
 
+def _holding(held: dict[str, dict[str, Any]], window: int) -> int:
+    """Pairs of what the windows hold at 1,000."""
+    a, b = (columns["k"][columns["t"] >= 1_000 - window] for columns in held.values())
+    return int(sum((a == key).sum() * (b == key).sum() for key in np.unique(a)))
+
+
 def _ask(db: nile.Database, window: int | None) -> tuple[int, int, int]:
     """(pairs by aggregate, sum of a.x, pairs by estimate) of the join in Python."""
     join = db.join("a", "b", on="k")
@@ -64,6 +70,24 @@ def _loaded() -> None:
         for window in (None, 400):
             _ask(db, window)
         db.sql(_TEXT).fetchall()
+    _told({name: {"t": [0, 1], "k": [0, 1], "x": [0, 1]} for name in "ab"}, 400)
+
+
+def _told(held: dict[str, dict[str, Any]], window: int | None) -> tuple[int, int]:
+    """(the last count, the counts that a standing query tells) of the join, pushed stream by stream."""
+    count = last = 0
+    with nile.connect() as db:
+        for name in "ab":
+            db.stream(name, [("t", "int64"), ("k", "int64"), ("x", "int64")], time="t")
+        text = "SELECT count(*) AS n FROM a, b WHERE a.k = b.k"
+        standing = db.subscribe(text if window is None else f"{text} WINDOW {window}", emit="changes")
+        for name, columns in held.items():
+            db.push(name, columns)
+        db.advance(1_000)
+        for batch in standing.poll():
+            count += batch.num_rows
+            last = batch.column("n")[-1].as_py()
+    return last, count
 
 
 def _attempt(seed: int) -> None:
@@ -81,6 +105,10 @@ def _attempt(seed: int) -> None:
             ((count, whole, _, mean),) = db.sql(_TEXT).fetchall()
             expect((count, whole) == wanted, f"SQL: {wanted}; got {count}, {whole}")
             expect(mean == wanted[1] / wanted[0], f"SQL: a mean of {wanted[1] / wanted[0]}; got {mean}")
+        last, told = _told(held, window)
+        here = wanted[0] if window is None else _holding(held, window)
+        expect(last == here, f"standing: {here} pairs hold in the end; got {last}")
+        expect(told <= 4_000, f"standing: two rows an instant at most, of tuples that come or leave; got {told}")
 
 
 def _control(seed: int) -> None:

@@ -119,11 +119,12 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`make` of the rows, one for one and in order; duplicates stay."""
+    """`make` of the rows, one for one and in order; duplicates stay.  reads: the columns it looks at, None: any."""
 
     input: Plan
     make: Make
     schema: pyarrow.Schema
+    reads: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from nile.exact.pipeline.algebra import (
     Windowed,
     inputs_of,
 )
+from nile.exact.pipeline.counted import counts_alone
 from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
 from nile.exact.pipeline.first import Ordering
 from nile.exact.pipeline.graph import GraphJoining
@@ -59,11 +60,15 @@ __all__ = ["Built", "Reader", "build"]
 
 @dataclass(frozen=True)
 class Reader:
-    """What whoever stands above wants of an operator: rows that come, rows that go, the contents at the end."""
+    """What whoever stands above wants of an operator: rows that come, rows that go, the contents at the end.
+
+    once: of rows that come or go with one tuple, one with how many they are will do (`Delta.times`).
+    """
 
     come: bool = True
     go: bool = True
     keep: bool = False
+    once: bool = False
 
 
 class Built:
@@ -120,7 +125,7 @@ class Built:
             self.arrivals += constrained.arrivals
             return Counted(constrained, plan, path, sides(constrained, path))
         if isinstance(plan, Join) and clock.negative and (streams := _streams(plan)) is not None:
-            joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go)
+            joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go, once=reader.once)
             self.joins.append(joining)
             self.streams.append(joining)
             self.arrivals += joining.arrivals
@@ -137,7 +142,7 @@ class Built:
         below = (
             reader
             if isinstance(plan, Select | Project | Hop | Every) or (isinstance(plan, Union) and plan.all)
-            else Reader()
+            else Reader(once=clock.negative and isinstance(plan, Group) and counts_alone(plan))
         )
         inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
         return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])
@@ -150,7 +155,7 @@ class Built:
             case Project():
                 return Projection(plan, inputs[0])
             case Join():
-                joining = Joining(clock, plan, *inputs, come=reader.come, go=reader.go)
+                joining = Joining(clock, plan, *inputs, come=reader.come, go=reader.go, once=reader.once)
                 self.joins.append(joining)
                 return joining
             case Outer():

@@ -73,7 +73,9 @@ class Counted:
         """What the operator changes up to `to`."""
         delta = self.operator.step(to)
         if n := len(delta):
-            gone = int(np.count_nonzero(delta.sign < 0))
+            if delta.times is not None:
+                n = int(delta.times.sum())
+            gone = int(np.count_nonzero(delta.sign < 0) if delta.times is None else delta.times[delta.sign < 0].sum())
             self.negative += gone
             self.positive += n - gone
         return delta

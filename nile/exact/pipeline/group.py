@@ -79,13 +79,14 @@ class Grouping(Stateful):
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
+        weight = delta.weight
         pairs = [np.empty(n, np.int64) for _ in range(7)]
         touch, touch_ts, touch_code, before, after, first, last = pairs
         held, self._born = kernels.touch_groups(
-            delta.ts, delta.sign, codes, self._counts, self._births, self._born, self._mark, *pairs
+            delta.ts, weight, codes, self._counts, self._births, self._born, self._mark, *pairs
         )  # fmt: skip
         touch_ts, touch_code, before, after, first, last = (each[:held] for each in pairs[1:])
-        touches = Touches(delta.sign, codes, touch, first, last, self._counts.shape[0])
+        touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
         read = {
             key: state.apply(touches, None if key[1] is None else delta.rows.column(key[1]))
             for key, state in self._states.items()

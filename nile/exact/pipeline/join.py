@@ -7,6 +7,7 @@ each different tuple that holds on either side.  Source: negative tuples, sectio
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -89,18 +90,22 @@ class _Side:
 
 
 class Joining(Stateful):
-    """A join at work.  come, go: whether anyone reads the pairs that come, and those that go."""
+    """A join at work.  come, go: whether anyone reads the pairs that come, and those that go.
+
+    once: of the pairs of a tuple one is told, with how many there are, in O(1): whoever reads needs no more.
+    """
 
     KIND: ClassVar = "join"
     HELD: ClassVar = ("pairs", "_sides")
-    DERIVED: ClassVar = ("plan", "come", "go", "_keys", "_born")
+    DERIVED: ClassVar = ("plan", "come", "go", "once", "_keys", "_born", "_totals")
 
     def __init__(
-        self, clock: Clock, plan: Join, left: Operator, right: Operator, *, come: bool = True, go: bool = True
-    ) -> None:
+        self, clock: Clock, plan: Join, left: Operator, right: Operator, *, come: bool = True, go: bool = True,
+        once: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(clock, [left, right], plan.schema)
         self.plan = plan
-        self.come, self.go = come, go
+        self.come, self.go, self.once = come, go, once
         self.pairs = 0
         kinds = [common(left.schema.field(a).type, right.schema.field(b).type) for a, b in plan.on]
         timed = not clock.negative
@@ -110,6 +115,7 @@ class Joining(Stateful):
         ]
         self._keys = RowTable(kinds) if kinds else None
         self._born = 0
+        self._totals = np.zeros((1, 2), np.int64)
 
     def apply(self, deltas: list[Delta]) -> Delta:
         order = interleaved(deltas[0], deltas[1], by_sign=self.clock.scheduling != "ita")
@@ -124,13 +130,17 @@ class Joining(Stateful):
         until = np.concatenate([until_of(d) for d in deltas])[order] if not self.clock.negative else None
         for each in self._sides:
             each.grow(1 if self._keys is None else self._keys.room)
+        if self.once:
+            self._totals = grown(self._totals, 1 if self._keys is None else self._keys.room)
         left, right = self._sides
         left.keys[rows[:n]], right.keys[rows[n:]] = keys[:n], keys[n:]
-        at, out_left, out_right, self._born = kernels.apply_join(
+        at, out_left, out_right, times, self._born = kernels.apply_join(
             side, sign, rows[order], keys[order], self._born,
-            left.rows, left.heads, right.rows, right.heads, self.come, self.go,
+            left.rows, left.heads, right.rows, right.heads, self.come, self.go, self._totals, self.once,
         )  # fmt: skip
         out = self._told(ts[at], np.sign(sign[at]), out_left, out_right, None if until is None else until[at])
+        if self.once:
+            out = replace(out, times=times)
         self._forget(rows, n, keys)
         return out
 
@@ -200,9 +210,13 @@ class Joining(Stateful):
             side.grow(1 if self._keys is None else self._keys.room)
             side.keys[: own.shape[0]] = own
             kernels.list_rows(own, side.rows, side.heads)
+        if self.once:
+            self._totals = np.zeros((1 if self._keys is None else self._keys.room, 2), np.int64)
+            for k, (side, own) in enumerate(zip(self._sides, np.split(keys, [len(deltas[0])]), strict=True)):
+                np.add.at(self._totals[:, k], own, side.rows[: own.shape[0], 0])
         self._born = max(map(len, deltas))
 
     @property
     def own(self) -> int:
         keys = 0 if self._keys is None else self._keys.memory
-        return keys + sum(side.memory for side in self._sides)
+        return keys + int(self._totals.nbytes) + sum(side.memory for side in self._sides)

@@ -58,22 +58,27 @@ def apply_join(
     right_heads: Array,
     come: bool,
     go: bool,
-) -> tuple[Array, Array, Array, int]:
-    """Signed tuples into the tables; the pairs that come and go: (tuple, left row, right row), and born.
+    totals: Array,
+    once: bool,
+) -> tuple[Array, Array, Array, Array, int]:
+    """Signed tuples into the tables; the pairs that come and go: (tuple, left row, right row, times), and born.
 
     side int8 (0 left), sign int8 (2 and -2 are told to nobody), codes int64 of the side's rows, keys int64: [n];
     rows as above; heads: int64 [keys], -1 none; born: tuples before; come, go: which pairs are wanted.
-    A pair comes out once for each pair of equal rows that it stands for.
+    A pair comes out once for each pair of equal rows that it stands for.  once: of the pairs of a tuple one comes out,
+    and how many there are (times, else empty), in O(1); totals: int64 [keys, 2], the rows of each side, kept if once.
     """
     room = 2 * side.shape[0] + 16
     out_at = np.empty(room, np.int64)
     out_left = np.empty(room, np.int64)
     out_right = np.empty(room, np.int64)
+    out_times = np.empty(room if once else 0, np.int64)
     written = 0
     for i in range(side.shape[0]):
         left = side[i] == 0
         s = sign[i]
         code = codes[i]
+        held = left_rows[code, COUNT] if left else right_rows[code, COUNT]
         if left:
             _put(code, keys[i], s, born, left_rows, left_heads)
             other = right_heads[keys[i]]
@@ -81,7 +86,20 @@ def apply_join(
             _put(code, keys[i], s, born, right_rows, right_heads)
             other = left_heads[keys[i]]
         born += 1
+        if once:
+            if left:
+                totals[keys[i], 0] += left_rows[code, COUNT] - held
+            else:
+                totals[keys[i], 1] += right_rows[code, COUNT] - held
         if s == 2 or s == -2 or (s > 0 and not come) or (s < 0 and not go):
+            continue
+        if once:
+            if other >= 0:  # there is room for one of each tuple
+                out_at[written] = i
+                out_left[written] = code if left else other
+                out_right[written] = other if left else code
+                out_times[written] = totals[keys[i], 1 if left else 0]
+                written += 1
             continue
         while other >= 0:
             if left:
@@ -107,7 +125,7 @@ def apply_join(
                 out_right[written] = other if left else code
                 written += 1
             other = after
-    return out_at[:written], out_left[:written], out_right[:written], born
+    return out_at[:written], out_left[:written], out_right[:written], out_times[:written], born
 
 
 @kernel

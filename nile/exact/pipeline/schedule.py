@@ -34,12 +34,22 @@ EARLIEST = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Delta:
-    """Signed rows: ts int64 [n], sign int8 [n], rows RecordBatch [n], until int64 [n] or None (they do not expire)."""
+    """Signed rows: ts int64 [n], sign int8 [n], rows RecordBatch [n], until int64 [n] or None (they do not expire).
+
+    times: int64 [n], how many rows that are alike to whoever asked so (`Reader.once`) each stands for; None for one.
+    """
 
     ts: Array
     sign: Array
     rows: Any
     until: Array | None = None
+    times: Array | None = None
+
+    @property
+    def weight(self) -> Array:
+        """How many rows come with each, negative: go: int64 [n]."""
+        sign = np.sign(self.sign).astype(np.int64)
+        return sign if self.times is None else sign * self.times
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])

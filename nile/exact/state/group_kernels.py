@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 @kernel
 def touch_groups(
     ts: Array,
-    sign: Array,
+    weight: Array,
     codes: Array,
     counts: Array,
     births: Array,
@@ -30,9 +30,9 @@ def touch_groups(
 ) -> tuple[int, int]:
     """Number the pairs (instant, group) that the tuples touch, in the order they do: how many, and born.
 
-    ts, codes: int64 [n], sign: int8 [n]; counts, births: int64 [groups], rows of each and the number of the tuple
-    that made it appear; mark: int64 [groups], -1 between calls; touch: int64 [n], the pair of each tuple; touch_*,
-    before, after (rows of the group), first, last (tuples): int64 [n], by pair.
+    ts, codes, weight (how many rows come, negative: go): int64 [n]; counts, births: int64 [groups], rows of each and
+    the number of the tuple that made it appear; mark: int64 [groups], -1 between calls; touch: int64 [n], the pair of
+    each tuple; touch_*, before, after (rows of the group), first, last (tuples): int64 [n], by pair.
     """
     pairs = 0
     i = 0
@@ -54,7 +54,7 @@ def touch_groups(
                 pairs += 1
             touch[i] = at
             last[at] = i
-            counts[code] += 1 if sign[i] > 0 else -1
+            counts[code] += weight[i]
             born += 1
             i += 1
         for k in range(begin, pairs):
@@ -88,16 +88,24 @@ def old_and_new(touch_ts: Array, goes: Array, comes: Array, out: Array, out_sign
 
 @kernel
 def apply_counts(
-    sign: Array, codes: Array, valid: Array, touch: Array, first: Array, last: Array, now: Array, old: Array, new: Array
+    weight: Array,
+    codes: Array,
+    valid: Array,
+    touch: Array,
+    first: Array,
+    last: Array,
+    now: Array,
+    old: Array,
+    new: Array,
 ) -> None:
     """Count the valid rows: now int64 [groups]; old, new: int64 [pairs], before and after each pair's tuples."""
-    for i in range(sign.shape[0]):
+    for i in range(weight.shape[0]):
         code = codes[i]
         t = touch[i]
         if i == first[t]:
             old[t] = now[code]
         if valid[i]:
-            now[code] += 1 if sign[i] > 0 else -1
+            now[code] += weight[i]
         if i == last[t]:
             new[t] = now[code]
 

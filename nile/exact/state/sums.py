@@ -45,11 +45,13 @@ DIGITS = 80  # of 32 bits: more than any sum of doubles has
 class Touches:
     """Tuples and the pairs (instant, group) they touch.
 
-    sign int8 [n]; codes int64 [n], groups; touch int64 [n]; first, last: int64 [pairs], tuples; room: groups are
+    sign int8 [n]; weight int64 [n], how many rows come, negative: go (more than one only where all that is asked is
+    how many); codes int64 [n], groups; touch int64 [n]; first, last: int64 [pairs], tuples; room: groups are
     below this.
     """
 
     sign: Array
+    weight: Array
     codes: Array
     touch: Array
     first: Array
@@ -111,7 +113,7 @@ class Counted(State):
         old, new = np.zeros(touches.pairs, np.int64), np.zeros(touches.pairs, np.int64)
         counted = np.ones(touches.sign.shape[0], np.bool_) if column is None else valid(column)
         counting.apply_counts(
-            touches.sign, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old, new
+            touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old, new
         )  # fmt: skip
         return old[:, None], new[:, None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nile.base.times import event_times
@@ -15,7 +15,7 @@ from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
-from nile.expressions.tree import Column, Compare, Node
+from nile.expressions.tree import Column, Compare, Node, columns_of
 from nile.sql import plan as ops
 from nile.sql.plan import Field, Plan, Stream, map_inputs
 from nile.summaries.errors import NotYet
@@ -77,7 +77,8 @@ class Compiler:
             case ops.Filter():
                 return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
             case ops.Project():
-                return algebra.Project(self.plan(node.input, (*path, 0)), maker(node.items), schema_of(node.fields))
+                below = self.plan(node.input, (*path, 0))
+                return algebra.Project(below, maker(node.items), schema_of(node.fields), _read_by(node.items))
             case ops.Join():
                 return self._graph(node, path) if node.constraints else self._join(node, path)
             case ops.Outer():
@@ -242,7 +243,7 @@ class Compiler:
             below = given
         else:
             fields = schema_of([item.field for item in items])
-            below = algebra.Project(given, maker(items), fields)
+            below = algebra.Project(given, maker(items), fields, _read_by(items))
         below = _distinct(node, below)
         by = tuple(f"by{k}" for k in range(len(node.by)))
         grouped = algebra.Group(
@@ -304,6 +305,10 @@ def _type_of(node: Node, below: Plan) -> pa.DataType:
     if isinstance(node, Column):
         return next(field.type for field in below.fields if field.name == node.name)
     return _KINDS[node.kind]()
+
+
+def _read_by(items: Sequence[ops.Item]) -> frozenset[str]:
+    return frozenset(name for item in items for name in columns_of(item.node))
 
 
 def _links(pair: tuple[str, str], have: set[str], own: set[str]) -> bool:

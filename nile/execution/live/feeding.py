@@ -79,7 +79,7 @@ class Feed:
                 live.standing.wait_for_readers(self.stream)
             except Overloaded:
                 return False
-            live.standing.check_state(self.stream)
+            live.standing.check_state(self.stream, live.memory)
             live.take(self.stream, list(self.stream.admitted(rows)))
             live.commits.complain()
             return True

@@ -20,6 +20,9 @@ class Writable(Protocol):
 class Keeping(Protocol):
     """Called under the lock of the live streams.  live, names: those of the database, all of whose state is kept."""
 
+    memory: int | None
+    """Bytes that kept rows may take, None without a limit."""
+
     @property
     def directory(self) -> Writable:
         """Where the store lies."""

@@ -55,6 +55,11 @@ class Known:
         if keeper is not None:
             keeper.restore(self, names)
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes that kept rows may take, as the database was told when it was opened; None: no limit."""
+        return None if self._keeper is None else self._keeper.memory
+
     def create(
         self,
         name: str,

@@ -48,7 +48,7 @@ class Live(Known):
         with self.lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
-            self.standing.check_state(stream)
+            self.standing.check_state(stream, self.memory)
             goes: Goes | None = None
             if (signed := signed_apart(stream, data)) is not None:
                 data, go = signed

@@ -50,7 +50,7 @@ def revise(live: Live, name: str, change: Callable[[], list[tuple[int, pa.Table]
         if live.standing.filled(log):
             raise ConfigError(f"relation '{name}': needed one to change by hand; got a view; change what it reads")
         live.standing.wait_for_readers(log)
-        live.standing.check_state(log)
+        live.standing.check_state(log, live.memory)
         if live._keeper is not None:
             with INTERRUPTS:
                 live._keeper.make_room(live, live.names)

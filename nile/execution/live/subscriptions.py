@@ -23,7 +23,7 @@ __all__ = ["Subscriptions"]
 _LOOK_EVERY = 1 << 16
 """Tuples of a stream between two looks at what its standing queries hold."""
 _STATE_SHARE = 4
-"""Of this machine's memory: what a standing query's state may take."""
+"""Of this machine's memory: what a standing query's state may take, where `memory=` says nothing."""
 
 
 class Subscriptions:
@@ -193,15 +193,17 @@ class Subscriptions:
             for standing in full:
                 standing.wait_for_reader()
 
-    def check_state(self, stream: LiveStream) -> None:
-        """Before a stream takes rows, now and then: that no query over it holds more than its share of the machine.
+    def check_state(self, stream: LiveStream, memory: int | None) -> None:
+        """Before a stream takes rows, now and then: that no query over it holds more than `memory`, or its share.
 
-        Raises Overloaded.
+        memory: what kept rows may take, bytes; None without such a limit: a share of the machine.  Raises Overloaded.
         """
         seen = stream.accounting.tuples_in // _LOOK_EVERY
         if self._looked.get(stream.name) == seen:
             return
-        most = memory_bytes() // _STATE_SHARE
+        most, told = memory_bytes() // _STATE_SHARE, "a quarter of this machine's memory"
+        if memory is not None and memory < most:
+            most, told = memory, "by the memory= that the database was opened with"
         reached = self.filled_from(stream)
         for standing in self._running:
             if standing.closed or not any(_reads(standing, each) for each in reached):
@@ -209,7 +211,7 @@ class Subscriptions:
             if (held := standing.memory + standing.waiting_bytes) > most:
                 raise Overloaded(
                     f"push: needed less than {format_size(most)} of state of a standing query over "
-                    f"{', '.join(standing.streams)}, a quarter of this machine's memory; got {format_size(held)}; "
+                    f"{', '.join(standing.streams)}, {told}; got {format_size(held)}; "
                     "nothing was taken: close() it, or ask it with a WINDOW, or group by fewer keys"
                 )
         self._looked[stream.name] = seen

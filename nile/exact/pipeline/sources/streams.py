@@ -37,21 +37,25 @@ def fits(scan: Scan) -> bool:
 
 
 class StreamJoining:
-    """A join of two streams at work.  come, go: whether anyone reads the pairs that come, and those that go."""
+    """A join of two streams at work.  come, go: whether anyone reads the pairs that come, and those that go.
+
+    once: of the pairs of a tuple one is told, with how many there are, in O(1): whoever reads needs no more.
+    """
 
     KIND: ClassVar = "stream join"
     HELD: ClassVar = ("pairs", "arrivals", "_rings", "_now", "_place")
     DERIVED: ClassVar = (
-        "clock", "plan", "schema", "come", "go", "_windows", "_kinds", "_at", "_keys", "_key_counts", "_heads",
+        "clock", "plan", "schema", "come", "go", "once", "_windows", "_kinds", "_at", "_keys", "_key_counts", "_heads",
     )  # fmt: skip
 
     def __init__(
-        self, clock: Clock, plan: Join, left: Chain, right: Chain, *, come: bool = True, go: bool = True
-    ) -> None:
+        self, clock: Clock, plan: Join, left: Chain, right: Chain, *, come: bool = True, go: bool = True,
+        once: bool = False,
+    ) -> None:  # fmt: skip
         self.clock = clock
         self.plan = plan
         self.schema = plan.schema
-        self.come, self.go = come, go
+        self.come, self.go, self.once = come, go, once
         self.pairs = 0
         self.arrivals = [Incoming(*left), Incoming(*right)]
         self._windows = [each.scan.window.ns if isinstance(each.scan.window, Range) else -1 for each in self.arrivals]
@@ -61,7 +65,7 @@ class StreamJoining:
         self._kinds = [common(one.field(a).type, other.field(b).type) for a, b in plan.on]
         self._at = [[each.schema.get_field_index(on[i]) for on in plan.on] for i, each in enumerate(self.arrivals)]
         self._keys = RowTable(self._kinds) if plan.on else None
-        self._key_counts = np.zeros(1, np.int64)
+        self._key_counts = np.zeros((1, 2), np.int64)
         self._heads = [np.full(1, -1, np.int64) for _ in range(2)]
         self._now = EARLIEST
 
@@ -87,7 +91,8 @@ class StreamJoining:
         if len(parts) == 1:
             return parts[0]
         ts, sign = np.concatenate([each.ts for each in parts]), np.concatenate([each.sign for each in parts])
-        return Delta(ts, sign, joined([each.rows for each in parts], self.schema))
+        times = np.concatenate([each.times for each in parts if each.times is not None]) if self.once else None
+        return Delta(ts, sign, joined([each.rows for each in parts], self.schema), None, times)
 
     def _taken_back(self, now: int) -> tuple[Delta, list[tuple[Array, Any] | None]]:
         """Pairs that go at `now` with tuples that are taken back; and of each side, what would come then and does not.
@@ -95,6 +100,7 @@ class StreamJoining:
         All before `now` has been worked on.  Cost: O(tuples of the window).
         """
         told: list[Any] = []
+        times: list[int] = []
         never: list[tuple[Array, Any] | None] = []
         for side, (each, ring) in enumerate(zip(self.arrivals, self._rings, strict=True)):
             _, ts, rows = each.back.due(now)
@@ -103,6 +109,13 @@ class StreamJoining:
             left = without(ring.ts[held & ring.mask], ring.rows(held), ts, rows)
             other = 1 - side
             for own in held[~left].tolist() if self.go else ():
+                if self.once:
+                    code = ring.codes[own & ring.mask]
+                    if code >= 0 and (n := int(self._key_counts[code, other])):
+                        newest = np.array([self._heads[other][code]])
+                        told.append(self._rows(*(np.array([own]), newest)[:: 1 - 2 * side]))
+                        times.append(n)
+                    continue
                 pairs = kernels.pairs_of(
                     own, own + 1, ring.codes, self._heads[other], self._rings[other].before, int(self._place[other, 0])
                 )
@@ -113,22 +126,25 @@ class StreamJoining:
         if self.plan.test is not None and rows.num_rows:
             rows = rows.filter(pa.array(selected(rows, self.plan.test)))
         self.pairs += rows.num_rows
-        return Delta(np.full(rows.num_rows, now), np.full(rows.num_rows, -1, np.int8), rows), never
+        gone = np.full(rows.num_rows, -1, np.int8)
+        return Delta(
+            np.full(rows.num_rows, now), gone, rows, None, np.array(times, np.int64) if self.once else None
+        ), never
 
     def _keep(self, side: int, held: Array) -> None:
         """Let go of the tuples of a side but these ordinals, which become the last ones."""
         ring = self._rings[side]
         codes, ts, rows = ring.codes[held & ring.mask], ring.ts[held & ring.mask], ring.rows(held)
         everything = ring.codes[ring.held() & ring.mask]
-        np.subtract.at(self._key_counts, everything[everything >= 0], 1)
+        np.subtract.at(self._key_counts, (everything[everything >= 0], side), 1)
         self._heads[side][:] = -1
         newest = ring.newest
         ring.oldest = ring.newest = newest - held.shape[0]
         ring.add(ts, rows.columns, codes)
-        kernels.chain(ring.oldest, newest, ring.codes, ring.before, self._heads[side], self._key_counts)
+        kernels.chain(ring.oldest, newest, ring.codes, ring.before, self._heads[side], self._key_counts, side)
         gone = everything[everything >= 0]
         if self._keys is not None:
-            self._keys.release(gone[self._key_counts[gone] == 0])
+            self._keys.release(gone[~self._key_counts[gone].any(axis=1)])
         self._place[side] = ring.oldest, newest, newest
 
     def _step(self, to: int, never: list[tuple[Array, Any] | None]) -> Delta:
@@ -144,9 +160,9 @@ class StreamJoining:
             ring.add(ts, rows.columns, codes)
         left, right = self._rings
         self._place[:, 2] = left.newest, right.newest
-        ts, sign, first, second = kernels.join_streams(
+        ts, sign, first, second, times = kernels.join_streams(
             to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes, right.before,
-            self._heads[1], self._key_counts, self._place, self.come, self.go,
+            self._heads[1], self._key_counts, self._place, self.come, self.go, self.once,
         )  # fmt: skip
         self.pairs += ts.shape[0]
         rows = self._rows(first, second)
@@ -155,7 +171,7 @@ class StreamJoining:
             if not yes.all():
                 ts, sign, rows = ts[yes], sign[yes], rows.filter(pa.array(yes))
         self._forget(before)
-        return Delta(ts, sign, rows)
+        return Delta(ts, sign, rows, None, times if self.once else None)
 
     def _codes(self, batches: list[Any]) -> list[Array]:
         """The code of each row's key; -1 where a part of it is null."""
@@ -185,7 +201,7 @@ class StreamJoining:
             if self._keys is not None and last > first:
                 codes = ring.codes[np.arange(first, last) & ring.mask]
                 codes = codes[codes >= 0]
-                self._keys.release(codes[self._key_counts[codes] == 0])
+                self._keys.release(codes[~self._key_counts[codes].any(axis=1)])
             ring.oldest = int(last)
             ring.forget()
 
@@ -228,7 +244,7 @@ class StreamJoining:
             ring.restore(part, codes(side))
             self._place[side] = ring.oldest, ring.newest, ring.newest
         for side, ring in enumerate(self._rings):
-            kernels.chain(ring.oldest, ring.newest, ring.codes, ring.before, self._heads[side], self._key_counts)
+            kernels.chain(ring.oldest, ring.newest, ring.codes, ring.before, self._heads[side], self._key_counts, side)
         held.end()
 
     def next_leaving(self, n: int) -> int | None:

@@ -43,11 +43,13 @@ def join_streams(
     place: Array,
     come: bool,
     go: bool,
-) -> tuple[Array, Array, Array, Array]:
-    """All that comes and leaves up to `to`; the pairs that come and go: (ts, sign, left ordinal, right ordinal).
+    once: bool,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """All that comes and leaves up to `to`; the pairs that come and go: (ts, sign, left ordinal, right ordinal, times).
 
     windows: ns, negative without end; ts, codes (-1 joins nothing), before: int64 rings by ordinal; heads: int64
-    [keys], the newest ordinal of each, -1 none; key_counts: int64 [keys], of both sides; place as above.
+    [keys], the newest ordinal of each, -1 none; key_counts: int64 [keys, 2], of each side; place as above.
+    once: of the pairs of a tuple tell the one with the newest, and how many there are (times, else empty), in O(1).
     Of one instant what leaves goes first, then the left.  O(1) a tuple and O(1) a pair.
     """
     left_mask = left_ts.shape[0] - 1
@@ -59,6 +61,7 @@ def join_streams(
     out_sign = np.empty(room, np.int8)
     out_left = np.empty(room, np.int64)
     out_right = np.empty(room, np.int64)
+    out_times = np.empty(room if once else 0, np.int64)
     written = 0
     old_left = place[0, OLDEST]
     old_right = place[1, OLDEST]
@@ -109,7 +112,7 @@ def join_streams(
                 right_heads[key] = own
         if key < 0:
             continue
-        key_counts[key] += sign
+        key_counts[key, 0 if left else 1] += sign
         if (sign > 0 and not come) or (sign < 0 and not go):
             continue
         other = right_heads[key] if left else left_heads[key]
@@ -129,21 +132,29 @@ def join_streams(
                 out_sign = b
                 out_left = c
                 out_right = d
+                if once:
+                    e = np.empty(room, np.int64)
+                    copied(written, out_times, e)
+                    out_times = e
             out_ts[written] = now
             out_sign[written] = sign
             out_left[written] = own if left else other
             out_right[written] = other if left else own
+            if once:
+                out_times[written] = key_counts[key, 1 if left else 0]
+                written += 1
+                break
             written += 1
             other = right_before[other & right_mask] if left else left_before[other & left_mask]
     place[0, OLDEST] = old_left
     place[1, OLDEST] = old_right
     place[0, NEXT] = next_left
     place[1, NEXT] = next_right
-    return out_ts[:written], out_sign[:written], out_left[:written], out_right[:written]
+    return out_ts[:written], out_sign[:written], out_left[:written], out_right[:written], out_times[:written]
 
 
 @kernel
-def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, key_counts: Array) -> None:
+def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, key_counts: Array, side: int) -> None:
     """Put the tuples of a side's ring into the chains of their keys, and count them, as if they had come."""
     mask = codes.shape[0] - 1
     for own in range(oldest, newest):
@@ -151,7 +162,7 @@ def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, k
         if key >= 0:
             before[own & mask] = heads[key]
             heads[key] = own
-            key_counts[key] += 1
+            key_counts[key, side] += 1
 
 
 @allocating_kernel
