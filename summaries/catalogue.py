@@ -8,17 +8,32 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from nile.summaries.countsketch import CountSketch
+from nile.summaries.countsketch import CountMin, CountSketch
 from nile.summaries.envelope import unpack
 from nile.summaries.errors import ConfigError, EnvelopeError
 from nile.summaries.exact import ExactCounter
+from nile.summaries.ordered import Histogram, Wavelet
 from nile.summaries.ready import FrequentItems, HyperLogLog
+from nile.summaries.sampled import Kll, Reservoir
 from nile.summaries.summary import Summary
 
 __all__ = ["CATALOGUE", "make_summary", "read_summary"]
 
 CATALOGUE: Mapping[str, type[Summary]] = MappingProxyType(
-    {summary.kind: summary for summary in (CountSketch, ExactCounter, FrequentItems, HyperLogLog)}
+    {
+        summary.kind: summary
+        for summary in (
+            CountSketch,
+            CountMin,
+            ExactCounter,
+            Histogram,
+            Wavelet,
+            Reservoir,
+            Kll,
+            FrequentItems,
+            HyperLogLog,
+        )
+    }
 )
 """name -> factory; each factory's keyword arguments are the options of that summary."""
 

@@ -33,12 +33,17 @@ class Summary(ABC):
     Not safe for use by several threads at once.
 
     kind: the name in the catalogue and in the byte form; linear: whether tuples can be taken back.
+    ordered: keys are no hashes but numbers in the order of the values (`nile.summaries.ordered.order_codes`), so that
+    ranges of values can be asked for.  exact_merge: the sum of two is bit for bit what one over both would be; where
+    not (samples, which are drawn), what it says keeps to the same bound.
     """
 
     __slots__ = ("_saturated", "_total")
 
     kind: ClassVar[str]
     linear: ClassVar[bool]
+    ordered: ClassVar[bool] = False
+    exact_merge: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._total = 0
@@ -120,6 +125,10 @@ class Summary(ABC):
     @abstractmethod
     def empty(self) -> Self:
         """A summary of nothing, of the same shape and seed, so that the two can be added."""
+
+    def fresh(self) -> Self:
+        """Like `empty`, for other tuples: what draws at random draws independently of this one."""
+        return self.empty()
 
     def copy(self) -> Self:
         """An equal summary that shares no memory with this one."""

@@ -56,7 +56,7 @@ class SummaryNames(ABC):
         self._summaries[summary.name] = summary
 
     def _begun(self, made: CreateSummary) -> SharedSummary:
-        return SharedSummary(made.name, made.stream, made.column, made.spec, self.hasher, made.error)
+        return SharedSummary(made.name, made.stream, made.column, made.grid, self.hasher)
 
     def grid(self, name: str) -> SharedSummary:
         """What a summary of that name is: its grid, whoever reads it.  Raises UnknownStream."""
@@ -87,7 +87,7 @@ class SummaryNames(ABC):
         grid, made = self.grid(name), self.summaries[name]
         if grid.live is not None:
             return grid.live
-        if made.error is None:
+        if made.error is None and made.kind == "countsketch":
             return grid.built(self.summarize(made.stream, made.column, made.asked["granularity"], made.asked))
         read = load_stream(self.manager(made.stream, made.column))
         return grid.counted(read.ts, read.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 from nile.base.sizes import parse_size
 from nile.expressions.places import Fault, listed, nearest
 from nile.expressions.tokens import Token
+from nile.pyramid.grid.choosing import KINDS
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
@@ -31,6 +33,7 @@ from nile.sql.statements import (
     Show,
     Statement,
 )
+from nile.summaries.catalogue import CATALOGUE
 from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]
@@ -153,12 +156,14 @@ def _summary(cursor: Cursor, catalog: Catalog, replace: bool) -> CreateSummary:
     elif cursor.take("WITH", "MEMORY"):
         cursor.take("=")
         memory = _memory(cursor)
-    options = _options(cursor) if cursor.take("USING") else ()
+    kind, parameters, options = _using(cursor) if cursor.take("USING") else ("countsketch", (), ())
     if (error is not None or memory is not None) and any(option == "columns" for option, _ in options):
         raise Fault("needed WITH ERROR or WITH MEMORY, which choose the columns, or columns; got both", sized)
     try:
-        made = CreateSummary(name, entry.name, column, granularity, rate, depth, options, replace, error, memory)
-        SummarySpec(granularity, rate, depth, **made.settings)
+        made = CreateSummary(
+            name, entry.name, column, granularity, rate, depth, options, replace, error, memory, kind, parameters
+        )
+        _ = made.grid
     except (ConfigError, MemoryRefused, TypeError) as error:
         raise Fault(str(error), start) from None
     return made
@@ -234,16 +239,47 @@ def _summarised(cursor: Cursor, entry: Entry) -> str:
     return found[0]
 
 
-def _options(cursor: Cursor) -> tuple[tuple[str, str | float | int | bool], ...]:
-    options: list[tuple[str, str | float | int | bool]] = []
+Options = tuple[tuple[str, str | float | int | bool], ...]
+
+
+def _using(cursor: Cursor) -> tuple[str, Options, Options]:
+    """[kind [(parameter = value, ...)]] [[,] option = value, ...]: kind, parameters, options.
+
+    What a count sketch takes are options of the grid, whose own it is.
+    """
+    kind = cursor.word().lower()
+    if kind not in KINDS:
+        return "countsketch", (), _options(cursor, _OPTIONS)
+    cursor.at += 1
+    parameters: Options = ()
+    if cursor.take("("):
+        known = ("columns", "rows") if kind == "countsketch" else _parameters(kind)
+        if not known:
+            raise cursor.fault(f"no parameters for {kind}")
+        parameters = _options(cursor, known)
+        cursor.need(")")
+    cursor.take(",")
+    token = cursor.peek()
+    own = parameters if kind == "countsketch" else ()
+    options = _options(cursor, _OPTIONS, own) if token is not None else own
+    return kind, (() if own else parameters), options
+
+
+def _parameters(kind: str) -> tuple[str, ...]:
+    """What a kind of summary is made with."""
+    return tuple(inspect.signature(CATALOGUE[kind]).parameters) if kind in CATALOGUE else ()
+
+
+def _options(cursor: Cursor, known: tuple[str, ...], given: Options = ()) -> Options:
+    options: list[tuple[str, str | float | int | bool]] = list(given)
     while True:
         start = cursor.start
-        name = cursor.name(f"an option ({', '.join(_OPTIONS)})").text
-        found = find(name, _OPTIONS)
+        name = cursor.name(f"an option ({', '.join(known)})").text
+        found = find(name, known)
         if len(found) != 1:
-            near = nearest(name, _OPTIONS)
+            near = nearest(name, known)
             hint = f"; did you mean {near}?" if near else ""
-            raise Fault(f"needed one of {', '.join(_OPTIONS)}; got '{name[:40]}'{hint}", start)
+            raise Fault(f"needed one of {', '.join(known)}; got '{name[:40]}'{hint}", start)
         if any(found[0] == other for other, _ in options):
             raise Fault(f"needed each option once; got {found[0]} again", start)
         cursor.need("=")

@@ -140,6 +140,9 @@ def _create_summary(statement: CreateSummary) -> str:
     if statement.memory is not None:
         text += f" WITH MEMORY '{statement.memory} B'"
     options = [f"{name} = {_option(value)}" for name, value in statement.options]
+    if statement.kind != "countsketch":
+        given = ", ".join(f"{name} = {_option(value)}" for name, value in statement.parameters)
+        options.insert(0, f"{statement.kind} ({given})" if given else statement.kind)
     return f"{text} USING {', '.join(options)}" if options else text
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nile.base.durations import parse_duration
 from nile.expressions.tree import Node
+from nile.pyramid.grid.choosing import Asked
 from nile.pyramid.grid.sizing import for_error, for_memory
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.plan import Query
@@ -94,6 +95,7 @@ class CreateSummary:
 
     granularity: ns.  options: as written, numbers, texts, true or false; fields of SummarySpec.  error: of a count, as
     a share of the tuples, and memory: of the counters, in bytes (`nile.pyramid.grid.sizing`), choose the columns.
+    kind: of the summaries in zones (`nile.pyramid.grid.choosing`), with its parameters.
     Source: promising tuples, Figure 3a.
     """
 
@@ -107,6 +109,8 @@ class CreateSummary:
     replace: bool = False
     error: float | None = None
     memory: int | None = None
+    kind: str = "countsketch"
+    parameters: tuple[tuple[str, str | float | int | bool], ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -118,7 +122,7 @@ class CreateSummary:
             name: parse_duration(value, where=f"summary {name}") if name == "max_length" else value
             for name, value in self.options
         }
-        if self.error is None and self.memory is None:
+        if (self.error is None and self.memory is None) or self.kind not in ("countsketch", "auto"):
             return given
         spec = SummarySpec(self.granularity, self.rate, self.depth, **{**given, "columns": 1})
         sized = for_error(spec, self.error) if self.error is not None else for_memory(spec, self.memory or 0)
@@ -128,6 +132,11 @@ class CreateSummary:
     def spec(self) -> SummarySpec:
         """The grid that is asked for.  Raises ConfigError, MemoryRefused, TypeError."""
         return SummarySpec(self.granularity, self.rate, self.depth, **self.settings)
+
+    @property
+    def grid(self) -> Asked:
+        """The grid that is asked for, with the kind of its summaries.  Raises like `spec`."""
+        return Asked(self.spec, self.kind, self.parameters, self.error, self.memory)
 
     @property
     def asked(self) -> dict[str, Any]:

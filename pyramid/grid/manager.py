@@ -199,6 +199,11 @@ class SummaryManager:
         return float(np.sqrt(np.median((signed**2).sum(axis=1)) / self.spec.bucket_columns / self.spec.value_buckets))
 
     @property
+    def shape(self) -> str:
+        """What one zone is kept in, in words: rows x columns over all buckets."""
+        return f"{self.spec.rows} x {self.spec.width}"
+
+    @property
     def changes(self) -> int:
         """Zones ended because the stream's behaviour changed."""
         return int(self.store.side.zone[ga.CHANGES])
@@ -237,9 +242,17 @@ class SummaryManager:
             end = grid_kernels.advance(store.side, done, min(done + PIECE, store.tuples))
             run = store.append(done, end)
             grid_kernels.count(store.side, done, end, self.keys.hashes(), *run)
+            self._arrived(done, end)
             if store.side.zone[ga.TURNING]:
                 grid_kernels.turn(store.side)
+                self._turned()
             done = end
+
+    def _arrived(self, begin: int, end: int) -> None:
+        """Tuples of these ordinals have come into the open zone."""
+
+    def _turned(self) -> None:
+        """Zones have ended, moved on or merged."""
 
     def _check_times(self, ts: Array, n: int) -> None:
         if not (isinstance(ts, np.ndarray) and ts.dtype == np.int64 and ts.shape == (n,)):

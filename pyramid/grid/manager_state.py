@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 
 from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.cells import CellManager
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.store import PIECE, TupleStore
 from nile.summaries import columns
+from nile.summaries.catalogue import read_summary
 from nile.summaries.envelope import Envelope, pack
 from nile.summaries.errors import NileError
 from nile.summaries.hashing import KeyHasher, KeyTable
 from nile.summaries.heavy import pa
 from nile.summaries.schemas import schema_from_json, schema_to_json
+from nile.summaries.summary import Summary
 
 __all__ = ["KIND", "manager_bytes", "manager_content", "read_manager"]
 
@@ -47,8 +50,10 @@ def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, 
     zone = side.zone.copy()
     zone[ga.TURNING] = 0  # work space of a batch
     values = pa.RecordBatch.from_arrays([keys.values()], names=["key"]) if keys.kind is not None else None
+    cells = sorted(manager.cells.items()) if isinstance(manager, CellManager) else []
     return (
         {
+            **({"cells": [start for start, _ in cells]} if isinstance(manager, CellManager) else {}),
             "spec": asdict(manager.spec),
             "keep": keep,
             "tuples": store.tuples,
@@ -68,6 +73,8 @@ def manager_content(manager: SummaryManager) -> tuple[dict[str, Any], dict[str, 
             "detector": side.detector,
             "recent": side.recent,
             "moments": side.moments,
+            **({"cell": _bytes_of(manager.cell)} if isinstance(manager, CellManager) else {}),
+            **{f"cell.{at}": _bytes_of(cell) for at, (_, cell) in enumerate(cells)},
             **({} if values is None else {f"keys.{name}": array for name, array in columns.encode(values).items()}),
         },
     )
@@ -82,8 +89,11 @@ def read_manager(envelope: Envelope, *, secret: bytes = b"") -> SummaryManager:
         envelope.refuse(f"an envelope of kind {KIND!r}", envelope.kind)
     spec = _spec(envelope)
     keys = _keys(envelope, secret)
-    envelope.array("counters", "<i8", spec.counters_shape)  # before as much memory is asked for
-    manager = SummaryManager(spec, keys)
+    if "cells" not in envelope.params:
+        envelope.array("counters", "<i8", spec.counters_shape)  # before as much memory is asked for
+        manager = SummaryManager(spec, keys)
+    else:
+        manager = CellManager(spec, keys, _summary(envelope, "cell"))
     store = manager.store
     tuples = envelope.integer("tuples", 0, 1 << 62)
     keep = envelope.integer("keep", 0, tuples)
@@ -106,7 +116,30 @@ def read_manager(envelope: Envelope, *, secret: bytes = b"") -> SummaryManager:
         envelope.refuse("rings of zones within their granularities", "others")
     side.gran[:, [ga.HEAD, ga.SIZE]] = ring
     side.zone[...] = envelope.array("zone", "<i8", (ga.ZONE_FIELDS,))
+    if isinstance(manager, CellManager):
+        manager.adopt(_cells(envelope, manager), manager.cell)
     return manager
+
+
+def _bytes_of(cell: Summary) -> Array:
+    return np.frombuffer(cell.to_bytes(), np.uint8)
+
+
+def _summary(envelope: Envelope, name: str) -> Summary:
+    data = envelope.array(name, "|u1", (None,))
+    return read_summary(data.tobytes(), where=f"{envelope.where}, {name}")
+
+
+def _cells(envelope: Envelope, manager: CellManager) -> dict[int, Summary]:
+    """The summaries of the zones, one for each that has tuples with a key."""
+    zones = {zone.start: zone.summarised for zone in manager.zones() if zone.summarised}
+    if envelope.params["cells"] != sorted(zones):
+        envelope.refuse(f"a summary for each of the zones from {sorted(zones)[:3]}", str(envelope.params["cells"])[:80])
+    found = {start: _summary(envelope, f"cell.{at}") for at, start in enumerate(sorted(zones))}
+    for start, cell in found.items():
+        if type(cell) is not type(manager.cell) or cell._shape() != manager.cell._shape() or cell.total != zones[start]:
+            envelope.refuse(f"a {manager.cell.describe()} of {zones[start]} tuples", repr(cell))
+    return found
 
 
 def _hold(store: TupleStore, keep: int, ts: Array, code: Array, hashes: Array, keys: int) -> None:

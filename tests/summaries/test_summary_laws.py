@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 
 from nile.pyramid.grid.directory import KeyDirectory
 from nile.summaries.catalogue import CATALOGUE, make_summary, read_summary
-from nile.summaries.countsketch import CountSketch
+from nile.summaries.countsketch import CountMin, CountSketch
 from nile.summaries.envelope import Envelope
 from nile.summaries.errors import ConfigError, EnvelopeError, KeyTypeError, NotLinear, SummaryMismatch
 from nile.summaries.estimate import Estimate
 from nile.summaries.exact import ExactCounter
+from nile.summaries.ordered import Histogram, Wavelet
 from nile.summaries.summary import TOP, Summary
 
 Array = np.ndarray[Any, Any]
 Batch = list[tuple[int, int]]
 
 every_summary = pytest.mark.parametrize("name", sorted(CATALOGUE))
+every_exact_merge = pytest.mark.parametrize("name", sorted(n for n, s in CATALOGUE.items() if s.exact_merge))
 every_linear_summary = pytest.mark.parametrize("name", sorted(n for n, s in CATALOGUE.items() if s.linear))
 law = settings(deadline=None, max_examples=25)
 
@@ -53,7 +55,7 @@ def added(left: Summary, right: Summary) -> Summary:
     return result
 
 
-@every_summary
+@every_exact_merge
 @law
 @given(a=batches, b=batches)
 def test_adding_is_commutative(name: str, a: Batch, b: Batch) -> None:
@@ -61,7 +63,7 @@ def test_adding_is_commutative(name: str, a: Batch, b: Batch) -> None:
     assert added(left, right).to_bytes() == added(right, left).to_bytes()
 
 
-@every_summary
+@every_exact_merge
 @law
 @given(a=batches, b=batches, c=batches)
 def test_adding_is_associative(name: str, a: Batch, b: Batch, c: Batch) -> None:
@@ -78,7 +80,7 @@ def test_empty_is_the_identity_of_add(name: str, a: Batch) -> None:
     assert added(summary.empty(), summary).to_bytes() == summary.to_bytes()
 
 
-@every_summary
+@every_exact_merge
 @law
 @given(a=batches, b=batches)
 def test_adding_is_the_same_as_having_seen_both(name: str, a: Batch, b: Batch) -> None:
@@ -148,6 +150,9 @@ def traces(make: Callable[[], Summary], seeds: range) -> list[int]:
 
 LINEAR: dict[str, Callable[[], Summary]] = {
     "countsketch": lambda: CountSketch(3, 16),
+    "countmin": lambda: CountMin(3, 16),
+    "histogram": Histogram,
+    "wavelet": lambda: Wavelet(bits=8, columns=8),
     "exact": ExactCounter,
     "directory": KeyDirectory,
 }

@@ -9,8 +9,6 @@ import numpy as np
 
 from nile.execution.registry import Registry
 from nile.pyramid.grid.manager import SummaryManager
-from nile.pyramid.grid.sizing import for_error, outgrown
-from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
 from nile.summaries.hashing import KeyTable
@@ -63,17 +61,17 @@ class LiveSummaries:
                 self._widen(made, stream, manager)
 
     def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
-        manager = self._counted(
-            made, stream, made.spec if made.error is None else for_error(made.spec, made.error, 0.0)
-        )
+        manager = self._counted(made, stream, made.grid.begun(self._keys()))
         if stream.history is not None:
             stream.history.index(made.column)
         self.adopt(made, stream, manager)
         self._widen(made, stream, manager)
 
-    def _counted(self, made: CreateSummary, stream: LiveStream, spec: SummarySpec) -> SummaryManager:
-        """A manager that has counted all that the stream keeps."""
-        manager = SummaryManager(spec, KeyTable(self._names.hasher))
+    def _keys(self) -> KeyTable:
+        return KeyTable(self._names.hasher)
+
+    def _counted(self, made: CreateSummary, stream: LiveStream, manager: SummaryManager) -> SummaryManager:
+        """A manager that was empty, and has counted all that the stream keeps."""
         for ts, rows in stream.kept((made.column,)):
             _taken(manager, stream, made, ts, rows.column(0))
         return manager
@@ -82,12 +80,12 @@ class LiveSummaries:
         """Count anew what a stream keeps, of which rows have been taken back."""
         for made, other, manager in list(self._held.values()):
             if other is stream:
-                self.adopt(made, stream, self._counted(made, stream, manager.spec))
+                self.adopt(made, stream, self._counted(made, stream, made.grid.like(manager, self._keys())))
 
     def _widen(self, made: CreateSummary, stream: LiveStream, manager: SummaryManager) -> None:
-        """Count anew what is kept where the error is above the one asked for: O(kept), log(columns) times at most."""
-        while made.error is not None and (wider := outgrown(manager, made.error)) is not None:
-            manager = self._counted(made, stream, wider)
+        """Count anew what is kept where it no longer fits what was asked for: O(kept), log(columns) times at most."""
+        while (fitting := made.grid.again(manager, self._keys())) is not None:
+            manager = self._counted(made, stream, fitting)
             self.adopt(made, stream, manager)
 
 

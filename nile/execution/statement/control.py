@@ -154,8 +154,10 @@ def _set_memory(live: Live, name: str, value: Any) -> Callable[[], object]:
         )
     made = live.names.summaries[name]
     options = tuple((each, given) for each, given in made.options if each != "columns")
-    fresh = replace(made, memory=value, error=None, options=options)
-    _ = fresh.spec  # what does not fit is refused before anything changes
+    sized = ("columns", "capacity", "k")
+    parameters = tuple((each, given) for each, given in made.parameters if each not in sized)
+    fresh = replace(made, memory=value, error=None, options=options, parameters=parameters)
+    _ = fresh.grid  # what does not fit is refused before anything changes
     return lambda: live.change(lambda: live.names.keep_summary(fresh))
 
 

@@ -12,7 +12,7 @@ from nile.execution.statement.engine import Engine, known_name
 from nile.sql.catalog import Entry
 from nile.sql.expression_text import identifier
 from nile.sql.reading_statements import read_statement
-from nile.sql.statements import Describe, Select, Show
+from nile.sql.statements import CreateSummary, Describe, Select, Show
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -66,10 +66,15 @@ def _kept(grids: Sequence[SharedSummary]) -> dict[str, Any]:
         "zones": pa.array([m and _zones(m) for m in managers], pa.string()),
         "bytes": pa.array([m and m.memory.total for m in managers], pa.int64()),
         "error": pa.array([m and m.error for m in managers], pa.float64()),
-        "sketch": pa.array([m and f"{m.spec.rows} x {m.spec.width}" for m in managers], pa.string()),
+        "sketch": pa.array([m and m.shape for m in managers], pa.string()),
         "upkeep": pa.array([grid.upkeep for grid in grids], pa.int64()),
         "served": pa.array([grid.served for grid in grids], pa.int64()),
     }
+
+
+def _kind(made: CreateSummary) -> dict[str, Any]:
+    """What USING says of the summaries in zones, where it is not the grid's own kind."""
+    return {} if made.kind == "countsketch" else {"using": made.kind, **dict(made.parameters)}
 
 
 def _zones(manager: SummaryManager) -> str:
@@ -84,7 +89,7 @@ def described(engine: Engine, asked: Describe) -> pa.Table:
         made = engine.summaries[asked.name]
         options = {
             "stream": made.stream, "column": made.column, "granularity": format_duration(made.granularity),
-            "rate": made.rate, "depth": made.depth, **dict(made.options),
+            "rate": made.rate, "depth": made.depth, **_kind(made), **dict(made.options),
             **({} if made.error is None else {"error": made.error}),
             **({} if made.memory is None else {"memory": made.memory}),
         }  # fmt: skip

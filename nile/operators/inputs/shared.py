@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from nile.pyramid.grid import arrays as ga
+from nile.pyramid.grid.choosing import Asked
 from nile.pyramid.grid.manager import SummaryManager
-from nile.pyramid.grid.sizing import concentration_of, for_error
-from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.hashing import KeyHasher, KeyTable
 from nile.summaries.heavy import pa
 
@@ -20,21 +19,18 @@ Array = np.ndarray[Any, Any]
 
 
 class SharedSummary:
-    """What CREATE SUMMARY makes: name, stream, column, spec, and the grid.
+    """What CREATE SUMMARY makes: name, stream, column, what is asked of the grid, and the grid.
 
-    error: that a count may have, as a share of the tuples: the columns follow the data; None: they are the spec's.
     Of a live stream the grid counts what is pushed (`kept`), of another it is built by the first query that reads it.
     served: how many queries it has told where not to look.  Its upkeep is its own: queries pay for what they read.
     """
 
-    def __init__(
-        self, name: str, stream: str, column: str, spec: SummarySpec, hasher: KeyHasher, error: float | None = None
-    ) -> None:
+    def __init__(self, name: str, stream: str, column: str, asked: Asked, hasher: KeyHasher) -> None:
         self.name = name
         self.stream = stream
         self.column = column
-        self.spec = spec
-        self.error = error
+        self.asked = asked
+        self.spec = asked.spec
         self.served = 0
         self.manager: SummaryManager | None = None
         self._hasher = hasher
@@ -71,13 +67,10 @@ class SharedSummary:
         return manager if manager is not None and _counted(manager, ts, excluded) else None
 
     def counted(self, ts: Array, column: pa.Array) -> SummaryManager:
-        """The grid of these tuples, all that there are, as wide as its error asks for."""
+        """The grid of these tuples, all that there are, of the kind and as wide as is asked for."""
         keys = KeyTable(self._hasher)
         encoded = keys.encode(column, where=f"summary '{self.name}'")
-        spec = self.spec
-        if self.error is not None:
-            spec = for_error(spec, self.error, concentration_of(encoded.codes))
-        manager = SummaryManager(spec, keys)
+        manager = self.asked.of(keys, encoded.codes)
         manager.ingest_encoded(ts, encoded)
         manager.store.release(manager.store.tuples)
         return self.built(manager)

@@ -103,6 +103,11 @@ def target_of(directory: StoreDirectory, lake: LakeStream, statements: Sequence[
         history = keeper.history(name, definition.schema)
     summaries = []
     for made in _asked(names, name, definition, statements):
+        if made.kind != "countsketch":
+            raise ConfigError(
+                f"build, summary '{made.name}': needed USING countsketch, which parts of a build count and sum; got "
+                f"{made.kind}; DROP SUMMARY it, or build without it and CREATE it over the store"
+            )
         manager = live.summaries.get(made.name)
         summaries.append((made, SummaryManager(made.spec) if manager is None else manager))
     indexed = dict.fromkeys([*history.indexed, layout.key, *index, *(made.column for made, _ in summaries)])
