@@ -114,7 +114,8 @@ def serve(
 
     db = nile.connect(store, memory=memory, checkpoint=checkpoint)
     try:
-        server = Server(db, settings, str(store), ready=say, beside=None if flight_port is None else flight)
+        server = Server(db, settings, str(store), ready=say, beside=None if flight_port is None else flight, alone=True)
+        sys.setswitchinterval(0.001)  # a push waits no longer than that for the loop that serves connections
         try:
             server.run([bound])
         except KeyboardInterrupt:  # told to stop, and has

@@ -147,7 +147,7 @@ async def _sql(service: Service, request: Request) -> Response:
     result = await service.answer(
         service.db.sql, asked.text, asked.params, files=service.settings.files, **asked.options
     )
-    return answered(service, await answer_of(service, result), form)
+    return answered(service, request, await answer_of(service, result), form)
 
 
 async def _streams(service: Service, request: Request) -> Response:
@@ -251,7 +251,7 @@ async def _now(service: Service, request: Request) -> Response:
             f"query {request.path_params['name']!r}: needed one that emits snapshots; got another; follow its outputs"
         )
     found = await service.change(standing.poll)
-    return answered(service, (standing.schema, iter(found), None), form)
+    return answered(service, request, (standing.schema, iter(found), None), form)
 
 
 async def _checkpoint(service: Service, _request: Request) -> Response:

@@ -2,6 +2,7 @@
 
     subscription (its outputs wait there, in the store's files if they are many)
         `-- Feed: peeks at what is new, once for all; the newest batches are held ready (`tail`)
+               |-- lane: a reader who waits for what comes; its bytes are made once and written to its connection
                `-- reader: a place in the numbers; one that lies before the tail peeks by itself
 
 A reader has no queue: it has an ordinal.  What is older than `retain` outputs is let go of whoever has not read it, and
@@ -19,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from nile.execution.live.subscription import Subscription
+from nile.server.lanes import Lane, framed
 from nile.server.settings import Settings
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
@@ -26,6 +28,7 @@ from nile.summaries.heavy import pa
 __all__ = ["Feed", "Lost", "Piece"]
 
 _PEEK = 4 << 20  # bytes of outputs that are looked at in one go
+_TOGETHER = 50  # clients that are written to before anything else has its turn
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -36,6 +39,7 @@ class Piece:
     first: int
     batch: pa.RecordBatch
     forms: dict[str, bytes] = field(default_factory=dict)
+    framed: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -74,6 +78,7 @@ class Feed:
         self._bytes = 0
         self._next = subscription.outputs
         self._looking = asyncio.Lock()
+        self._lanes: dict[Lane, None] = {}
         self._more = asyncio.Event()
         self._new = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -95,10 +100,13 @@ class Feed:
         self._task.cancel()
         self._wake()
 
-    async def read(self, ordinal: int, wait: float | None = None) -> AsyncGenerator[Piece | Lost | None, None]:
+    async def read(
+        self, ordinal: int, wait: float | None = None, lane: Lane | None = None
+    ) -> AsyncGenerator[Piece | Lost | None, None]:
         """What there is from `ordinal` on, then what comes; None: nothing came for so long that it is worth saying.
 
-        wait: ends instead when nothing came for so long, s; 0: with what there is now.
+        wait: ends instead when nothing came for so long, s; 0: with what there is now.  lane: what comes goes that way,
+        and not through here, for as long as it can; its `ordinal` is how far it went.
         """
         if wait is not None and self.why is None:
             await self._look()
@@ -113,7 +121,11 @@ class Feed:
                     continue
                 if self.why is not None:
                     return
-                if more is self._more:
+                if more is self._more and lane is not None and wait is None:
+                    if await self._by_lane(lane, ordinal):
+                        yield None
+                    ordinal = lane.ordinal
+                elif more is self._more:
                     beat = self._settings.heartbeat
                     try:
                         async with asyncio.timeout(beat if wait is None else min(beat, wait)):
@@ -124,6 +136,25 @@ class Feed:
                         yield None
         finally:
             self.readers -= 1
+
+    async def _by_lane(self, lane: Lane, ordinal: int) -> bool:
+        """Wait, while what comes is written to a lane; whether nothing came for so long that it is worth saying."""
+        lane.ordinal, lane.busy = ordinal, False
+        lane.off.clear()
+        self._lanes[lane] = None
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(self._settings.heartbeat):
+                        await lane.off.wait()
+                except TimeoutError:
+                    if not lane.busy:
+                        return True
+                    lane.busy = False
+                else:
+                    return False
+        finally:
+            self._lanes.pop(lane, None)
 
     async def _there(self, ordinal: int) -> AsyncIterator[Piece | Lost]:
         """What can be had at once: out of the tail, or what is older than that."""
@@ -156,6 +187,7 @@ class Feed:
         try:
             while True:
                 await self._new.wait()
+                await asyncio.sleep(self._settings.gather)  # the push that found it comes to its end first
                 self._new.clear()
                 await self._look()
                 if standing.unread > self._settings.retain + self._settings.retain // 8:  # seldom: it takes the lock
@@ -169,8 +201,22 @@ class Feed:
     async def _look(self) -> None:
         """Take all that is new; who calls it while another one does waits for that one first."""
         async with self._looking:
-            while found := await self._in_thread(partial(self.subscription.peek, self._next, _PEEK)):
-                self._take([Piece(first, batch) for first, batch in found])
+            while pieces := await self._in_thread(partial(self._peeked, self._forms())):
+                self._take(pieces)
+                for piece in pieces:
+                    await self._write(piece)
+
+    def _forms(self) -> dict[str, Callable[..., bytes]]:
+        """What makes the bytes of each form that a lane takes."""
+        return {lane.form: lane.encoded for lane in self._lanes}
+
+    def _peeked(self, forms: dict[str, Callable[..., bytes]]) -> list[Piece]:
+        """What is new, with its bytes: made here, on a thread, where they keep no connection waiting."""
+        pieces = [Piece(first, batch) for first, batch in self.subscription.peek(self._next, _PEEK)]
+        for piece in pieces:
+            for form, encoded in forms.items():
+                piece.framed[form] = framed(encoded(piece.first, piece.batch, piece.forms))
+        return pieces
 
     def _take(self, pieces: list[Piece]) -> None:
         """New ones: the oldest of the tail make room, all readers are told."""
@@ -182,8 +228,26 @@ class Feed:
             gone += 1
         del self._tail[:gone]
         self._next = pieces[-1].end
-        self._wake()
+        self._wake(lanes=False)
 
-    def _wake(self) -> None:
+    async def _write(self, piece: Piece) -> None:
+        """To every lane that has all before it, some at a time: pushes and requests have their turn between."""
+        for number, lane in enumerate(list(self._lanes)):
+            if number % _TOGETHER == _TOGETHER - 1:
+                await asyncio.sleep(0)
+            if lane not in self._lanes or lane.ordinal >= piece.end:
+                continue
+            chunk = piece.framed.get(lane.form)
+            if chunk is not None and lane.ordinal == piece.first and lane.line.write(chunk):
+                lane.ordinal, lane.busy = piece.end, True
+                self.sent += int(piece.batch.num_rows)
+            else:  # it reads on by itself
+                del self._lanes[lane]
+                lane.off.set()
+
+    def _wake(self, *, lanes: bool = True) -> None:
         self._more, woken = asyncio.Event(), self._more
         woken.set()
+        if lanes:
+            for lane in self._lanes:
+                lane.off.set()

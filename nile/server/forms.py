@@ -57,9 +57,9 @@ class _Sink(io.RawIOBase):
         self._parts.append(bytes(data))
         return len(self._parts[-1])
 
-    def taken(self) -> bytes:
+    def taken(self) -> list[bytes]:
         parts, self._parts = self._parts, []
-        return b"".join(parts)
+        return parts
 
 
 class _Ipc:
@@ -70,17 +70,20 @@ class _Ipc:
         self._writer = pa.ipc.new_stream(self._sink, schema)
         self._none = pa.RecordBatch.from_pylist([], schema=schema)
 
-    def rows(self, batch: pa.RecordBatch, **said: Any) -> bytes:
+    def pieces(self, batch: pa.RecordBatch, **said: Any) -> list[bytes]:
         told = {f"nile.{name}": json.dumps(value) for name, value in said.items()}
         self._writer.write_batch(batch, custom_metadata=told or None)
         return self._sink.taken()
+
+    def rows(self, batch: pa.RecordBatch, **said: Any) -> bytes:
+        return b"".join(self.pieces(batch, **said))
 
     def said(self, **said: Any) -> bytes:
         return self.rows(self._none, **said)
 
     def end(self) -> bytes:
         self._writer.close()
-        return self._sink.taken()
+        return b"".join(self._sink.taken())
 
 
 class Rows:
@@ -93,14 +96,14 @@ class Rows:
         self._form, self._schema, self._begun = form, schema, False
         self._ipc = _Ipc(schema) if form == "arrow" else None
 
-    def rows(self, batch: pa.RecordBatch) -> bytes:
-        """Of the next batch."""
+    def rows(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Of the next batch, in parts."""
         if self._ipc is not None:
-            return self._ipc.rows(batch)
+            return self._ipc.pieces(batch)
         if self._form == "csv":
             header, self._begun = not self._begun, True
-            return _csv(batch, header)
-        return _json_lines(batch).encode()
+            return [_csv(batch, header)]
+        return [_json_lines(batch).encode()]
 
     def failed(self, told: dict[str, str]) -> bytes:
         """What went wrong on the way.  CSV has no way to say it: it is cut off."""
@@ -129,11 +132,19 @@ class Outputs:
     def __init__(self, form: Form, schema: pa.Schema, epoch: int) -> None:
         self._form, self._epoch = form, epoch
         self._ipc = _Ipc(schema) if form == "arrow" else None
+        self.alike = not any(map(_has_dictionary, schema.types))
+        """Whether the bytes of a batch are the same for all clients: dictionaries of Arrow are sent to each once."""
 
     def rows(self, ordinal: int, batch: pa.RecordBatch, shared: dict[str, bytes]) -> bytes:
         """Of a batch whose first row has this ordinal.  shared: its bytes, made once for all who read them."""
         if self._ipc is not None:
-            return self._ipc.rows(batch, ordinal=ordinal)
+            if not self.alike:
+                return self._ipc.rows(batch, ordinal=ordinal)
+            if "arrow" not in shared:
+                alone = _Ipc(batch.schema)
+                alone.said()  # the schema goes before the first batch
+                shared["arrow"] = alone.rows(batch, ordinal=ordinal)
+            return shared["arrow"]
         if self._form not in shared:
             lines = _json_lines(batch).rstrip("\n").replace("\n", ",")
             shared[self._form] = self._line(f'{{"ordinal":{ordinal},"rows":[{lines}]}}', ordinal + batch.num_rows)
@@ -157,6 +168,10 @@ class Outputs:
         if self._form == "events":
             return f"id: {self._epoch}:{ordinal}\ndata: {text}\n\n".encode()
         return (text + "\n").encode()
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or any(_has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _json_lines(batch: pa.RecordBatch) -> str:

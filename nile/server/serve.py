@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import uvicorn
@@ -13,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nile.engine.database import Database
 from nile.server.app import application
 from nile.server.guard import Guard
+from nile.server.lanes import LINE, Line
 from nile.server.service import Service
 from nile.server.settings import Settings
 from nile.summaries.errors import ConfigError
@@ -22,6 +25,7 @@ __all__ = ["Beside", "Server", "listen"]
 _HEADER_WAIT = 10.0  # seconds that a connection may take to say its request
 _CONNECTIONS = 4_096
 _BACKLOG = 1_024
+_SETTLED = (0.0, 60.0, 600.0)  # seconds after the start at which what lives is taken to live as long as the server
 
 
 class _Prompt(H11Protocol):
@@ -31,7 +35,11 @@ class _Prompt(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.app = partial(self._with_line, self.app)
         self._wait()
+
+    async def _with_line(self, app: Any, scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, LINE: Line(self)}, receive, send)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -74,6 +82,7 @@ class Beside(Protocol):
 class Server(uvicorn.Server):
     """uvicorn over one database.  `run` returns when it was told to stop and the database is closed.
 
+    alone: whether the process is the server's: then its collector leaves the packages that are loaded be.
     beside: begins what serves it in another way; `besides` is what it gave, from when the server is ready.
     Streams of outputs end first, since nobody else would end them; answers have `drain` seconds, then the database
     writes its last checkpoint.
@@ -86,11 +95,13 @@ class Server(uvicorn.Server):
         *places: str,
         ready: Callable[[], None] = lambda: None,
         beside: Callable[[Service], Beside] | None = None,
+        alone: bool = False,
     ) -> None:
         self.app: Guard = application(db, settings, *places)
         self.besides: Beside | None = None
         self._ready = ready
         self._beside = beside
+        self._alone = alone
         self._drain = settings.drain
         super().__init__(
             uvicorn.Config(
@@ -106,6 +117,8 @@ class Server(uvicorn.Server):
         if self.started:
             if self._beside is not None and self.app.service is not None:
                 self.besides = self._beside(self.app.service)
+            for after in _SETTLED if self._alone else ():
+                asyncio.get_running_loop().call_later(after, _settle)
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -114,6 +127,12 @@ class Server(uvicorn.Server):
         if self.besides is not None:
             await asyncio.to_thread(self.besides.stop, self._drain)
         await super().shutdown(sockets)
+
+
+def _settle() -> None:
+    """Keep the collector from looking through half a million objects of loaded packages while everybody waits."""
+    gc.collect()
+    gc.freeze()
 
 
 def listen(host: str, port: int) -> socket.socket:

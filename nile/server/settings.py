@@ -24,6 +24,7 @@ class Settings:
     body, body_wait, body_time: how large a body may be, how long the next part of it may take, and all of it.
     rate: requests a second of one client on average, burst: at once; streams: that one client may hold open.
     retain: outputs of a standing query that those who come back still find; tail: bytes of them that are held ready.
+    gather: how long new outputs are waited for before all are sent together.
     send_wait: how long a client may take nothing before its stream is cut; heartbeat: how often one that has nothing to
     hear is told so.  statements: that run at the same time.  drain: how long open answers may take at the end.
     log_requests: whether the log has a line for each.
@@ -41,6 +42,7 @@ class Settings:
     streams: int = 64
     retain: int = 1_000_000
     tail: int = 8 << 20
+    gather: float = 0.005
     send_wait: float = 60.0
     heartbeat: float = 15.0
     statements: int = 4

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocket
 
@@ -17,12 +19,16 @@ from nile.server.asked import read_place
 from nile.server.feeds import Feed, Lost
 from nile.server.forms import Form, Outputs, Rows, media_type
 from nile.server.guard import client_of
+from nile.server.lanes import Lane, Line, framed, line_of
 from nile.server.service import Service
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
 __all__ = ["answer_of", "answered", "followed", "over_websocket", "worth_of"]
 
+_MANY = 64 << 10  # bytes of rows whose encoding would keep everybody waiting
+_PART = 1 << 20  # bytes of an answer that are sent together, if they are found in time
+_AT_ONCE = 0.02  # seconds for which rows that were found wait for more
 Found = tuple[pa.Schema, Iterator[pa.RecordBatch], Result | None]
 
 
@@ -39,25 +45,65 @@ async def answer_of(service: Service, result: Result) -> Found:
     return result.schema, all_of_them(), result
 
 
-def answered(service: Service, found: Found, form: Form) -> Response:
-    """The rows of a statement, a batch at a time: the next is found when the client has taken the last."""
+def answered(service: Service, request: Request, found: Found, form: Form) -> Response:
+    """The rows of a statement, a part at a time: the next is found while the client takes the last."""
     schema, batches, result = found
-    rows = Rows(form, schema)
+    rows, line = Rows(form, schema), line_of(request.scope)
 
     async def parts() -> AsyncIterator[bytes]:
+        ahead = asyncio.ensure_future(service.answer(_together, rows, batches, line is not None))
         try:
-            while (batch := await service.answer(next, batches, None)) is not None:
-                service.counts["rows_out"] += batch.num_rows
-                yield await service.answer(rows.rows, batch)
+            more = True
+            while more:
+                part, found, more = await ahead
+                service.counts["rows_out"] += found
+                if more:
+                    ahead = asyncio.ensure_future(service.answer(_together, rows, batches, line is not None))
+                if part and line is not None:
+                    await line.send(part, service.settings.send_wait)
+                elif part:
+                    yield part
             if end := rows.end(**(await service.answer(worth_of, result))):
                 yield end
+        except TimeoutError:
+            raise  # a client that takes nothing is cut off
         except Exception as error:
             _, told = service.telling.told(error)
             if not (last := rows.failed(told)):
                 raise  # cut off
             yield last
+        finally:
+            ahead.cancel()
 
     return StreamingResponse(parts(), media_type=media_type(form))
+
+
+def _together(rows: Rows, batches: Iterator[pa.RecordBatch], chunk: bool) -> tuple[bytes, int, bool]:
+    """(the bytes of what is found next, how many rows, whether there may be more): as much as comes at once.
+
+    chunk: whether they are framed as one.  An error is raised once what was found before it is on its way.
+    """
+    parts: list[bytes] = []
+    size = found = 0
+    joined = framed if chunk else lambda *each: b"".join(each)
+    until = time.monotonic() + _AT_ONCE
+    try:
+        for batch in batches:
+            parts += (made := rows.rows(batch))
+            size += sum(map(len, made))
+            found += batch.num_rows
+            if size >= _PART or time.monotonic() >= until:
+                return joined(*parts), found, True
+    except Exception as error:
+        if not parts:
+            raise
+        kept = error
+
+        def failing() -> Iterator[pa.RecordBatch]:
+            raise kept
+
+        return joined(*parts), found, True
+    return joined(*parts), found, False
 
 
 def worth_of(result: Result | None) -> dict[str, Any]:
@@ -100,7 +146,8 @@ async def followed(
     first = feed.subscription.outputs if place.ordinal is None else place.ordinal
 
     headers = {"cache-control": "no-store", "nile-epoch": str(feed.epoch), "nile-ordinal": str(first)}
-    return _Held(_parts(service, feed, form, first, wait), room, media_type=media_type(form), headers=headers)
+    line = line_of(connection.scope)
+    return _Held(_parts(service, feed, form, first, wait, line), room, media_type=media_type(form), headers=headers)
 
 
 class _Held(StreamingResponse):
@@ -117,13 +164,14 @@ class _Held(StreamingResponse):
 
 
 async def _parts(
-    service: Service, feed: Feed, form: Form, ordinal: int, wait: float | None
+    service: Service, feed: Feed, form: Form, ordinal: int, wait: float | None, line: Line | None
 ) -> AsyncGenerator[bytes, None]:
     """What a client of a query reads, without an end."""
     outputs = Outputs(form, feed.subscription.schema, feed.epoch)
     yield outputs.said(ordinal, query=feed.name, epoch=feed.epoch, ordinal=ordinal)
+    lane = None if line is None or not outputs.alike else Lane(line, form, outputs.rows)
     try:
-        async with contextlib.aclosing(feed.read(ordinal, wait)) as found:
+        async with contextlib.aclosing(feed.read(ordinal, wait, lane)) as found:
             async for each in found:
                 if each is None:
                     yield outputs.beat()
@@ -132,7 +180,11 @@ async def _parts(
                     yield outputs.said(ordinal, lost=[each.first, each.end])
                 else:
                     ordinal = each.end
-                    yield outputs.rows(each.first, each.batch, each.forms)
+                    made = partial(outputs.rows, each.first, each.batch, each.forms)
+                    many = form not in each.forms and each.batch.nbytes > _MANY
+                    yield await service.look(made) if many else made()
+        if lane is not None:
+            ordinal = max(ordinal, lane.ordinal)
         yield outputs.end(ordinal, feed.why or "waited")
     except NileError as error:
         _, told = service.telling.told(error)
