@@ -107,7 +107,7 @@ def test_who_reads_gets_all_of_it_though_a_tenth_of_all_read_nothing(tmp_path: P
 
 
 def for_so_long(folder: Path, seconds: float, clients: int, every: float) -> None:
-    """Crowds that come and go, each to a query of its own, a tenth of them dead; rounds without and with one in turn."""
+    """Crowds come and go, each to a query of its own, a tenth of them dead; pushes without and with one in turn."""
     with served(opened(folder), streams=2_000, rate=1e6, burst=1_000_000) as up:
         end, at = time.monotonic() + seconds, 0.0
         held: list[int] = []
@@ -126,7 +126,6 @@ def for_so_long(folder: Path, seconds: float, clients: int, every: float) -> Non
             at += 100.0
             held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
             ratios.append(worst(took) / worst(alone))
-            print(f"{len(held)} crowds, {held[-1] >> 10} MB, 99 % of pushes {ratios[-1]:.2f} times", flush=True)
         assert held[-1] <= 1.1 * held[min(1, len(held) - 1)]
         assert median(ratios) <= 1.5
 
