@@ -20,11 +20,11 @@ class Budget:
     Unspent grant is kept; nothing is granted after the input ends.  1 or more: the whole answer.
     share: of one core, in (0, 1], while the input is played back in time (it needs a replay).
     seconds_per_tuple: CPU seconds per arrival; what one leaves unspent is kept for the next.
-    seconds: CPU seconds from the call to the last batch read, without what the caller does between batches.
-    deadline: seconds by the clock on the wall, from the call on: the best answer by then.
+    seconds: CPU seconds from the call to the last batch read, excluding the caller's own work between batches.
+    deadline: seconds of wall-clock time, from the call on: the best answer by then.
     outputs: at most so many, a whole number, and the work that they take: of two streams under desc and asc the most
     promising, else spread evenly over the arrivals.
-    share, seconds and deadline look at a clock of this machine: such a run is not reproducible.  fraction and
+    share, seconds and deadline read a clock of this machine: such a run is not reproducible.  fraction and
     outputs count operations: the same seed gives the same answer everywhere.
     Raises BudgetError for none or two of them, zero, a negative, a NaN, a share above 1, part of an output.
     Source: DESIGN section 2; the paper grants the time between two arrivals (section 2, equation 1).
@@ -70,7 +70,7 @@ class Budget:
 
     @property
     def is_reproducible(self) -> bool:
-        """Whether the same seed gives the same answer: not where CPU time is looked at."""
+        """Whether the same seed gives the same answer: not if the budget is measured in time."""
         return self.unit in ("fraction", "outputs")
 
     def __str__(self) -> str:
@@ -79,12 +79,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """What was asked and what was spent, both in `unit` (one of BUDGET_UNITS).
+    """The budget asked and spent, both in `unit` (one of BUDGET_UNITS).
 
-    fraction: what was spent on the cost clock, as a share of the exact answer's cost, whatever was asked in.
+    fraction: what was spent on the cost clock, as a share of the exact answer's cost, whatever the unit.
     reproducible: whether the same seed would spend the same again.  cpu_seconds: CPU time of the thread that asked and
-    read, from the call to the last batch, without what the caller did in between; None where nothing was timed.  parts:
-    what was spent on what, as shares of the exact answer's cost: steps of a strategy (read, look, admit, copy, join,
+    read, from the call to the last batch, excluding the caller's own work in between; None if nothing was timed.
+    parts: what was spent on what, as shares of the exact answer's cost: steps of a strategy (read, look, admit, copy, join,
     count, draw, hand out), or insert and hit.
     """
 

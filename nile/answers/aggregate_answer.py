@@ -1,4 +1,4 @@
-"""What aggregates return: a row per query and group, and for every number what it is worth."""
+"""What aggregates return: a row per query and group, and an interval for every number."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class AggregateAnswer(AggregateTable):
 
     @property
     def figures(self) -> AggregateFigures:
-        """Which way was chosen, and what it cost."""
+        """Which method was chosen, and what it cost."""
         return self._run.figures
 
     def _shown(self, q: int) -> list[int]:

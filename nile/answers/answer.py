@@ -1,4 +1,4 @@
-"""What every query gives back: rows as Arrow, and what they are worth."""
+"""What every query returns: rows as Arrow, and how good they are."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _CALLED_HERE = {
 
 
 class Answer(ABC):
-    """Record batches of one schema that are found one after another, and how good, how complete and how dear they are.
+    """Record batches of one schema, found one after another, with their accuracy, completeness and cost.
 
-    Nothing runs before something is asked for; what tells of the whole runs to the end.
+    Nothing runs before something is requested; properties of the whole answer run it to the end.
     """
 
     @property
@@ -86,9 +86,9 @@ class Answer(ABC):
         return reader.__arrow_c_stream__(requested_schema)
 
     def write_parquet(self, path: str | Path) -> int:
-        """Write the rows to a Parquet file as they are found, a row group held at a time; returns how many.
+        """Write the rows to a Parquet file as they are found, holding one row group at a time; returns how many.
 
-        The file appears, or replaces the one that was there, when it is whole.  Raises ConfigError.
+        The file appears, or replaces an existing one, when it is complete.  Raises ConfigError.
         """
         return write(self.batches(), self.schema, path, "parquet")
 
@@ -116,8 +116,8 @@ class Answer(ABC):
     def plot(self, column: str | None = None, *, bins: int = 20) -> Plot:
         """A histogram of the rows by one column (None: the first), which a notebook shows and `save` writes as a page.
 
-        Rows of a weighted answer count with their weights.  Numbers and times in `bins` equal intervals, of anything
-        else the most frequent.  Holds all rows.  Raises UnknownColumn, ConfigError, MemoryRefused.
+        Rows of a weighted answer count with their weights.  Numbers and times fall into `bins` equal intervals; of
+        other types the most frequent values show.  Holds all rows.  Raises UnknownColumn, ConfigError, MemoryRefused.
         """
         table = self.to_arrow()
         weight = next((name for name in ("_weight", "weight") if name in table.column_names), None)
@@ -172,7 +172,7 @@ class Answer(ABC):
     @property
     @abstractmethod
     def accounts(self) -> tuple[Accounting, ...]:
-        """Of each stream, in the order of the question: in = applied + late + shed + rejected."""
+        """The accounting of each stream, in the query's order: in = applied + late + shed + rejected."""
 
     @property
     def coverage(self) -> float:
@@ -181,9 +181,9 @@ class Answer(ABC):
 
     @property
     def overall(self) -> Estimate | None:
-        """How many rows the exact answer has, as far as this one tells; of one number alone, that number.
+        """How many rows the exact answer has, as estimated from this one; for a single number, that number.
 
-        None: it does not tell.
+        None: unknown.
         """
         return None
 
@@ -214,10 +214,10 @@ class Answer(ABC):
     ) -> AccuracyReport:
         """How good this answer is, against the exact one: recall by budget, histograms, outliers, intervals, advice.
 
-        The query is run again over what it has read: for each of `budgets` (fractions of the exact work; None: 1 % to
-        100 %), for `seeds` seeds (5), and by each opponent that `against` names beside "exact" (of joins hash-drop).
+        The query is rerun over the data it has read: for each of `budgets` (fractions of the exact work; None: 1 % to
+        100 %), for `seeds` seeds (5), and by each opponent that `against` names besides "exact" (for joins hash-drop).
         engine: what computes the exact pairs of a join of two streams, "local" (in this process) or "spark".  path:
-        where to write it (`AccuracyReport.save`).  on_progress: called after each run.
+        where to write the report (`AccuracyReport.save`).  on_progress: called after each run.
         Raises ConfigError for an answer that is exact, BudgetError, MemoryRefused, JavaMissing, SparkFailed.
         """
         told = self.measured(Wanted(budgets, seeds, against, engine, on_progress))

@@ -1,4 +1,4 @@
-"""Joins as Python objects: frozen, cheap, nothing read until they are run."""
+"""Joins as Python objects: immutable and cheap; nothing is read until they run."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _MOST_STREAMS = 16
 class JoinQuery:
     """Registered streams, joined on equal keys inside a window.
 
-    Made by `Database.join`; each method returns a changed copy.  Without a preference the answer is exact.  bound:
-    what is asked, as a statement of SQL would ask it.
+    Made by `Database.join`; each method returns a modified copy.  Without a preference the answer is exact.  bound:
+    the bound join, as a SQL statement would give it.
     """
 
     database: Home = field(repr=False)
@@ -60,10 +60,10 @@ class JoinQuery:
         return self._with(preference=preference, fade=Fade(fade).factor, outlier_cap=outlier_cap)
 
     def limit(self, first: int) -> Self:
-        """LIMIT first: only so many outputs.  Under desc and asc the most promising pairs, best first (`RankedJoin`).
+        """LIMIT: at most `first` outputs.  Under desc and asc the most promising pairs, best first (`RankedJoin`).
 
-        Where the budget does not buy them all for certain, the best that were found; `warnings` says so.  Of n streams,
-        of a condition on the pair and under weighted: the first that are found.
+        If the budget cannot guarantee that, the best that were found; `warnings` says so.  For n streams, a
+        condition on the pair, and under weighted: the first that are found.
         """
         return self._with(first=first)
 
@@ -72,7 +72,7 @@ class JoinQuery:
         return self._with(guide=guide)
 
     def returning(self, output: str) -> Self:
-        """`pairs`, or `ranges`: one record for all the pairs of a tuple in one region, expanded when asked."""
+        """`pairs`, or `ranges`: one record for all the pairs of a tuple in one region, expanded on demand."""
         return self._with(output=output)
 
     def replayed(
@@ -85,9 +85,9 @@ class JoinQuery:
     ) -> Self:
         """Play the input back in time: `exponential` gaps of `mean`, steady or in `bursts`, or the `data`'s own.
 
-        The budget then comes with time, and what finds no work expires.  Exponential gaps replace the data's
-        times, so the window is on them.  speed: how many times faster a run under `Budget(share=...)` plays it
-        than the wall clock goes; other budgets do not look at the clock.  Raises ConfigError.
+        The budget is then granted over time, and credit that finds no work expires.  Exponential gaps replace the
+        data's times, and the window applies to them.  speed: how many times faster than the wall clock a run under
+        `Budget(share=...)` plays the input; other budgets ignore the clock.  Raises ConfigError.
         """
         return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=checked_speed(speed))
 

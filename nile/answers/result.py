@@ -1,4 +1,4 @@
-"""What a statement returns: a table that is found when it is asked for."""
+"""What a statement returns: a table that is computed on demand."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _ROW, _VALUE = 56, 40  # bytes of a tuple, and of a value and the place in it
 
 
 class Run(ABC):
-    """One execution of a statement; what is not said otherwise is said of an exact one.
+    """One execution of a statement; the defaults are those of an exact one.
 
-    schema: the columns of its batches.  answer: an approximate operator's own answer, with all it can tell, or None.
-    held_whole: whether whoever reads the batches will hold them all, so that more than can be held is refused first.
+    schema: the columns of its batches.  answer: an approximate operator's own answer, with all its figures, or None.
+    held_whole: whether the reader will hold all batches, so that more than can be held is refused beforehand.
     """
 
     schema: pa.Schema
@@ -71,7 +71,7 @@ class Run(ABC):
 
     @property
     def estimate(self) -> Estimate | None:
-        """How many outputs the exact answer has, of one aggregate alone that number; None: as many as there are."""
+        """The number of outputs of the exact answer, or the value of a single aggregate; None: as many as there are."""
         return None
 
     @property
@@ -80,18 +80,18 @@ class Run(ABC):
         return ()
 
     def worth(self) -> str | None:
-        """What the answer is worth, in a few words; None where it is all there is, and exact."""
+        """How good the answer is, in a few words; None if it is complete and exact."""
         return None
 
 
 class Result(Answer):
-    """The rows of a statement.  Nothing runs before the first is asked for; showing a result never runs it.
+    """The rows of a statement.  Nothing runs before the first row is requested; its repr never runs it.
 
     Iterate `batches()` (or the result itself, with `async for` too) for Arrow record batches as they are found, or
-    take all with `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`, `to_spark`, `fetchall`, or any consumer of
-    `__arrow_c_stream__`.  What `to_arrow` has found is kept and shared with all of these: numbers and times are
-    handed over without a copy.  `batches()` keeps nothing: called again, it runs the query again.
-    A result keeps its database's streams alive.  message: what a statement without rows has to say, else None.
+    get all rows with `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`, `to_spark`, `fetchall`, or any consumer of
+    `__arrow_c_stream__`.  What `to_arrow` has found is kept and shared with all of these; numbers and times are
+    shared without a copy.  `batches()` keeps nothing: calling it again runs the query again.
+    A result keeps its database's streams alive.  message: the outcome of a statement without rows, else None.
 
     >>> import nile
     >>> db = nile.connect()
@@ -141,7 +141,7 @@ class Result(Answer):
         return list(self._schema.names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of up to 65,536 rows as they are found; from the table once there is one."""
+        """Arrow record batches of up to 65,536 rows as they are found; from the kept table once there is one."""
         if self._table is not None:
             yield from self._table.to_batches()
             return
@@ -163,8 +163,8 @@ class Result(Answer):
     def to_arrow(self) -> pa.Table:
         """All rows.  Runs the query once and keeps them.
 
-        Raises MemoryRefused for more than half of the machine's memory: before anything is joined where the rows can be
-        counted without making them, else once they are so many.
+        Raises MemoryRefused for more than half of the machine's memory: before anything is joined if the rows can be
+        counted without making them, else once the limit is reached.
         """
         if self._table is None:
             run = self._begin()
@@ -173,19 +173,19 @@ class Result(Answer):
         return self._table
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars DataFrame; numbers and times stay where they are."""
+        """All rows as a Polars DataFrame; numbers and times are not copied."""
         return pl.from_arrow(self.to_arrow(), rechunk=False)
 
     def to_duckdb(self, connection: Any = None) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation, of `connection` or of DuckDB's own."""
+        """All rows as a DuckDB relation, of `connection` or DuckDB's default connection."""
         return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """All rows as a Spark DataFrame of `session`; times are cut to microseconds, Spark's own."""
+        """All rows as a Spark DataFrame of `session`; times are truncated to microseconds, Spark's resolution."""
         return session.createDataFrame(for_spark(self.to_arrow()))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values.  Raises MemoryRefused as `to_arrow`, of what Python needs for them."""
+        """All rows as tuples of Python values.  Raises MemoryRefused like `to_arrow`, for what they need."""
         refuse_beyond_memory(len(self) * (_ROW + _VALUE * len(self._schema)), len(self))
         return [row for batch in self.to_arrow().to_batches() for row in tuples(batch)]
 
@@ -200,7 +200,7 @@ class Result(Answer):
         return [row for row in (self.fetchone() for _ in range(count)) if row is not None]
 
     def limit(self, count: int) -> Result:
-        """At most `count` rows, those found first; of a query with a preference the most promising, as LIMIT in SQL.
+        """At most `count` rows, the first found; with a preference the most promising, like LIMIT in SQL.
 
         A new result: nothing is read before its rows are asked for.  Raises ConfigError.
         """
@@ -245,15 +245,15 @@ class Result(Answer):
         return super().plot(column, bins=bins)
 
     def progress(self, every: str | float | timedelta = "100 ms") -> Progress:
-        """The same query over all that is kept as an answer that grows: iterate it for a Partial every so often.
+        """Run the query over everything kept as a growing answer: iterate it for a Partial at every interval.
 
-        every: how long the work goes on between two partials ("100 ms", seconds, a timedelta; 0: every step).  The
-        first comes as soon as there are rows, the last is the full answer.  Rows that were reported are never taken
-        back and coverage only grows; aggregates come as estimates that settle.  Under a preference the preferred rows
-        come first; a join WITH PREFERENCE asc gives the pairs of keys that are rare in all that is kept.  Leave the
-        loop whenever there is enough.  Each call is a new run; it does not touch what `to_arrow` keeps.
-        Raises NotYet and ConfigError, before anything is read, for a query that cannot be answered so; what depends on
-        how large the sides are (MemoryRefused, conditions under output="ranges") shows when the first partial is asked.
+        every: the time between two partials ("100 ms", seconds, a timedelta; 0: every step).  The first comes as soon
+        as there are rows, the last is the full answer.  Reported rows are never retracted and coverage only grows;
+        aggregates are estimates that converge.  Under a preference the preferred rows come first; a join WITH
+        PREFERENCE asc gives the pairs of keys that are rare in everything kept.  Leave the loop when you have enough.
+        Each call is a new run; it does not touch what `to_arrow` keeps.
+        Raises NotYet and ConfigError, before anything is read, for a query that has no such form; errors that depend
+        on the size of the sides (MemoryRefused, conditions under output="ranges") are raised with the first partial.
 
         >>> import nile
         >>> db = nile.connect()
@@ -268,9 +268,9 @@ class Result(Answer):
         return Progress(self._progressing(), every)
 
     def measured(self, wanted: Wanted) -> AccuracyReport:
-        """The body of `report`, of an approximate query; one without a budget is looked at near 10 %.
+        """The body of `report`, for an approximate query; without a budget it is measured near 10 %.
 
-        What stands above the operator (ORDER BY, LIMIT, expressions of SELECT) is left aside.
+        Anything above the operator (ORDER BY, LIMIT, expressions of SELECT) is ignored.
         """
         query = self.query
         if query is None or not (query.preference or query.budget or query.error):
@@ -290,11 +290,11 @@ class Result(Answer):
         return told
 
     def explain(self, analyze: bool = False, form: ExplainedAs = "text") -> str:
-        """The plan as a tree; analyze: run it to the end and show what really happened beside what was expected.
+        """The plan as a tree; analyze: run it to the end and show actual figures beside the expected ones.
 
         form: "text", or "json" for programs.
 
-        Of a query WITH PREFERENCE that `progress` can answer also how: analyze runs that to its end too, and counts
+        If `progress` can answer a query WITH PREFERENCE, this says how; analyze runs that to its end too, and counts
         cells read and ruled out.
         """
         if self._explained is None:
@@ -318,13 +318,13 @@ class Result(Answer):
 
     @property
     def plan(self) -> Any:
-        """How it runs: of an approximate query its operator's plan, of an exact one the bound query."""
+        """How it runs: the operator's plan of an approximate query, the bound query of an exact one."""
         answer = self.answer
         return self.query if answer is None else answer.plan
 
     @property
     def answer(self) -> Any:
-        """The approximate operator's own answer, with all it can tell; None of an exact query."""
+        """The approximate operator's own answer, with all its figures; None for an exact query."""
         if self._run is None:
             self._begin_if_approximate()
         return None if self._run is None else self._run.answer
@@ -342,7 +342,7 @@ class Result(Answer):
 
     @property
     def estimate(self) -> Estimate:
-        """How many rows (or pairs) the exact answer has, as far as this one tells.  Runs the query to its end."""
+        """How many rows (or pairs) the exact answer has, as estimated from this one.  Runs the query to its end."""
         found = self._finished().estimate
         return Estimate.exact(float(len(self))) if found is None else found
 
@@ -378,7 +378,7 @@ class Result(Answer):
 
     @property
     def figures(self) -> Any:
-        """Counts and costs of an approximate run, as a dataclass; None of an exact query."""
+        """Counts and costs of an approximate run, as a dataclass; None for an exact query."""
         answer = self.answer
         return None if answer is None else answer.figures
 

@@ -54,11 +54,12 @@ class StandingQueries:
         return f"<StandingQueries: {'; '.join(map(str, self.queries))}>"
 
     def run(self, budget: GivenBudget | None = None) -> StandingAnswer:
-        """Read each stream once and prepare one answer a query.
+        """Read each stream once and prepare one answer per query.
 
         budget: a fraction of what the exact answers of all queries cost together, a shared stream's insertion
-        counted once; None: all of it.  Under `method="nile"` queries get it by weight (`nile.operators.drive.standing`
-        says how); under `method="paper"`, where all queries join the same two streams, they take turns.
+        counted once; None: all of it.  Under `method="nile"` queries get it by weight (see
+        `nile.operators.drive.standing`); under `method="paper"`, where all queries join the same two streams, they
+        alternate.
         Raises what `JoinQuery.run` raises, and ConfigError for queries that cannot share.
         """
         plans = _plans(self.queries, budget)
@@ -98,7 +99,7 @@ class StandingQueries:
 
 
 class StandingAnswer(Sequence[JoinOutputs[Any]]):
-    """One answer per query, in the order of the queries; reading any of them moves all of them on.
+    """One answer per query, in the order of the queries; reading any of them advances all of them.
 
     An answer's `budget` and `figures` are its own probes, without the streams' upkeep; its `accounting` says
     which tuples it did not probe with.  A join of several streams, of one with itself, under a condition or, below the

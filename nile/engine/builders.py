@@ -1,4 +1,4 @@
-"""What a database hands out beside SQL: joins, selections, aggregates step by step, and what is known of a stream."""
+"""The database's interface besides SQL: joins, selections and aggregates step by step, and metadata of streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Builders:
     _names: Registry
 
     def query(self, source: str, *, alias: str | None = None) -> QueryBuilder:
-        """The same queries, step by step: db.query("store1", alias="a").where("price > 3").select("item_id").
+        """Build a query step by step: db.query("store1", alias="a").where("price > 3").select("item_id").
 
         See `nile.execution.statement.builder.QueryBuilder`.
         """
@@ -38,9 +38,9 @@ class Builders:
         return QueryBuilder.over(self._names, source, alias)
 
     def summary(self, name: str) -> SummaryManager:
-        """The summary that CREATE SUMMARY made: ask it for estimates, zones and memory.
+        """The summary made by CREATE SUMMARY: ask it for estimates, zones and memory.
 
-        Of a live stream it is kept up to date; of another it is built now.  Raises UnknownStream.
+        A live stream's summary is kept up to date; any other is built now.  Raises UnknownStream.
         """
         return self._names.summary(name)
 
@@ -78,11 +78,11 @@ class Builders:
     ) -> JoinQuery:
         """A window join of two streams or more on equal values of `on`.
 
-        streams: names, or "name AS alias"; a stream joined with itself needs aliases when a condition or more than
-        two streams name it.  on: a column that all have; a list of such, which are a key together (the first is what
-        summaries count and preferences weigh); or a tuple with the column of each stream.  left_on, right_on: the same
-        of two streams whose columns are called differently.  window: as for `JoinQuery.within`; every two tuples of an
-        output lie inside it.  where: a condition in SQL over the columns of all of them, "a.price > 2 * b.price".
+        streams: names, or "name AS alias"; a self-join needs aliases if there is a condition or a third stream.  on: a
+        column that all streams have; a list of such columns, which form one key (summaries count, and preferences
+        weigh, the first); or a tuple with each stream's column.  left_on, right_on: the same for two streams whose
+        columns have different names.  window: as for `JoinQuery.within`; every two tuples of an output lie within it.
+        where: a condition in SQL over the columns of all streams, "a.price > 2 * b.price".
         Raises UnknownStream, UnknownColumn, ExpressionError, ConfigError.
         """
         query = join_query(self._names, streams, on, where, left_on, right_on)
@@ -91,9 +91,9 @@ class Builders:
     def standing(self, queries: Sequence[JoinQuery], *, weights: Sequence[float] | None = None) -> StandingQueries:
         """Joins that run together on one budget; a stream is kept, and charged, once for all joins of two that use it.
 
-        A join of several streams, of one with itself, or under a condition keeps its streams for itself.  weights: one
-        per query, above 0: how the budget is shared under `method="nile"` (None: alike); what one query cannot use goes
-        to the others in proportion.  `method="paper"` takes turns and has no weights.  Raises ConfigError.
+        A join of several streams, a self-join, or a join under a condition keeps its streams for itself.  weights: one
+        per query, above 0: how the budget is shared under `method="nile"` (None: equally); what one query cannot use
+        goes to the others in proportion.  `method="paper"` alternates and has no weights.  Raises ConfigError.
         """
         return standing_queries(self._names, queries, weights)
 
@@ -107,7 +107,7 @@ class Builders:
     ) -> SelectionQuery:
         """Standing selections over a stream: {name: condition}.
 
-        on: the column that is indexed and summarised, the one most conditions use; others may be used beside it.
+        on: the column that is indexed and summarised, the one most conditions use; conditions may use others too.
         window: how long a selected tuple stays valid; None: a filter.  Raises UnknownStream, UnknownColumn,
         ExpressionError, ConfigError.
         """
@@ -130,7 +130,7 @@ class Builders:
         """Aggregates over a stream: {name: text}, such as {"revenue": "sum(price * quantity)", "n": "count(*)"}.
 
         where: a condition for all.  predicates: {name: condition}, many standing queries at once.  by: columns
-        or expressions to group by.  window: only the latest so much time.  between: (begin, end), a time range.
+        or expressions to group by.  window: only the most recent span of time.  between: (begin, end), a time range.
         Raises UnknownStream, UnknownColumn, ExpressionError, KeyTypeError, ConfigError.
         """
         return aggregate_query(

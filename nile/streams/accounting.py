@@ -10,13 +10,13 @@ from nile.summaries.errors import NileError
 
 @dataclass(slots=True)
 class Accounting:
-    """Counts of tuples of one stream, or of several added up.
+    """Counts of tuples of one stream, or the sum over several.
 
-    `applied`: given to the summaries and operators. `late`: older than the lateness allows. `shed`: given, and
-    dropped by an operator under load. `rejected`: rows without a usable time or key, or no rows at all
-    (`reasons` counts them by reason). A tuple counts as in once it is one of these; one that still waits
-    for its turn is not in yet. `dropped`: of rows pushed with columns that the stream does not have and was told to
-    drop, how many brought each.
+    `applied`: passed to the summaries and operators. `late`: older than the lateness allows. `shed`: admitted, but
+    dropped by an operator under load. `rejected`: rows without a usable time or key, or malformed rows
+    (`reasons` counts them by reason). A tuple counts as in once it is one of these; a tuple still waiting to be
+    ordered is not in yet. `dropped`: for each column that the stream does not have and drops (`extra="drop"`), the
+    rows that had it.
     """
 
     tuples_in: int = 0

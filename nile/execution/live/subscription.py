@@ -1,4 +1,4 @@
-"""What every standing query over live streams does: work on what arrives, wait, end, and be kept."""
+"""What every standing query over live streams does: process arrivals, pause, end, and be kept by a store."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Subscription(Outbox):
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """The streams that are silent (`idle`): what is told now is told without them."""
+        """The silent streams (`idle`): current outputs do not take them into account."""
         with self._lock:
             return tuple(name for name, stream in self._streams.items() if stream.silent)
 
     @property
     @abstractmethod
     def accounting(self) -> dict[str, Accounting]:
-        """Of its streams: in = applied + late + shed + rejected."""
+        """The accounting of its streams: in = applied + late + shed + rejected."""
 
     @property
     @abstractmethod
@@ -85,15 +85,15 @@ class Subscription(Outbox):
         return Estimate.exact(float(self.outputs))
 
     def pause(self) -> None:
-        """Work on nothing until `resume`: what comes waits, in its order, and checkpoints keep it.
+        """Do nothing until `resume`: input waits in order, and checkpoints keep it.
 
-        It counts as state, beyond whose limit pushes are refused.  Before rows are taken back, what waits is worked on.
+        It counts as state, beyond whose limit pushes are refused.  A retraction first processes what waits.
         """
         with self._lock, self._commits:
             self.paused = not self._closed
 
     def resume(self) -> None:
-        """Work on what waits, as if it came now: outputs and their numbers are those of a query never paused."""
+        """Process what waits, as if it arrived now: outputs and their numbers are those of a query never paused."""
         with self._lock:
             with self._commits:
                 self.paused = False
@@ -102,7 +102,7 @@ class Subscription(Outbox):
 
     @property
     def waiting(self) -> int:
-        """Tuples that wait because it is paused."""
+        """Tuples waiting because of the pause."""
         return self._backlog.rows
 
     @property
@@ -170,7 +170,7 @@ class Subscription(Outbox):
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """The declared constraints that it goes by, as they are said."""
+        """The declared constraints it relies on, as text."""
         return ()
 
     def end_together(self) -> None:
@@ -184,7 +184,7 @@ class Subscription(Outbox):
         self._end()
 
     def close(self) -> None:
-        """No tuple will come any more: emits what is left.  Raises what a callback raises."""
+        """End the query: emits what is left.  Raises what a callback raises."""
         with self._lock:
             if self._commits.torn:
                 self.detach()
