@@ -1,1 +1,4 @@
-"""The `nile` command and all that measures: runs, figures, benchmarks, the atlas, faults.  Imports every floor."""
+"""The `nile` command and everything that measures: runs, figures, benchmarks, the atlas, faults.
+
+Imports every floor.
+"""

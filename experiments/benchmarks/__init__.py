@@ -1,4 +1,7 @@
-"""Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it."""
+"""Benchmarks against peers.  `run(names)` measures, `names()` lists; importing a module registers it.
+
+Imports `nile`.
+"""
 
 from nile.experiments.benchmarks import (
     build,

@@ -1,1 +1,1 @@
-"""Applications, each a folder that `python -m nile.experiments.examples.NAME` runs.  Imports the engine."""
+"""Example applications, each a folder run by `python -m nile.experiments.examples.NAME`.  Imports `nile`."""

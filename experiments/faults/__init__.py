@@ -1,1 +1,1 @@
-"""The scoreboard of faults: what is done to Nile on purpose, and what must hold.  Imports `nile`."""
+"""The scoreboard of injected faults, and what must hold under each.  Imports `nile`."""

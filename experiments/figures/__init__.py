@@ -1,1 +1,1 @@
-"""Drawings and figures of the papers run again.  Imports `nile`."""
+"""Drawings, and reruns of the papers' figures.  Imports `nile`."""

@@ -1,5 +1,4 @@
-"""Aggregates: which there are, what they take and give, and how one is asked for as text.
+"""The catalogue of aggregates: their names, argument and result types, and how their calls are read from text.
 
-`catalogue` imports nothing of Nile, so that the judges read it too; `asked` imports `nile.base` and
-`nile.expressions`.
+`catalogue` imports nothing of Nile, so that the judges can read it too; `asked` imports `nile.expressions`.
 """

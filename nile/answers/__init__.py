@@ -1,1 +1,3 @@
-"""Bound queries, the Python objects that ask them, and what they return.  Imports `nile.report`, `nile.operators`."""
+"""Bound queries, the Python objects that build them, and the answers they return.
+
+Imports `nile.report`, `nile.operators` and what lies below."""

@@ -1,1 +1,1 @@
-"""Durations, sizes, cells, times and the machine: what every room speaks of.  Imports the errors below, no room."""
+"""Durations, sizes, budgets, cells, times and the machine: what every room uses.  Imports the floors below."""

@@ -1,1 +1,3 @@
-"""A database that another process serves, as it would be here; may import answers and all below them."""
+"""A client for a database served by another process, with a local database's methods.
+
+Imports `nile.answers` and what lies below, and the definitions of `nile.execution`."""

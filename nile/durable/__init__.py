@@ -1,1 +1,1 @@
-"""Checkpoints: what makes a database outlive its process.  Imports `nile.execution` and `nile.pyramid.disk`."""
+"""Checkpoints: what makes a database outlive its process.  Imports `nile.execution` and the pyramid."""

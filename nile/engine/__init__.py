@@ -1,1 +1,1 @@
-"""The database a user talks to, opening it, and `nile doctor`.  Imports every room but the shell."""
+"""The database that users work with, opening it, and `nile doctor`.  Imports every room below it."""

@@ -1,4 +1,4 @@
-"""The judges: window joins and continuous queries that are right at every instant.
+"""The judges: exact window joins and continuous queries, correct at every instant.
 
-Imports the errors and nothing else of Nile, so that no summary can reach the truth that judges it.
+Imports only the errors, so that no summary can affect the truth that judges it.
 """

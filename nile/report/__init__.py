@@ -1,4 +1,4 @@
-"""How good an answer is, in figures: metrics, truth, records, runs, verdicts.
+"""The quality of answers in figures: metrics, truth, records, runs, verdicts.
 
-Imports `nile.operators` and what lies below; `pages` and `accuracy` are made of it.
+Imports `nile.operators` and what lies below; `pages` and `accuracy` build on it.
 """

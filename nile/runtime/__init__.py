@@ -1,4 +1,4 @@
-"""What the runtime goes by: constraints measured on streams, the order in which operators run.
+"""Constraints measured on streams, and the scheduling of operators.
 
-May import `nile.base`, `nile.exact` and the summaries' errors.
+Imports `nile.exact` and the errors.
 """

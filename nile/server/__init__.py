@@ -1,1 +1,4 @@
-"""A database over HTTP: statements, pushes, standing queries and their outputs; may import everything but the shell."""
+"""A database over HTTP: statements, pushes, standing queries and their outputs.
+
+Imports `nile.engine` and what lies below.
+"""

@@ -1,4 +1,6 @@
-"""The data pipeline on Spark.  Loaded on first use: `nile.spark.ingest` starts nothing until it is called."""
+"""The data pipeline on Spark.  Loaded on first use: `nile.spark.ingest` starts nothing until it is called.
+
+Imports `nile.execution`, `nile.durable` and what lies below; each folder says which of them it needs."""
 
 from __future__ import annotations
 

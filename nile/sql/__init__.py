@@ -1,4 +1,4 @@
-"""Text to a bound plan: tokens, clauses, binder, logical plan, rewriting.  Nothing is run here.
+"""From text to a bound plan: tokens, clauses, binder, logical plan, rewriting.  Nothing runs here.
 
-Imports `nile.base`, `nile.expressions` and `nile.streams`.
+Imports `nile.expressions`, `nile.aggregates`, `nile.mining`, `nile.sensors` and what lies below.
 """

@@ -1,4 +1,4 @@
-"""From a source to a stream: rows read, put in the order of time, accounted for, handed on in batches.
+"""From a source to a stream: rows are read, ordered by time, accounted for, and passed on in batches.
 
-Imports `nile.base` and `nile.expressions`.
+Imports `nile.expressions`, `nile.exact` and the pyramid.
 """

@@ -1,4 +1,7 @@
-"""A durable directory: immutable files, and a manifest in two generations that says which of them count."""
+"""A durable directory: immutable files, and a manifest in two generations that lists the valid ones.
+
+Imports `summaries`.
+"""
 
 from __future__ import annotations
 

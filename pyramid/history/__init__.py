@@ -1,1 +1,1 @@
-"""What a stream keeps beyond memory: its rows in order, and key indices that say which of them to read."""
+"""A stream's history: its rows in order, and key indices that say which of them to read.  Imports `disk` and `lake`."""

@@ -1,1 +1,1 @@
-"""The experiments of the atlas as TOML files: what is run, and what the paper says of it."""
+"""The experiments of the atlas as TOML files: what is run, and what the paper claims."""

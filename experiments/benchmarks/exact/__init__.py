@@ -1,4 +1,7 @@
-"""Exact joins beside their peers: the operators, ways to ask, ranges, and a grid of shapes.  Imports the engine."""
+"""Exact joins against their peers: the operators, the ways to write them, ranges, and a grid of shapes.
+
+Imports `nile`.
+"""
 
 from nile.experiments.benchmarks.exact import grid, join, ranges, threads, ways
 

@@ -1,4 +1,4 @@
-"""Tables of sensors: thousands of sources, and bursts.  Imports the engine."""
+"""Tables of sensors: thousands of sources, and bursts.  Imports `nile`."""
 
 from nile.experiments.benchmarks.sensors.thousands import sensors
 

@@ -1,1 +1,1 @@
-"""What summaries cost, and what they bring.  Imports `nile`."""
+"""What summaries cost, and what they gain.  Imports `nile`."""

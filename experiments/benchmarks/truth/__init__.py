@@ -1,1 +1,4 @@
-"""Whether answers are true: streams nobody tuned for, and what is asked of answers over them.  Imports `nile`."""
+"""Whether answers are true: streams that nobody tuned for, and the claims that answers over them must meet.
+
+Imports `nile`.
+"""

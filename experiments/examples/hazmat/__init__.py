@@ -1,1 +1,1 @@
-"""Boxes pass gamma detectors; what they hold is told, or that it is nothing known.  Source: STEAM, section 7."""
+"""Boxes pass gamma detectors, which identify their content or report it as unknown.  Source: STEAM, section 7."""

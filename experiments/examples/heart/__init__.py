@@ -1,1 +1,1 @@
-"""Hearts that stream: simulated electrocardiograms, their beats, their rate, and beats that come too early."""
+"""Streaming electrocardiograms, simulated: heartbeats, heart rate, and premature beats."""

@@ -1,1 +1,1 @@
-"""Faults of what could grow without end: outputs that nobody reads, pairs of equal keys."""
+"""Faults of unbounded growth: outputs that nobody reads, pairs of equal keys."""

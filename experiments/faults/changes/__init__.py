@@ -1,1 +1,1 @@
-"""Faults of changes that have to be whole: callbacks that misbehave, and what flows from one stream into another."""
+"""Faults of changes that have to be atomic: misbehaving callbacks, and queries that fill other streams."""

@@ -1,1 +1,1 @@
-"""Faults of what a user touches: types in every clause, expressions, closed databases, streams of the shell, stores."""
+"""Faults of the user's interface: types in every clause, expressions, closed databases, standard streams, stores."""

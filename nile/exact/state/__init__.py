@@ -1,4 +1,4 @@
-"""What exact operators hold: rows by number, ordered values, exact sums, rows that wait to expire.
+"""The state of exact operators: numbered rows, ordered values, exact sums, rows waiting to expire.
 
 Imports the errors only.
 """

@@ -1,1 +1,1 @@
-"""Exact answers over whole inputs and through pipelines.  Imports `nile.exact` and the room above it in the folder."""
+"""Exact answers over finite inputs and through pipelines.  Imports `nile.exact` and the modules of `nile.execution`."""

@@ -1,1 +1,4 @@
-"""Live streams and standing queries under one lock.  Imports `nile.execution.approximate` and `exact`."""
+"""Live streams and standing queries under one lock.
+
+Imports `nile.execution.approximate` and `nile.execution.exact`.
+"""

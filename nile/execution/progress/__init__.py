@@ -1,1 +1,1 @@
-"""Answers that grow, over what is kept.  Imports `nile.execution.approximate`."""
+"""Growing answers over everything kept.  Imports `nile.operators.history` and `nile.execution.approximate`."""

@@ -1,1 +1,1 @@
-"""Statements run: SQL, the builder, EXPLAIN.  Imports every other room of `nile.execution`."""
+"""Running statements: SQL, the builder, EXPLAIN.  Imports every other room of `nile.execution`."""

@@ -1,1 +1,4 @@
-"""Aggregates under a budget: cells in full, edges sampled, and what the numbers are worth.  Imports `common`."""
+"""Aggregates under a budget: whole cells exactly, edges by sampling, each number with an interval.
+
+Imports `common`.
+"""

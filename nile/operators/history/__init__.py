@@ -1,4 +1,4 @@
-"""Joins, selections and sums over all that is kept, in growing steps (pull: step, coverage, estimate).
+"""Joins, selections and sums over everything kept, in growing steps (pull: step, coverage, estimate).
 
 Imports `nile.pyramid.history`.
 """

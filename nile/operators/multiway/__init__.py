@@ -1,1 +1,1 @@
-"""The window join of n streams under a budget.  Imports `common`."""
+"""The window join of n streams under a budget.  Imports `common` and `join`."""

@@ -1,4 +1,4 @@
-"""Ways to answer a join within CPU time that users pay, each with a forecast: above the operators, below answers.
+"""Strategies for a join within a CPU budget, each with a forecast.  Imports the operators and what lies below.
 
-Statistics come from one cheap look at raw keys; a forecast prices every way; the best one runs.
+A cheap look at raw keys gives the statistics, a forecast prices every strategy, and the best one runs.
 """

@@ -1,4 +1,4 @@
-"""The accuracy report of an answer: run again over budgets and seeds, beside opponents.
+"""The accuracy report of an answer: reruns over budgets and seeds, against opponents.
 
 Imports `nile.report` and `pages`.
 """

@@ -1,4 +1,4 @@
-"""Sources that come with Nile, by the names that USING takes.  Imports `nile.sensors` and the rooms below it."""
+"""Built-in sources, under the names that USING accepts.  Imports `nile.sensors` and the rooms below it."""
 
 __all__ = ["CONNECTORS"]
 

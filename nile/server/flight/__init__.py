@@ -1,1 +1,1 @@
-"""Arrow Flight SQL over the database of a server: what ADBC, JDBC and ODBC drivers speak.  May import the server."""
+"""Arrow Flight SQL over a server's database, for ADBC, JDBC and ODBC drivers.  Imports `nile.server`."""

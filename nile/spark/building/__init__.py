@@ -1,1 +1,1 @@
-"""From the lake to the store that pushing all its tuples would have made.  Imports `nile.durable`."""
+"""From the lake to the same store as if all its tuples had been pushed.  Imports `nile.durable`."""

@@ -1,4 +1,4 @@
-"""Exact answers on Spark, the truth of the reports.
+"""Exact answers on Spark, the ground truth of reports.
 
 Like `nile.exact` it imports nothing of the lower floors but the errors.
 """

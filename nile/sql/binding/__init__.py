@@ -1,4 +1,4 @@
-"""Names to columns: a query as written becomes a bound plan, queries and window functions inside of it joins and nodes.
+"""Name resolution: a query as written becomes a bound plan; subqueries become joins, window functions nodes.
 
-May import what nile/sql may.
+Imports what `nile.sql` may.
 """

@@ -1,4 +1,4 @@
-"""A SELECT as it is written: Nile's clauses split off, the rest parsed by sqlglot and taken apart by an allow-list.
+"""Parsing a SELECT: Nile's clauses are split off, the rest is parsed by sqlglot and lowered through an allow-list.
 
-May import what nile/sql may.
+Imports what `nile.sql` may.
 """

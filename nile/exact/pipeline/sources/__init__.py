@@ -1,4 +1,4 @@
-"""Where a pipeline's rows come from: streams in their windows, joins of two of them at once, and stored relations.
+"""The sources of a pipeline: windowed streams, joins of two of them, and stored relations.
 
-May import what nile/exact/pipeline may.
+Imports what `nile.exact.pipeline` may.
 """

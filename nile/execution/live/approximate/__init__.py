@@ -1,4 +1,4 @@
-"""Standing queries inside a budget: joins and selections by preference, aggregates over a sample.
+"""Standing queries within a budget: joins and selections by preference, aggregates over a sample.
 
 Imports what `nile.execution.live` may.
 """
