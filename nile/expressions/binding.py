@@ -295,7 +295,10 @@ class Binder(ABC):
         return replace(node, arguments=arguments, kind=rule.gives)
 
     def _of_one_kind(self, node: Call) -> Node:
-        arguments = self._alike(node.arguments, f"{node.function}()")
+        bound = [self.bind(each) for each in node.arguments]
+        arguments = self._of_one(bound, f"{node.function}()")
+        if node.function == "nullif" and bound[0].kind == "integer":
+            arguments[0] = bound[0]  # it is what comes out, so a whole number stays one
         kind = arguments[0].kind if node.function == "nullif" else _kind_of_all(arguments)
         return replace(node, arguments=tuple(arguments), kind=kind)
 
