@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from nile.aggregates.catalogue import ALIASES, CATALOGUE, general, kept_in
+from nile.aggregates.catalogue import ALIASES, CATALOGUE, COLLECTED, general, kept_in
 from nile.expressions.conditions import Value, parse_value
 from nile.expressions.reading import Resolve
 from nile.summaries.errors import ConfigError, ExpressionError, KeyTypeError
@@ -24,12 +24,12 @@ _DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
 
 MOMENT = kept_in("count", "total", "squares", "low", "high")
 """Answered from counters of whole cells."""
-DISTRIBUTION = tuple(name for name in CATALOGUE if name not in MOMENT)
+DISTRIBUTION = tuple(name for name in CATALOGUE if name not in (*MOMENT, *COLLECTED))
 """Need tuples, or sketches of them."""
 SETS = tuple(name for name, kind in CATALOGUE.items() if kind.is_set)
 """Of these, those that sketches of distinct values answer."""
 
-_KNOWN = (*CATALOGUE, *ALIASES)
+_KNOWN = tuple(name for name in (*CATALOGUE, *ALIASES) if ALIASES.get(name, name) not in COLLECTED)
 _NUMBERS = ("integer", "number")
 
 
@@ -104,6 +104,10 @@ def _read(name: str, text: str, where: str, resolve: Resolve | None) -> Aggregat
             raise ExpressionError(f"{place}: DISTINCT goes with count; got {text[:80]!r}; drop it")
         function, arguments[0] = "count_distinct", distinct[1].strip()
     kind = CATALOGUE.get(function)
+    if kind is not None and kind.is_collected:
+        raise ExpressionError(
+            f"{place}: needed an aggregate of values in no order; got {spelt}(); ask SQL: SELECT {spelt}(...) FROM ..."
+        )
     if kind is None:
         near = get_close_matches(spelt, _KNOWN, n=1)
         hint = f"did you mean {near[0]}()?" if near else "name one of these"

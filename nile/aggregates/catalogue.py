@@ -13,12 +13,25 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ALIASES", "CATALOGUE", "PARTS", "RUNNING", "Kind", "Part", "Takes", "general", "kept_in", "place_of"]
+__all__ = [
+    "ALIASES",
+    "CATALOGUE",
+    "COLLECTED",
+    "PARTS",
+    "RUNNING",
+    "Kind",
+    "Part",
+    "Takes",
+    "general",
+    "kept_in",
+    "place_of",
+]
 
 Takes = Literal["any", "ordered", "number"]
 """Any value that can be told equal; one that can be put in order; a number."""
-Gives = Literal["whole", "same", "sum", "number", "list"]
-"""A whole number; a value of the argument's type; int64 of whole numbers and else double; a double; values."""
+Gives = Literal["whole", "same", "sum", "number", "list", "values", "text"]
+"""A whole number; a value of the argument's type; int64 of whole numbers and else double; a double; values with how
+often each comes; values of the argument's type in order; text."""
 Interval = Literal["total", "ratio", "spread", "rank", "one-sided", "none"]
 """What a random sample lets it claim: the interval of a total or of a ratio of totals (Cochran 1977); that of a
 variance by the delta method; of a quantile by its rank (Woodruff 1952); what was seen bounds it on one side; none."""
@@ -32,7 +45,7 @@ class Part:
     equation 2.1b).  retracts: whether what was added can be taken back, from exact sums of the part alone.
     """
 
-    merge: Literal["add", "spread", "least", "greatest", "union"]
+    merge: Literal["add", "spread", "least", "greatest", "union", "append"]
     retracts: bool
 
 
@@ -44,6 +57,7 @@ PARTS = {
     "high": Part("greatest", False),
     "values": Part("union", True),  # a multiset in order
     "distinct": Part("union", False),
+    "rows": Part("append", True),  # in their order, or that of ORDER BY
 }
 
 
@@ -51,9 +65,9 @@ PARTS = {
 class Kind:
     """One aggregate.
 
-    parts: keys of PARTS that it is made of; argument: what it takes beside the values, a share in [0, 1] or a number
-    of values; share: of a quantile whose share is fixed; sql: whether SQL has it, and as which text; aliases: other
-    names in `db.aggregate`.
+    parts: keys of PARTS that it is made of; argument: what it takes beside the values, a share in [0, 1], a number
+    of values or another value of each row; share: of a quantile whose share is fixed; sql: whether SQL has it, and as
+    which text; aliases: other names in `db.aggregate`.
     """
 
     name: str
@@ -63,7 +77,7 @@ class Kind:
     parts: tuple[str, ...]
     interval: Interval
     aliases: tuple[str, ...] = ()
-    argument: Literal["share", "k"] | None = None
+    argument: Literal["share", "k", "key"] | None = None
     share: float | None = None
     sql: str | None = None
 
@@ -80,6 +94,16 @@ class Kind:
     def is_set(self) -> bool:
         """Whether it is of different values, which sketches of sets answer."""
         return "distinct" in self.parts
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether it is of rows in an order."""
+        return "rows" in self.parts
+
+    @property
+    def skips(self) -> bool:
+        """Whether rows with a null are as if they were not there, of those in an order."""
+        return self.gives == "text" or self.argument == "key"
 
     @property
     def is_spread(self) -> bool:
@@ -120,13 +144,25 @@ _KINDS = (
          ("approx_count_distinct", "n_unique")),
     Kind("top_k", "the k most frequent values, with how often each comes", "any", "list", ("distinct", "count"),
          "total", ("approx_top_k",), argument="k"),
+    Kind("list", "all values in order, nulls too", "any", "values", ("rows",), "none", ("array_agg",), sql="list"),
+    Kind("string_agg", "their texts in order, with a text between", "any", "text", ("rows",), "none",
+         ("group_concat", "listagg"), sql="string_agg"),
+    Kind("first", "the value of the first row", "any", "same", ("rows",), "none", sql="first"),
+    Kind("last", "the value of the last row", "any", "same", ("rows",), "none", sql="last"),
+    Kind("arg_max", "the value where another one is greatest, of the first such row", "any", "same", ("rows",), "none",
+         ("max_by", "argmax"), argument="key", sql="arg_max"),
+    Kind("arg_min", "the value where another one is least, of the first such row", "any", "same", ("rows",), "none",
+         ("min_by", "argmin"), argument="key", sql="arg_min"),
 )  # fmt: skip
 
 CATALOGUE = {kind.name: kind for kind in _KINDS}
 ALIASES = {alias: kind.name for kind in _KINDS for alias in kind.aliases}
 
 
-RUNNING = tuple(name for name, kind in CATALOGUE.items() if not kind.is_set)
+COLLECTED = tuple(name for name, kind in CATALOGUE.items() if kind.is_collected)
+"""Of rows in an order, which are kept: SQL has them, in exact answers."""
+
+RUNNING = tuple(name for name, kind in CATALOGUE.items() if not kind.is_set and not kind.is_collected)
 """What is kept up to date as tuples come and go, over history and by tasks of Spark.
 
 Not sets: different values are counted above a DISTINCT, and their parts would be all values.

@@ -73,4 +73,6 @@ def _computed(node: Node) -> Node:
         value = (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
     elif isinstance(value, date):
         value = (value - _EPOCH.date()).days * 86_400_000_000
+    if node.kind == "number" and value is not None:
+        value = float(value)
     return nodes.Constant(value, node.kind)

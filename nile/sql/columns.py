@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from nile.expressions.tree import Node
 from nile.sql.over import Frame
@@ -32,10 +33,20 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class SortKey:
+    """ORDER BY node, over the columns of the Sort's input; nulls_last: where nulls go (DuckDB: last)."""
+
+    node: Node
+    descending: bool = False
+    nulls_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateItem:
     """An aggregate.  function: its name in `nile.aggregates.catalogue`; argument None is count(*).
 
-    distinct: of different values; fraction: of a quantile.
+    distinct: of different values; fraction: of a quantile.  Of rows in an order: order, what they are ordered by (of
+    arg_max its other value); where: which rows count; separator: of texts.
     """
 
     field: Field
@@ -43,19 +54,27 @@ class AggregateItem:
     argument: Node | None
     distinct: bool = False
     fraction: float | None = None
+    order: tuple[SortKey, ...] = ()
+    where: Node | None = None
+    separator: str | None = None
 
     @property
     def name(self) -> str:
         return self.field.name
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every expression in it."""
+        return tuple(n for n in (self.argument, self.where, *(key.node for key in self.order)) if n is not None)
 
-@dataclass(frozen=True, slots=True)
-class SortKey:
-    """ORDER BY node, over the columns of the Sort's input; nulls_last: where nulls go (DuckDB: last)."""
-
-    node: Node
-    descending: bool = False
-    nulls_last: bool = True
+    def over(self, change: Callable[[Node], Node]) -> AggregateItem:
+        """The same of other expressions."""
+        return replace(
+            self,
+            argument=None if self.argument is None else change(self.argument),
+            where=None if self.where is None else change(self.where),
+            order=tuple(replace(key, node=change(key.node)) for key in self.order),
+        )
 
 
 @dataclass(frozen=True, slots=True)

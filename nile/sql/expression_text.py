@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -13,10 +13,11 @@ from nile.expressions import tree as nodes
 from nile.expressions.places import Fault
 from nile.expressions.tokens import tokens_of
 from nile.expressions.tree import Column, Node
+from nile.sql.columns import SortKey
 from nile.sql.cursor import is_reserved
 from nile.sql.reading.clauses import CLAUSE_WORDS
 
-__all__ = ["aggregate_text", "expression_text", "identifier", "text_literal"]
+__all__ = ["aggregate_text", "expression_text", "identifier", "key_text", "text_literal"]
 
 _TYPES: dict[nodes.Kind, str] = {
     "boolean": "BOOLEAN",
@@ -39,11 +40,34 @@ def expression_text(node: Node, shown: Shown) -> str:
     return _text(node, shown)[0]
 
 
-def aggregate_text(function: str, argument: Node | None, distinct: bool, fraction: float | None, shown: Shown) -> str:
+def aggregate_text(
+    function: str,
+    argument: Node | None,
+    distinct: bool,
+    fraction: float | None,
+    shown: Shown,
+    order: Sequence[SortKey] = (),
+    where: Node | None = None,
+    separator: str | None = None,
+) -> str:
     """An aggregate as SQL."""
     inner = "*" if argument is None else expression_text(argument, shown)
     inner = f"DISTINCT {inner}" if distinct else inner
+    if CATALOGUE[function].argument == "key":
+        return f"{function}({inner}, {expression_text(order[0].node, shown)})"
+    if separator is not None:
+        inner += f", {text_literal(separator)}"
+    if order:
+        inner += " ORDER BY " + ", ".join(key_text(key, shown) for key in order)
+    if where is not None:
+        return f"{CATALOGUE[function].sql}({inner}) FILTER (WHERE {expression_text(where, shown)})"
     return f"{CATALOGUE[function].sql}({inner})" if fraction is None else f"{function}({inner}, {fraction})"
+
+
+def key_text(key: SortKey, shown: Shown) -> str:
+    """A key of ORDER BY as SQL."""
+    text = expression_text(key.node, shown)
+    return text + (" DESC" if key.descending else "") + ("" if key.nulls_last else " NULLS FIRST")
 
 
 def _text(node: Node, shown: Shown) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from nile.expressions.tree import Comparison, Node
 from nile.mining.call import Call
+from nile.sql.columns import SortKey
 from nile.sql.over import Frame
 from nile.sql.reading.listed import Listed
 from nile.sql.reading.own_windows import OwnWindow, SampleCall
@@ -58,6 +59,9 @@ class Aggregate:
     distinct: bool
     fraction: float | None
     start: int
+    order: tuple[SortKey, ...] = ()
+    where: Node | None = None
+    separator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str], static: Static) -> P
             if not plan.by and not aggregates:
                 aggregates = plan.aggregates[:1]
             plan = replace(plan, aggregates=aggregates)
-            needed = _of(*(item.node for item in plan.by), *(each.argument for each in aggregates))
+            needed = _of(*(item.node for item in plan.by), *(node for each in aggregates for node in each.nodes))
         case ops.Windowed():
             return map_inputs(plan, lambda each: prune(each, always))
         case ops.Hop():

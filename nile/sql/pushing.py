@@ -122,9 +122,7 @@ def _decided(plan: ops.Project | ops.Group, condition: Node) -> ops.Project | op
 
     if isinstance(plan, ops.Project):
         return ops.Project(below, tuple(replace(each, node=known(each.node)) for each in plan.items))
-    aggregates = (
-        each if each.argument is None else replace(each, argument=known(each.argument)) for each in plan.aggregates
-    )
+    aggregates = (each.over(known) for each in plan.aggregates)
     return ops.Group(below, tuple(replace(each, node=known(each.node)) for each in plan.by), tuple(aggregates))
 
 

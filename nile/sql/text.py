@@ -162,7 +162,14 @@ class _Writer:
             names |= {item.name: _constant(source.text(item.node), item.node) for item in group.by}
             for each in group.aggregates:
                 names[each.name] = aggregate_text(
-                    each.function, each.argument, each.distinct, each.fraction, source.shown
+                    each.function,
+                    each.argument,
+                    each.distinct,
+                    each.fraction,
+                    source.shown,
+                    each.order,
+                    each.where,
+                    each.separator,
                 )
 
         def text(node: Node) -> str:

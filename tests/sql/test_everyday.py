@@ -31,7 +31,7 @@ def cell(value: Any) -> Any:
         return value.replace(tzinfo=None)
     if isinstance(value, datetime.date):
         return datetime.datetime(value.year, value.month, value.day)
-    return value
+    return tuple(map(cell, value)) if isinstance(value, list) else value
 
 
 def rows(found: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:

@@ -198,10 +198,18 @@ def _aggregate(rng: random.Random, a: str, running: bool) -> str:
     def asked(kind: Kind, of: str) -> str:
         return f"{kind.sql}({of}, {rng.choice([0.0, 0.25, 0.9, 1.0])})" if kind.argument else f"{kind.sql}({of})"
 
-    kinds = [kind for kind in CATALOGUE.values() if kind.sql is not None]
+    kinds = [kind for kind in CATALOGUE.values() if kind.sql is not None and not kind.is_collected]
     kept = [kind for kind in kinds if kind.name in RUNNING]
     some = [f"coalesce(count_if({a}.n > 1), 0)", f"bool_and({a}.n > 0)", f"bool_or({a}.k = 'tea')"]
     some += ["count(*)", f"sum({a}.n * 2)", f"min({a}.k)", f"max({a}.v)", *(asked(kind, f"{a}.n") for kind in kept)]
+    some += [
+        f"list({a}.n ORDER BY {a}.id)", f"list({a}.v ORDER BY {a}.n DESC, {a}.id)",
+        f"array_agg(DISTINCT {a}.k ORDER BY {a}.k)",
+        f"list({a}.k ORDER BY {a}.id) FILTER (WHERE {a}.n > 0)", f"string_agg({a}.k, '-' ORDER BY {a}.id)",
+        f"string_agg({a}.n, ',' ORDER BY {a}.n NULLS FIRST)", f"first({a}.k ORDER BY {a}.id DESC)",
+        f"last({a}.v ORDER BY {a}.n NULLS FIRST, {a}.id)", f"arg_max({a}.n, {a}.id)", f"arg_min({a}.k, {a}.id)",
+        f"max_by({a}.v, {a}.id)",
+    ]  # fmt: skip
     whole = [f"count(DISTINCT {a}.k)", *(asked(kind, f"DISTINCT {a}.n") for kind in kinds)]
     whole += [asked(kind, f"{a}.n") for kind in kinds if kind not in kept]
     return rng.choice(some if running else [*some, *whole])
@@ -609,4 +617,6 @@ def cell(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return "nan" if math.isnan(value) else float(f"{value:.9g}") + 0.0
+    if isinstance(value, list):
+        return tuple(map(cell, value))
     return value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from nile.aggregates.catalogue import CATALOGUE, RUNNING
+from nile.aggregates.catalogue import CATALOGUE, COLLECTED, RUNNING
 from nile.exact.pipeline.constraints import Promise
 from nile.exact.pipeline.reach import Reach
 from nile.exact.pipeline.windows import Range, Rows, Slide, Unbounded, Window
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
+    "COLLECTED",
     "RUNNING",
     "SIGN",
     "Aggregate",
@@ -241,13 +242,18 @@ class Aggregate:
 
     count: int64.  sum: int64 of whole numbers and truth values (SumOverflow beyond it), else double, correctly
     rounded from an exact sum.  avg, variances and roots, median, quantile_cont: double, and quantiles keep the type
-    of times.  min, max, quantile_disc: the column's type, NaN above all numbers.
+    of times.  min, max, quantile_disc: the column's type, NaN above all numbers.  Of `COLLECTED`: order, columns with
+    (descending, nulls last); where: a column that says which rows count; separator, distinct: of texts and lists.
     """
 
     name: str
     function: str
     column: str | None = None
     share: float | None = None
+    order: tuple[tuple[str, bool, bool], ...] = ()
+    where: str | None = None
+    separator: str = ""
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +435,8 @@ def _result_type(schema: pyarrow.Schema, aggregate: Aggregate) -> pyarrow.DataTy
     if pa.types.is_dictionary(given):
         given = given.value_type
     types, kind = pa.types, CATALOGUE[aggregate.function]
+    if kind.gives in ("values", "text"):
+        return pa.string() if kind.gives == "text" else pa.list_(given)
     if kind.gives == "sum":
         return pa.int64() if types.is_integer(given) or types.is_boolean(given) else pa.float64()
     keeps = kind.gives == "same" or (kind.is_quantile and types.is_temporal(given))

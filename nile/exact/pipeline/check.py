@@ -7,6 +7,7 @@ from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.pipeline.algebra import (
+    COLLECTED,
     RUNNING,
     Aggregate,
     GraphJoin,
@@ -157,7 +158,7 @@ def _group(node: Group) -> None:
 
 def _aggregate(schema: Any, each: Aggregate) -> None:
     where = f"aggregate {each.name!r}"
-    if each.function not in RUNNING:
+    if each.function not in (*RUNNING, *COLLECTED):
         near = difflib.get_close_matches(str(each.function), RUNNING, 1)
         raise ConfigError(
             f"{where}: needed one of {', '.join(RUNNING)}; got {each.function!r}; "

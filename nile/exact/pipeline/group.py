@@ -8,16 +8,17 @@ Memory: O(groups) for the former (`nile.exact.state.sums`).  Source: negative tu
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
-from nile.exact.pipeline.algebra import Group
+from nile.exact.pipeline.algebra import Aggregate, Group
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
+from nile.exact.state.collected import Collected
 from nile.exact.state.expire import joined
 from nile.exact.state.ordered import Ordered
 from nile.exact.state.rows import RowTable, grown
@@ -27,6 +28,9 @@ from nile.exact.state.sums import Counted, State, Summed, Touches
 __all__ = ["Grouping"]
 
 kernels: Any = arrow.Late("nile.exact.state.group_kernels")
+
+Key: TypeAlias = tuple[Any, ...]
+"""(kind of state, the column or columns that it is of, a number where no two aggregates share it)."""
 
 _FAMILY: dict[str, type[State]] = {"count": Counted, "total": Summed, "squares": Spread, "values": Ordered}
 """What keeps a part of the catalogue so that tuples can leave again; of a part that cannot take back, all values."""
@@ -50,12 +54,15 @@ class Grouping(Stateful):
         self._mark = np.full(1, -1, np.int64)
         self._born = 0
         self._shown = False
-        self._states: dict[tuple[type[State], int | None], State] = {}
-        self._reads: list[tuple[str, float | None, tuple[type[State], int | None]]] = []
+        self._states: dict[Key, State] = {}
+        self._reads: list[tuple[str, float | None, Key]] = []
         for each in plan.aggregates:
             at = None if each.column is None else below.schema.get_field_index(each.column)
             kind = None if at is None else below.schema.field(at).type
             aggregate = CATALOGUE[each.function]
+            if aggregate.is_collected:
+                self._collect(each, below.schema)
+                continue
             key = (Counted if at is None else _FAMILY[aggregate.parts[-1] if aggregate.retracts else "values"], at)
             if kind is not None and aggregate.takes == "number" and pa.types.is_null(kind):
                 key = (Ordered, at)
@@ -66,6 +73,14 @@ class Grouping(Stateful):
             if isinstance(state, Ordered) and share is not None:
                 state.ask(share, discrete=aggregate.gives == "same")
             self._reads.append((each.function, share, key))
+
+    def _collect(self, each: Aggregate, schema: Any) -> None:
+        """A state of its own for one of rows in an order: its columns are the value, the keys, and which count."""
+        names = [each.column, *(name for name, _, _ in each.order), *([each.where] if each.where is not None else [])]
+        key = (Collected, tuple(schema.get_field_index(name) for name in names), len(self._reads))
+        kinds = [schema.field(at).type for at in key[1]]
+        self._states[key] = Collected(each, kinds)
+        self._reads.append((each.function, None, key))
 
     def apply(self, deltas: list[Delta]) -> Delta:
         delta = deltas[0]
@@ -87,10 +102,7 @@ class Grouping(Stateful):
         )  # fmt: skip
         touch_ts, touch_code, before, after, first, last = (each[:held] for each in pairs[1:])
         touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
-        read = {
-            key: state.apply(touches, None if key[1] is None else delta.rows.column(key[1]))
-            for key, state in self._states.items()
-        }
+        read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
         out = empty(self.schema)
         if self.wanted:
             goes, comes = before > 0, after > 0
@@ -195,6 +207,12 @@ class Grouping(Stateful):
         tables = self._counts.nbytes + self._births.nbytes + self._mark.nbytes
         tables += 0 if self._table is None else self._table.memory
         return int(tables + sum(state.memory for state in self._states.values()))
+
+
+def _column(rows: Any, at: int | tuple[int, ...] | None) -> Any:
+    if at is None:
+        return None
+    return [rows.column(each) for each in at] if isinstance(at, tuple) else rows.column(at)
 
 
 def _state(family: type[State], kind: Any) -> State:

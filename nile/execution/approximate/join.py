@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nile.aggregates.asked import Aggregate
-from nile.aggregates.catalogue import general
+from nile.aggregates.catalogue import CATALOGUE, general
 from nile.answers.answer import Answer
 from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
 from nile.execution.approximate.join_error import join_within
@@ -240,6 +240,11 @@ def aggregate_of(item: AggregateItem) -> Aggregate:
                 "out, or ask the exact answer"
             )
         function = "count_distinct"
+    if CATALOGUE[function].is_collected:
+        raise NotYet(
+            f"approximate {function}(): needed an aggregate that a sample tells something of; got one of rows in an "
+            "order; ask the exact answer"
+        )
     function, share = general(function)
     argument = argument if share is None else share
     text = aggregate_text(item.function, item.argument, item.distinct, item.fraction, str)

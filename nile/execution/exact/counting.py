@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.execution.exact.joining import Side, combinations_of_rows
 from nile.execution.values import column_of, schema_of, value_of
 from nile.expressions.tree import columns_of
@@ -38,7 +39,9 @@ def join_below(plan: Group) -> tuple[Join, tuple[Project, ...]] | None:
 def grouped_rows(
     plan: Group, join: Join, between: Sequence[Project], sides: Sequence[Side]
 ) -> tuple[pa.RecordBatch, int] | None:
-    """(the groups, how many combinations the join has); None where an aggregate is of several inputs at once."""
+    """(the groups, how many combinations the join has); None where one is of several inputs, or of an order."""
+    if any(CATALOGUE[each.function].is_collected for each in plan.aggregates):
+        return None
     places = [_columns(join, between, sides, k) for k in range(len(sides))]
     found = [_base(plan, each, places) for each in plan.aggregates]
     bases = [base for base in found if base is not None]

@@ -23,7 +23,7 @@ from nile.sql.plan import AggregateItem, Over, OverItem, SortKey
 from nile.summaries.errors import SumOverflow
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["order_of", "over_rows", "sorted_rows"]
+__all__ = ["order_of", "over_rows", "sort_columns", "sorted_rows"]
 
 Array = np.ndarray[Any, Any]
 
@@ -57,10 +57,11 @@ def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
     """The places of rows in order, of equals that which came first: int64 [n]."""
     if not keys:
         return np.arange(below.num_rows)
-    return np.lexsort(_sort_columns(keys, below)[::-1])
+    return np.lexsort(sort_columns(keys, below)[::-1])
 
 
-def _sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
+def sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
+    """What numpy sorts rows by, the first key first: int64 [n] each."""
     columns: list[Array] = []
     for key in keys:
         rank = ranks(column_of(key.node, below))
@@ -96,7 +97,7 @@ def _placed(item: OverItem, below: pa.RecordBatch, part: Array | None) -> _Place
     n = below.num_rows
     more = [] if part is None else [pa.array(part)]
     codes, _ = row_codes([*more, *(column_of(node, below) for node in item.by)], n)
-    keys = _sort_columns(item.order, below)
+    keys = sort_columns(item.order, below)
     order = np.lexsort([*keys[::-1], codes])
     part = codes[order]
     new = np.ones(n, np.bool_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.base.times import event_times
 from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
@@ -204,7 +205,7 @@ class Compiler:
 
     def _group(self, node: ops.Group, path: Path) -> algebra.Plan:
         for each in node.aggregates:
-            if each.function not in algebra.RUNNING:
+            if each.function not in (*algebra.RUNNING, *algebra.COLLECTED):
                 raise NotYet(
                     f"{each.function}: needed an aggregate that can be kept up to date under changes "
                     f"({', '.join(algebra.RUNNING)}); got {each.name!r}; say emit='snapshot'"
@@ -239,6 +240,10 @@ class Compiler:
             assert each.argument is not None
             names[each.name] = f"of{k}"
             items.append(ops.Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
+            for at, key in enumerate(each.order):
+                items.append(ops.Item(Field(f"of{k}.{at}", _type_of(key.node, node.input)), key.node))
+            if each.where is not None:
+                items.append(ops.Item(Field(f"of{k}.where", pa.bool_()), each.where))
         if not items:  # count(*) alone: any column tells how many rows there are
             below = given
         else:
@@ -250,7 +255,16 @@ class Compiler:
             below,
             by,
             tuple(
-                algebra.Aggregate(f"out{k}", each.function, names.get(each.name), each.fraction)
+                algebra.Aggregate(
+                    f"out{k}",
+                    each.function,
+                    (own := names.get(each.name)),
+                    each.fraction,
+                    tuple((f"{own}.{at}", key.descending, key.nulls_last) for at, key in enumerate(each.order)),
+                    None if each.where is None else f"{own}.where",
+                    each.separator or "",
+                    each.distinct,
+                )
                 for k, each in enumerate(node.aggregates)
             ),
         )
@@ -288,7 +302,8 @@ def window_of(window: ops.StreamWindow) -> algebra.Window:
 
 def _distinct(node: ops.Group, below: algebra.Plan) -> algebra.Plan:
     """The groups' rows, each once where aggregates are of different values."""
-    if not any(each.distinct for each in node.aggregates):
+    collected = [each for each in node.aggregates if CATALOGUE[each.function].is_collected]
+    if not any(each.distinct for each in node.aggregates if each not in collected):
         return below
     plain = [each for each in node.aggregates if not each.distinct and each.function not in ("min", "max")]
     arguments = {each.argument for each in node.aggregates}

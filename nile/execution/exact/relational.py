@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from nile.aggregates.catalogue import CATALOGUE
 from nile.answers.tabular import held_together, row_bytes
+from nile.execution.exact.collecting import collected
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined, refuse_beyond
@@ -170,6 +172,9 @@ def _grouped(plan: ops.Group, below: pa.RecordBatch) -> pa.RecordBatch:
     at = pa.array(first)
     columns = [key.take(at) for key in keys]
     for each in plan.aggregates:
+        if CATALOGUE[each.function].is_collected:
+            columns.append(collected(each, below, codes, count))
+            continue
         values = None if each.argument is None else column_of(each.argument, below)
         columns.append(aggregated(each, values, codes, count))
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))

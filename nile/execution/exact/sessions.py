@@ -50,6 +50,9 @@ def sessions_of(node: ops.Group) -> Sessions | None:
     if key.descending or not isinstance(key.node, Column) or key.node.name != f"{stream.alias}.{stream.time}":
         return None
 
+    if any(each.order or each.where is not None for each in node.aggregates):
+        return None
+
     def meant(each: Node) -> Node:
         return each if named is None else rename(each, lambda column: named[column.name])
 

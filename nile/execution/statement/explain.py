@@ -194,7 +194,16 @@ def node_text(plan: Plan) -> str:
         case ops.Group():
             by = ", ".join(_shown(item.node) for item in plan.by)
             told = ", ".join(
-                aggregate_text(each.function, each.argument, each.distinct, each.fraction, _name)
+                aggregate_text(
+                    each.function,
+                    each.argument,
+                    each.distinct,
+                    each.fraction,
+                    _name,
+                    each.order,
+                    each.where,
+                    each.separator,
+                )
                 for each in plan.aggregates
             )
             return f"group{' by ' + by if by else ''}: {told or 'no aggregate'}"

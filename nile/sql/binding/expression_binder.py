@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -97,11 +98,12 @@ class Grouping:
         return rebuild(node, lambda child: self.above(child, start))
 
     def aggregate(self, written: Aggregate, argument: Node | None) -> Column:
-        """The column of an aggregate; equal ones share one."""
-        same = (written.function, argument, written.distinct, written.fraction)
+        """The column of an aggregate whose expressions are bound; equal ones share one."""
+        more = (written.order, written.where, written.separator)
+        same = (written.function, argument, written.distinct, written.fraction, *more)
         if same in self._known:
             return _item_column(self._known[same])
-        name = aggregate_text(written.function, argument, written.distinct, written.fraction, str)
+        name = aggregate_text(written.function, argument, written.distinct, written.fraction, str, *more)
         while name in self._fields or name in self._taken:
             name += "_"
         self._taken.add(name)
@@ -111,6 +113,7 @@ class Grouping:
             argument,
             written.distinct,
             written.fraction,
+            *more,
         )
         self.aggregates.append(item)
         self._known[same] = item
@@ -125,8 +128,11 @@ class Grouping:
         gives = CATALOGUE[function].gives
         if argument is None or gives == "whole":
             return pa.int64()
-        if gives == "same":
-            return self.type_of(argument)
+        if gives == "text":
+            return pa.string()
+        if gives in ("same", "values"):
+            given = self.type_of(argument)
+            return pa.list_(given) if gives == "values" else given
         return pa.int64() if gives == "sum" and argument.kind == "integer" else pa.float64()
 
 
@@ -249,6 +255,9 @@ class ExpressionBinder(Binder):
             return self._grouping.bit(argument, written.start)
         if argument is not None:
             argument = self._taken(written, argument)
+        if CATALOGUE.get(written.function) is not None and CATALOGUE[written.function].is_collected:
+            assert argument is not None
+            written, argument = self._collected(written, argument)
         column = self._grouping.aggregate(written, argument)
         if self._grouping.share == 1.0 or written.function not in ("count", "sum"):
             return column
@@ -259,6 +268,29 @@ class ExpressionBinder(Binder):
             )
         # Horvitz and Thompson (1952): what a tuple stands for is one over the probability that it is drawn with.
         return Arithmetic("*", Cast(column, "number"), Constant(1.0 / self._grouping.share, "number"), "number")
+
+    def _collected(self, written: Aggregate, argument: Node) -> tuple[Aggregate, Node]:
+        """An aggregate of rows in an order, its expressions bound."""
+        assert self._grouping is not None
+        order = tuple(replace(key, node=fold(self.bind(key.node))) for key in written.order)
+        order = tuple(k if k.node.kind != "null" else replace(k, node=Constant(None, "integer")) for k in order)
+        for key in order:
+            if key.node.kind == "interval":
+                raise Fault("needed a value to order by; got an interval, which only adds to a time", written.start)
+            in_order(key.node, self._grouping.type_of(key.node), written.start)
+        where = None if written.where is None else fold(self.wanted(written.where, "boolean", "FILTER"))
+        own = (argument,)
+        if written.function == "string_agg" and argument.kind != "text":
+            if argument.kind == "other":
+                raise Fault("needed text for string_agg(); got a value that has none; CAST it", written.start)
+            argument = Constant(None, "text") if argument.kind == "null" else fold(Cast(argument, "text", 0))
+        if written.distinct and any(key.node not in (argument, *own) for key in order):
+            raise Fault(
+                f"needed ORDER BY of what {written.function}(DISTINCT ...) is of; got another value, which has several "
+                "places where values are alike; order by it alone",
+                written.start,
+            )
+        return replace(written, order=order, where=where), argument
 
     def _taken(self, written: Aggregate, argument: Node) -> Node:
         """The argument of an aggregate, which must be of a type that it takes.  Raises Fault."""

@@ -14,6 +14,7 @@ from nile.expressions.tokens import MAX_DEPTH
 from nile.expressions.tree import Arithmetic, Case, Column, Comparison, Constant, Node, Not
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import GROUPING, Aggregate, Expression, Nested, OverCall, Reference, Written
+from nile.sql.reading.collecting import COLLECTING, read_collected
 from nile.sql.reading.over_reading import call_text, read_over
 
 __all__ = ["ExpressionReader", "plain_only"]
@@ -33,16 +34,13 @@ _AGGREGATES = {
     "PercentileCont": "quantile_cont",
     "PercentileDisc": "quantile_disc",
     "Quantile": "quantile_disc",
+    **COLLECTING,
 }
 """What sqlglot calls them, and the catalogue."""
 _LATER = {
     "Any": "ANY other than behind =, <>, <, <=, > or >=",
     "All": "ALL other than behind =, <>, <, <=, > or >=",
     "Tuple": "a row of several values other than behind =, or before IN and a list",
-    "ArrayAgg": "a list as a value; write OVER (PARTITION BY ...), or keep the rows",
-    "GroupConcat": "string_agg; keep the rows, and join them where they are read",
-    "ArgMax": "arg_max; write QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ... DESC) = 1",
-    "ArgMin": "arg_min; write QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ...) = 1",
     "Mode": "mode; count, and write QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1",
 }
 _OPPOSITE: Mapping[Comparison, Comparison] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -89,6 +87,10 @@ class ExpressionReader:
             if inside:
                 raise Fault("needed an aggregate of columns; got one of another aggregate", start)
             inside = True
+            if type(node).__name__ in COLLECTING:
+                aggregates.append(read_collected(node, taker, depth))
+                inside = False
+                return Column(f"@{len(aggregates) - 1}")
             argument, distinct, fraction = self._argument(node, taker, depth)
             inside = False
             aggregates.append(Aggregate(_AGGREGATES[type(node).__name__], argument, distinct, fraction, start))
@@ -107,6 +109,10 @@ class ExpressionReader:
             inside = False
             column = taker.take(node.this, depth)
             whole = aggregates[-1]
+            kind = CATALOGUE[whole.function]
+            if kind.is_collected and not kind.skips:
+                aggregates[-1] = replace(whole, where=condition)
+                return column
             value = Constant(1, "integer") if whole.argument is None else whole.argument
             aggregates[-1] = replace(whole, argument=Case(((condition, value),), Constant(None, "null")))
             return column
@@ -212,7 +218,16 @@ class ExpressionReader:
             if each.function == GROUPING:
                 assert each.argument is not None
                 return f"grouping({expression_text(each.argument, shown)})"
-            return aggregate_text(each.function, each.argument, each.distinct, each.fraction, shown)
+            return aggregate_text(
+                each.function,
+                each.argument,
+                each.distinct,
+                each.fraction,
+                shown,
+                each.order,
+                each.where,
+                each.separator,
+            )
 
         text = expression_text(tree, shown)
         return Expression(
@@ -227,6 +242,12 @@ class ExpressionReader:
             condition, node = taker.take(node.expression.this, depth), node.this
         if type(node).__name__ not in _AGGREGATES:
             return None
+        if type(node).__name__ in COLLECTING:
+            raise NotYetFault(
+                f"{COLLECTING[type(node).__name__]}() OVER is not there yet; first_value and last_value are, and "
+                "GROUP BY in a query in FROM",
+                start_of(node),
+            )
         argument, distinct, fraction = self._argument(node, taker, depth)
         if distinct:
             raise NotYetFault("DISTINCT before OVER is not there yet; leave it out", start_of(node))
