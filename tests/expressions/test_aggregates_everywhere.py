@@ -51,6 +51,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nile.Database]:
         yield db
 
 
+def plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def one_shot(db: nile.Database, what: str) -> Rows:
     return db.sql(f"SELECT g, {what} FROM s GROUP BY g").fetchall()
 
@@ -70,7 +74,7 @@ def changes(_: nile.Database, what: str) -> Rows:
     told: Counter[tuple[Any, ...]] = Counter()
     for batch in standing.poll():
         for row in batch.to_pylist():
-            told[tuple(value for name, value in row.items() if not name.startswith("_"))] += row["_sign"]
+            told[tuple(plain(value) for name, value in row.items() if not name.startswith("_"))] += row["_sign"]
     assert all(times in (0, 1) for times in told.values())
     return [row for row, times in told.items() if times]
 
@@ -94,7 +98,11 @@ def asked() -> Iterator[Any]:
     """Calls, with the ways that refuse them and what they say."""
     for kind in CATALOGUE.values():
         for column in ("n", "v"):
-            if kind.sql is None:
+            if kind.sql is None or (kind.gives == "text" and column == "v"):
+                continue
+            if kind.is_collected:
+                call = f"{kind.sql}({column}{(', v' if column == 'n' else ', n') if kind.argument else ''})"
+                yield pytest.param(call, {"progress": "in an order", "spark": f"got {kind.name}"}, id=call)
                 continue
             for share in (0.0, 0.3, 0.9) if kind.argument else (None,):
                 inner = column if share is None else f"{column}, {share}"
@@ -123,7 +131,10 @@ def test_every_aggregate_equals_duckdb_or_says_why_not(
     assert len(mine) == len(theirs)
     for one, other in zip(mine, theirs, strict=True):
         assert one[0] == other[0]
-        assert one[1:] == pytest.approx(other[1:], rel=1e-12, abs=1e-12)
+        if not isinstance(other[1], int | float):
+            assert plain(one[1]) == plain(other[1])
+        else:
+            assert one[1:] == pytest.approx(other[1:], rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.is_set])
