@@ -17,7 +17,7 @@ __all__ = ["draw"]
 
 _WIDTH, _HEIGHT = 900, 300
 _PANEL, _GAP, _TOP, _BOTTOM = 236, 52, 74, 238
-_INK = {"nile/countsketch": "#0b61a4", "nile/directory": "#2c7a4b", "hash-drop": "#c0561f"}
+_INK = {"nile/directory": "#2c7a4b", "nile/countsketch": "#0b61a4", "hash-drop": "#c0561f"}
 _DASH = {"hash-drop": "5 4"}
 
 Record = dict[str, Any]

@@ -13,7 +13,9 @@ from nile.experiments.run.config import RunConfig, build_config
 from nile.experiments.run.progress import Progress
 from nile.experiments.run.runner import run_experiment, write_report
 from nile.experiments.run.table import print_report
+from nile.operators.common.guides import choose_guide
 from nile.report.saving import check_out
+from nile.summaries.costs import cost_table
 from nile.summaries.errors import ConfigError
 
 __all__ = ["demo_config", "run_and_tell"]
@@ -56,7 +58,13 @@ def demo_config(options: Mapping[str, Any]) -> RunConfig:
         "budgets": _BUDGETS,
         "seeds": [options.get("seed") or 0],
     }
-    return build_config(table, where="nile demo")
+    config = build_config(table, where="nile demo")
+    spec = config.summary.spec(config.window, forgetting=config.forgetting, seed=config.seeds[0])
+    chosen = choose_guide(spec, cost_table(config.costs[0]), config.preferences[0]).guide
+    # What the library would choose by itself leads, and the grid of sketches is shown beside it.
+    return build_config(
+        {**table, "guides": sorted(config.guides, key=lambda guide: guide != chosen)}, where="nile demo"
+    )
 
 
 def run_and_tell(config: RunConfig, out: Path, *, command: list[str], text: str | None = None) -> dict[str, Any]:

@@ -174,11 +174,10 @@ class Runs:
 
     @property
     def champion(self) -> Series | None:
-        """Nile with its count sketches; another guide where that was not run; else the paper's, richest structure."""
+        """Nile, by the guide that was named first; else the paper's, richest structure."""
         own = [one for one in self.series if one.is_nile]
         printed = sorted((one for one in self.series if one.method.startswith("paper")), key=lambda one: one.method)
-        own = own or printed[-1:]
-        return next((one for one in own if one.guide == "countsketch"), own[0] if own else None)
+        return next(iter(own or printed[-1:]), None)
 
     @property
     def opponents(self) -> tuple[Series, ...]:
@@ -204,7 +203,7 @@ def grouped(records: Sequence[Record]) -> list[Runs]:
     printed = {record.get("structure") for record in records if record.get("method") == "paper"}
     named = [{**record, **_names(record, structures=len(printed) > 1)} for record in records]
     pairs = dict.fromkeys((record["method"], record["guide"]) for record in named)
-    own = sorted((pair for pair in pairs if pair[1]), key=lambda pair: pair[1] != "countsketch")
+    own = [pair for pair in pairs if pair[1]]
     others = [pair for pair in pairs if not pair[1]]
     both = [*own, *others]
     held = slots([f"{method}/{guide}" if guide else method for method, guide in both])

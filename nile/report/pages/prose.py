@@ -175,9 +175,10 @@ def _streams(runs: Runs) -> str:
 def _rivals(runs: Runs) -> str:
     guides = {
         "countsketch": "by count sketches in a grid of values and times (nile/countsketch)",
-        "directory": "by exact counts of every key (nile/directory), to show what the sketches cost or save",
+        "directory": "by exact counts of every key (nile/directory)",
     }
     own = [guides.get(str(one.guide), f"by {one.guide}") for one in runs.series if one.is_nile]
+    own[1:] = [f"{how}, to show what sketches cost or save" for how in own[1:]]
     told = f"Nile decides what to join first {listing(own)}. " if own else ""
     champion = runs.champion
     if champion is not None and not champion.is_nile:
