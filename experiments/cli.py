@@ -88,7 +88,7 @@ def run(config: Path | None, out: Path | None, example: bool) -> None:
         click.echo(EXAMPLE, nl=False)
         return
     if config is not None and not config.is_file():
-        raise click.UsageError(f"needed a config; got {config}, which is no file; `nile run --example` prints one")
+        raise click.UsageError(f"needed a config; got {config}, which is not a file; `nile run --example` prints one")
     if config is None or out is None:
         raise click.UsageError("needed a config and a folder: nile run CONFIG.toml --out DIR (or --example)")
     from nile.experiments.run.demo import run_and_tell

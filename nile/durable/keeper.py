@@ -318,7 +318,7 @@ class Keeper:
             except NileError as error:
                 raise StoreCorrupt(
                     f"{self.where}: needed what standing query {name!r} reads; got: {error}; bring back the file that "
-                    f"it names, or let go of the query: `nile store repair {self.where}`"
+                    f"it names, or drop the query: `nile store repair {self.where}`"
                 ) from error
             state = content(self._envelope(value, _QUERY))
             standing = live.subscribe(query, options, None, name=name, state=state, into=wanted.into)

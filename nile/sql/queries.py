@@ -122,12 +122,12 @@ def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
         raise Fault("needed WINDOW or DWINDOW; got both; a join is directed or not", begins["DWINDOW"])
     if clauses.fade is not None and clauses.preference is None:
         raise Fault(
-            "needed WITH PREFERENCE beside FADE FACTOR; got none; a query that does everything has nothing to fade",
+            "needed WITH PREFERENCE with FADE FACTOR; got none; an exact query has nothing to fade",
             begins["FADE FACTOR"],
         )
     if clauses.budget is not None and clauses.preference is None and not bound.aggregates:
         raise Fault(
-            "needed WITH PREFERENCE or an aggregate beside BUDGET; got neither; such a query is exact and has nothing "
+            "needed WITH PREFERENCE or an aggregate with BUDGET; got neither; such a query is exact and has nothing "
             "to save",
             begins["BUDGET"],
         )

@@ -71,5 +71,5 @@ def check_event_id(kind: pa.DataType, *, where: str) -> None:
     tests = (types.is_integer, types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
     if not any(test(plain) for test in (*tests, types.is_fixed_size_binary)):
         raise ConfigError(
-            f"{where}: needed whole numbers, text or bytes to tell events apart; got {kind}; name another column"
+            f"{where}: needed whole numbers, text or bytes to identify events; got {kind}; name another column"
         )

@@ -50,7 +50,7 @@ class ParquetSource:
             if schemas[-1] != schemas[0]:
                 raise SourceError(
                     f"{file}: its columns differ from those of {self._files[0].name} beside it; "
-                    "write the directory anew, with one set of columns"
+                    "rewrite the directory with one set of columns"
                 )
         self._encoded = [column.name for column in schemas[0] if self._is_encoded(column)]
         self.prepared = prepared

@@ -339,7 +339,7 @@ class StoreDirectory:
                 if known != file:
                     raise StoreError(
                         f"{self._root}: needed files staged here or kept by one of the last two commits; "
-                        f"got {file.name}; stage it anew"
+                        f"got {file.name}; stage it again"
                     )
                 kept[file.name] = file
         return kept
@@ -348,7 +348,7 @@ class StoreDirectory:
         """Raises StoreReadOnly and StoreError where nothing can be written."""
         self._usable()
         if self._lock is None:
-            raise StoreReadOnly(f"{self._root}: needed a store open for writing; got one open read-only; open it anew")
+            raise StoreReadOnly(f"{self._root}: needed a store open for writing; got one open read-only; reopen it")
         if os.getpid() != self._pid:
             raise StoreReadOnly(
                 f"{self._root}: needed the process that opened the store; got a fork of it, which may only read; "

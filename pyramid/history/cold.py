@@ -175,7 +175,7 @@ class ColdSegment:
             self.edges = bounds_of(footer, "edges", self.buckets, self.keys)
             self.weights = bounds_of(footer, "weights", self.buckets, self.keyed)
         except EnvelopeError as error:
-            raise StoreCorrupt(f"{error}; `nile store check` tells what else is hurt") from None
+            raise StoreCorrupt(f"{error}; `nile store check` lists what else is damaged") from None
         arrays = {name[5:]: array for name, array in footer.arrays.items() if name.startswith("part.")}
         try:
             self.parts = unpack_parts(json.loads(bytes(self.pages.page(0))), arrays)

@@ -105,7 +105,7 @@ class PageFile:
             table = self.footer.array("page.table", "<i8", (None, 3))
             self._digests = self.footer.array("page.digest", "|u1", (table.shape[0], 32))
         except EnvelopeError as error:
-            raise StoreCorrupt(f"{error}; `nile store check` tells what else is hurt") from None
+            raise StoreCorrupt(f"{error}; `nile store check` lists what else is damaged") from None
         at, length, size = table[:, 0], table[:, 1], table[:, 2]
         fits = (at >= _START.size) & (at % 8 == 0) & (length >= 0) & (length <= _LONGEST_PAGE) & (at <= ends - length)
         if not (fits & (size >= 0) & (size <= _LONGEST_PAGE)).all():

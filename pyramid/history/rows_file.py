@@ -100,7 +100,7 @@ class StoredRows(Rows):
             if schema_from_json(footer.params.get("schema"), file.name) != schema:
                 footer.refuse(f"columns {', '.join(schema.names)} of their types", "others")
         except EnvelopeError as error:
-            raise StoreCorrupt(f"{error}; `nile store check` tells what else is hurt") from None
+            raise StoreCorrupt(f"{error}; `nile store check` lists what else is damaged") from None
         if self._pages.pages != self._starts.shape[0] * (len(schema) + 1):
             self._pages.corrupt("footer", "a page for each column and chunk", f"{self._pages.pages} pages")
         self.since = int(self._starts[0])

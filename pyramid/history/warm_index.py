@@ -77,7 +77,7 @@ class WarmIndex(KeyIndex):
             if self._schema.names != ["key"]:
                 footer.refuse("the type of one column", str(self._schema.names)[:60])
         except EnvelopeError as error:
-            raise StoreCorrupt(f"{error}; `nile store check` tells what else is hurt") from None
+            raise StoreCorrupt(f"{error}; `nile store check` lists what else is damaged") from None
         super().__init__(column, first, tuples, since, until, buckets, keyed, keys)
         m = np.full(directories, ENTRIES, np.int64)
         if directories:

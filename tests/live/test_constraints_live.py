@@ -174,7 +174,7 @@ def test_a_constraint_goes_when_no_query_goes_by_it_or_with_its_stream() -> None
     db = opened()
     declare(db)
     standing = db.subscribe(QUERY, name="q")
-    with pytest.raises(SqlError, match="needed one that no standing query goes by; got 'q'"):
+    with pytest.raises(SqlError, match="needed one that no standing query relies on; got 'q'"):
         db.sql("DROP CONSTRAINT CLUSTERED parts (order_id)")
     standing.close()
     db.sql("DROP CONSTRAINT CLUSTERED parts (order_id)")

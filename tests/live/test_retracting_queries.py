@@ -189,7 +189,7 @@ def test_a_window_that_closes_counts_no_row_that_was_taken_back() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "message"),
     [
-        ("SELECT id FROM a", {"emit": "append"}, "new rows alone"),
+        ("SELECT id FROM a", {"emit": "append"}, "appended rows only"),
         ("SELECT count(*) AS n FROM a [ROWS 5]", {"emit": "changes"}, "a window of rows"),
         ("SELECT id FROM a WINDOW 5", {"emit": "changes", "scheduling": "tpa"}, "scheduling tpa"),
         (

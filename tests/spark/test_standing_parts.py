@@ -255,7 +255,7 @@ def test_streams_are_dealt_out_by_what_all_that_meets_has_in_common(text: str, k
         ("SELECT count(*) FROM a WINDOW 5", "groups without the key"),
         ("SELECT a.v, count(*) FROM a, b WHERE a.k = b.k GROUP BY a.v WINDOW 5", "groups without the key"),
         ("SELECT DISTINCT v + 1 AS w FROM a WINDOW 5", "DISTINCT without the key"),
-        ("SELECT k FROM a [ROWS 3]", "a stream that stands in it twice|no column"),
+        ("SELECT k FROM a [ROWS 3]", "a stream that occurs twice|no column"),
         ("SELECT rank() OVER (ORDER BY v) AS r FROM a WINDOW 5", "OVER without PARTITION BY"),
         ("SELECT v + 1 AS w FROM a INTERSECT SELECT v FROM b WINDOW 5", "INTERSECT of rows without the key"),
     ],

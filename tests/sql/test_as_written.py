@@ -95,7 +95,7 @@ def test_the_name_of_a_stream_is_no_statement_but_we_know_what_is_meant(db: nile
     [
         (["sq"], "did you mean 'sql'?"),
         (["nosuch"], "there are bench, build"),
-        (["run", "nope.toml"], "nope.toml, which is no file"),
+        (["run", "nope.toml"], "nope.toml, which is not a file"),
         (["store", "check", "nope"], "check the path; nile.connect(path) makes one"),
     ],
 )

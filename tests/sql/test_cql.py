@@ -144,9 +144,9 @@ def test_a_window_may_stand_before_a_sample_or_behind_it(db: nile.Database) -> N
         ("SELECT * FROM Requests SAMPLE (101)", "got 101"),
         ("SELECT * FROM Domains SAMPLE (10)", "needed a stream before SAMPLE; got relation 'Domains'"),
         ("SELECT DISTINCT URL FROM Requests SAMPLE (10)", "OVER and DISTINCT of a sample"),
-        ("SELECT count(DISTINCT URL) FROM Requests SAMPLE (10)", "an aggregate that a sample tells of the whole"),
+        ("SELECT count(DISTINCT URL) FROM Requests SAMPLE (10)", "an aggregate that a sample can estimate"),
         ("SELECT URL FROM Requests SAMPLE (10) UNION SELECT URL FROM Requests", "a sample in UNION"),
-        ("SELECT R.URL FROM Requests R SAMPLE (10) LEFT JOIN Domains D ON D.domain = R.domain", "beside an outer join"),
+        ("SELECT R.URL FROM Requests R SAMPLE (10) LEFT JOIN Domains D ON D.domain = R.domain", "with an outer join"),
         ("SELECT URL FROM Requests R SAMPLE (10) WITH PREFERENCE desc URL BUDGET 0.5", "name a stream's column"),
     ],
 )

@@ -103,7 +103,7 @@ def test_staged_files_stay_until_they_are_discarded(tmp_path: Path) -> None:
         assert not store.location(two).exists()
         store.discard()
         assert not store.location(three).exists()
-        with pytest.raises(StoreError, match="stage it anew"):
+        with pytest.raises(StoreError, match="stage it again"):
             store.commit({}, [two])
         assert store.commit({}, [one]) == 2
 

@@ -37,5 +37,5 @@ def test_what_goes_with_no_stamp_is_said() -> None:
     for more in ({"lateness": "1 s"}, {"event_id": "page", "lateness": "1 s"}):
         with pytest.raises(nile.ConfigError, match="stamp: needed no lateness and no event_id"):
             db.stream("clicks", [("at", "double"), ("page", "string")], time="at", stamp=True, **more)  # type: ignore[arg-type]
-    with pytest.raises(nile.ConfigError, match="needed columns beside its time 'at'"):
+    with pytest.raises(nile.ConfigError, match="needed columns besides its time 'at'"):
         db.stream("clicks", [("at", "double")], time="at", stamp=True)

@@ -38,7 +38,7 @@ def bound_aggregate(query: Query, shape: Shape, options: Options) -> BoundAggreg
     if query.preference is not None and query.preference.kind != "weighted":
         raise NotYet(
             f"approximate aggregates: needed WITH PREFERENCE weighted (or none), a random sample; got "
-            f"{query.preference.kind}, whose tuples are none; say weighted, or leave the preference out"
+            f"{query.preference.kind}, whose tuples are not one; say weighted, or leave the preference out"
         )
     unused = ("guide", "output", "outlier_cap", "replay", "by")
     options.refuse(unused, "a join or a selection; got aggregates, which have none")

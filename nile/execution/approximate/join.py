@@ -181,11 +181,11 @@ class JoinAggregate(PreferredJoin):
             if query.preference.kind != "weighted":
                 raise NotYet(
                     "aggregates over a join, ERROR: needed WITH PREFERENCE weighted (or none), a random sample; got "
-                    f"{query.preference.kind}, whose outputs are none; say weighted, or BUDGET"
+                    f"{query.preference.kind}, whose outputs are not one; say weighted, or BUDGET"
                 )
             if budget is not None and budget.fraction is None:
                 raise BudgetError(
-                    f"aggregates over a join, ERROR: needed a BUDGET beside it as a fraction; got one of {budget}; say "
+                    f"aggregates over a join, ERROR: needed a BUDGET with it as a fraction; got one of {budget}; say "
                     "BUDGET 50 %, or leave it out"
                 )
         self._group = shape.group

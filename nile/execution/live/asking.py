@@ -76,7 +76,7 @@ def asked_for(query: Query, options: Options, name: str | None, into: Filling | 
         )
     elif not asked.approximate and (emit := choose(query, asked.options).emit) not in ("append", "stream"):
         raise ConfigError(
-            f"INSERT INTO {into.stream}: needed a query of new rows; got one of {emit}, whose rows may be taken back; "
+            f"INSERT INTO {into.stream}: needed a query of new rows; got one of {emit}, whose rows may be retracted; "
             "say EMIT ON WINDOW CLOSE, EMIT APPEND or ISTREAM (...)"
         )
     return replace(asked, definition=replace(asked.definition, into=into))

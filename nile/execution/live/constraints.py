@@ -159,7 +159,7 @@ class Constraints:
             raise UnknownStream(f"DROP CONSTRAINT {text}: needed one that is declared; got another; there are {known}")
         if users:
             raise SqlError(
-                f"DROP CONSTRAINT {text}: needed one that no standing query goes by; got {', '.join(users)}; "
+                f"DROP CONSTRAINT {text}: needed one that no standing query relies on; got {', '.join(users)}; "
                 "close these first"
             )
         del self._declared[text]

@@ -55,10 +55,10 @@ class ProgressiveAggregate(Progressive):
         for each in shape.group.aggregates:
             if each.function not in RUNNING or each.distinct:
                 collected = CATALOGUE[each.function].is_collected
-                why = "of rows in an order" if collected else "how many different values are unread"
+                why = "an aggregate in the order of rows" if collected else "the number of distinct values"
                 raise NotYet(
                     f"progress: needed aggregates that settle as tuples come ({', '.join(RUNNING)}); got "
-                    f"{each.name}: {why} no sample can tell; read the result with to_arrow()"
+                    f"{each.name}: {why} cannot be estimated from a sample; read the result with to_arrow()"
                 )
         if query.preference is not None and query.preference.kind != "weighted":
             raise NotYet(

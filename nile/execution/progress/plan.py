@@ -48,7 +48,7 @@ def progressive(engine: Kept, query: Query, options: Options) -> Progressive:
         return ProgressiveAggregate(engine, query, shape, options)
     if query.preference is None and any(isinstance(step, Limit) for step in shape.top):
         raise ConfigError(
-            "progress: needed WITH PREFERENCE beside LIMIT, which says what to find first; got none; say WITH "
+            "progress: needed WITH PREFERENCE with LIMIT, to say what to find first; got none; say WITH "
             "PREFERENCE, or leave LIMIT out and stop when there is enough"
         )
     if isinstance(shape.core, Join):

@@ -49,7 +49,7 @@ def replan(live: Live, name: str, given: Mapping[str, str | None]) -> None:
         definition, _ = live.standing.named()[name]
         place = f"standing query {name!r}"
         if type(standing) is not ExactSubscription:
-            raise ConfigError(f"{place}: needed an exact query, to change its plan; got another; ask it anew")
+            raise ConfigError(f"{place}: needed an exact query, to change its plan; got another; subscribe again")
         if standing.paused:
             raise ConfigError(f"{place}: needed one that is active, to change its plan; got a paused one; resume it")
         runs = _run_by(definition, given)
@@ -99,8 +99,8 @@ def _taken_over(
         if seen is None or stream.rows < seen[name]:
             raise ConfigError(
                 f"{place}: needed all that it has seen of '{name}' kept, to change its plan while it runs; got "
-                f"{stream.rows:,} rows of {'more' if seen is None else f'{seen[name]:,}'}; ask it anew, or keep more "
-                "of the stream"
+                f"{stream.rows:,} rows of {'more' if seen is None else f'{seen[name]:,}'}; subscribe again, or "
+                "keep more of the stream"
             )
     assert seen is not None
     fresh = Running(home, query, choice, live)  # no constraint was looked after for it, so it goes by none

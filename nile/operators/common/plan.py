@@ -112,7 +112,7 @@ class JoinPlan:
             )
         if self.strategy not in ("", "promise") and (hinders := self.unplanned()):
             raise ConfigError(
-                f"strategy: needed pairs by method 'nile' over input that is there whole; got {hinders}; leave the "
+                f"strategy: needed pairs by method 'nile' over finite input; got {hinders}; leave the "
                 "strategy out, or say strategy='promise'"
             )
         if self.strategy == "prefix" and self.preference != "desc":

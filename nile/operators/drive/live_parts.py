@@ -25,7 +25,7 @@ def checked(plan: JoinPlan) -> JoinPlan:
         )
     if plan.window is None:
         raise ConfigError(
-            "live join: needed a window, beyond which tuples are let go of; got none, which would keep all of both "
+            "live join: needed a window, beyond which tuples are evicted; got none, which would keep all of both "
             "streams for good; say WINDOW"
         )
     return plan

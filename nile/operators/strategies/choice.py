@@ -96,7 +96,7 @@ class Choice:
             least = 1.1e-9 * (self._least + self.grant - self.planned)
             raise BudgetError(
                 f"budget: needed {least:.2g} seconds to pass over {self._tuples:,} tuples and find anything; got "
-                f"{self.plan.budget}; allow as much, or say strategy='summary', which only tells how many there are"
+                f"{self.plan.budget}; allow as much, or say strategy='summary', which only estimates how many there are"
             )
         return chosen.strategy
 

@@ -138,7 +138,7 @@ def _there(live: Live, name: str, definition: StreamDefinition, lake: LakeStream
     for standing, (query, _) in live.standing.named().items():
         if name in {leaf.name for leaf in leaves_of(read_query(query.text, live.names).plan)}:
             raise ConfigError(
-                f"{where}: needed a stream that no standing query follows, for a build tells it nothing; got "
+                f"{where}: needed a stream without standing queries, which would not see what a build adds; got "
                 f"'{standing}'; close it, or push the rows"
             )
     return found.history

@@ -259,8 +259,9 @@ def _check_group(group: Group, query: Query) -> None:
     for each in group.aggregates:
         if each.distinct and weighted:
             raise NotYet(
-                f"engine='spark', weighted: needed aggregates that a sample of partitions tells; got {each.function} "
-                "of DISTINCT values: how many of them no partition read has, none tells; say desc for those found"
+                "engine='spark', weighted: needed aggregates that a sample of partitions can estimate; got "
+                f"{each.function} of DISTINCT values: the number in unread partitions is unknown; say desc for "
+                "those found"
             )
         if each.function not in RUNNING or (each.distinct and each.function != "count"):
             raise _not_yet(f"{each.function}{' of DISTINCT values' if each.distinct else ''}")

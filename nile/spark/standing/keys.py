@@ -61,7 +61,7 @@ def dealt_by(query: Query) -> dict[str, str]:
     except _Refused as refused:
         raise _none(str(refused)) from None
     if not ways:
-        raise _none("a stream that stands in it twice, under columns that differ")
+        raise _none("a stream that occurs twice, keyed by different columns")
     return min(ways, key=lambda each: sorted(each.items()))
 
 

@@ -96,7 +96,7 @@ class QueryBinder:
             left, right = by_name(left, right, query.start)
         if any(side.share != 1.0 for side in sides):
             raise NotYetFault(
-                f"a sample in {query.kind.upper()} would tell something else than of the whole; group each side first",
+                f"a sample in {query.kind.upper()} would not estimate the whole; group each side first",
                 query.start,
             )
         if len(left.fields) != len(right.fields):
@@ -122,7 +122,7 @@ class QueryBinder:
         values = [item.value for item in block.items]
         if block.qualify is not None or any(isinstance(each, Expression) and each.overs for each in values):
             raise NotYetFault(
-                "window functions beside GROUPING SETS, ROLLUP and CUBE are not there yet; write the groups as a query "
+                "window functions with GROUPING SETS, ROLLUP and CUBE are not there yet; write the groups as a query "
                 "in FROM",
                 block.start,
             )
@@ -216,7 +216,7 @@ class QueryBinder:
             plan = ops.Group(plan, grouping.keys, tuple(grouping.aggregates))
             if nesting.is_used:
                 if overs.items:
-                    raise NotYetFault("queries that are values beside OVER are not there yet", block.start)
+                    raise NotYetFault("scalar subqueries with OVER are not there yet", block.start)
                 plan, called = self._beside(plan, nesting)
                 bound = [rename(node, called) for node in bound]
                 having = None if having is None else rename(having, called)

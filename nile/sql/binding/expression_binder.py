@@ -263,7 +263,7 @@ class ExpressionBinder(Binder):
             return column
         if written.distinct:
             raise Fault(
-                "needed an aggregate that a sample tells of the whole; got one of different values; leave SAMPLE out",
+                "needed an aggregate that a sample can estimate; got one of distinct values; leave SAMPLE out",
                 written.start,
             )
         # Horvitz and Thompson (1952): what a tuple stands for is one over the probability that it is drawn with.

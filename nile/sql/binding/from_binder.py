@@ -80,7 +80,7 @@ class FromBinder:
         kind: JoinKind = joined.kind
         inner = kind in ("comma", "inner")
         if not inner and scope.share != 1.0:
-            raise NotYetFault("a sample beside an outer join is not there yet; leave SAMPLE out", joined.start)
+            raise NotYetFault("a sample with an outer join is not there yet; leave SAMPLE out", joined.start)
         equal = inputs.equal if inner else []
         for reference in joined.using:
             merged |= using(reference, before, source, equal, keep_right=kind == "right")

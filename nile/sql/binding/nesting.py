@@ -185,7 +185,7 @@ class Nesting:
             return name
         key = self._grouping.above(column_of(self._scope.fields[name]), nested.start)
         if not isinstance(key, Column):
-            raise NotYetFault("a value for each row beside GROUPING SETS is not there yet; write a JOIN", nested.start)
+            raise NotYetFault("a value for each row with GROUPING SETS is not there yet; write a JOIN", nested.start)
         return key.name
 
     # EXISTS and IN.

@@ -166,7 +166,7 @@ def _distinct_on(node: Any) -> Any:
     order = node.args.get("order")
     by = keys.expressions if type(keys).__name__ == "Tuple" else [keys]
     if node.args.get("qualify") is not None or node.args.get("group") is not None:
-        raise NotYetFault("DISTINCT ON beside GROUP BY or QUALIFY is not there yet; write row_number()", start_of(keys))
+        raise NotYetFault("DISTINCT ON with GROUP BY or QUALIFY is not there yet; write row_number()", start_of(keys))
     over = exp.Window(
         this=exp.RowNumber(),
         partition_by=[each.copy() for each in by],

@@ -18,13 +18,13 @@ __all__ = ["TakenBack", "takes_nothing_back", "without"]
 def takes_nothing_back(plan: Plan, scheduling: str, emit: str) -> str | None:
     """What of a pipeline has no way to take tuples back, in words; None: nothing."""
     if emit not in ("changes", "snapshot") and not isinstance(plan, OnClose):
-        return "new rows alone, which cannot be taken back (say emit='changes')"
+        return "appended rows only, which cannot be retracted (say emit='changes')"
     if scheduling != "nta":
         return f"scheduling {scheduling}, under which what leaves early is not told (leave it out)"
     for node in walk(plan):
         match node:
             case Scan(window=Rows()):
-                return "a window of rows, which has let go of those that would take their place"
+                return "a window of rows, which has evicted those that would take their place"
             case GraphJoin():
                 return "windows between pairs of streams, whose combinations are not kept tuple by tuple"
             case Join(promises=promises) if promises:

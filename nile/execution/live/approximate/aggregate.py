@@ -90,7 +90,7 @@ class SampledSubscription(ExactSubscription):
         leaves = [leaf for leaf in leaves_of(query.plan) if isinstance(leaf, Stream) and leaf.name in live]
         if len(leaves) < len(leaves_of(query.plan)):
             raise NotYet(
-                "standing aggregates: needed live streams, which are sampled; got others beside them; join them with "
+                "standing aggregates: needed live streams, which are sampled; got others as well; join them with "
                 "what you poll, or leave the budget out"
             )
         self._distinct = _distinct_of(group, leaves)
@@ -102,7 +102,7 @@ class SampledSubscription(ExactSubscription):
         if len(self._samples) < len(leaves):
             raise NotYet(
                 "aggregates of a standing join: needed different streams, each sampled for itself; got one of them "
-                "twice, whose tuples would come in together; push it under two names"
+                "twice, whose tuples would be sampled together; push it under two names"
             )
         self._came = dict.fromkeys(self._samples, 0)
         self._took = dict.fromkeys(self._samples, 0)
@@ -122,7 +122,7 @@ class SampledSubscription(ExactSubscription):
         return self
 
     def takes_nothing_back(self) -> str | None:
-        return "aggregates of a sample, which does not tell whether a tuple was in it"
+        return "aggregates of a sample, which does not record whether a tuple was in it"
 
     @property
     def accounting(self) -> dict[str, Accounting]:
@@ -233,7 +233,7 @@ def _checked(query: Query, options: Options) -> Budget:
     if query.preference is not None and query.preference.kind != "weighted":
         raise NotYet(
             "standing aggregates: needed WITH PREFERENCE weighted, a random sample; got "
-            f"{query.preference.kind}, whose outputs are none; say weighted, or join and aggregate what you poll"
+            f"{query.preference.kind}, whose outputs are not one; say weighted, or join and aggregate what you poll"
         )
     for name, _ in options.said():
         if name not in ("seed", "confidence", "emit"):

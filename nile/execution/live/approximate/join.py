@@ -286,7 +286,5 @@ def _without_operator(prepared: Prepared, live: dict[str, LiveStream]) -> str | 
     if finite:
         return f"'{finite[0]}', which is not live"
     if operator.plan.window is None:
-        raise ConfigError(
-            "subscribe: needed a WINDOW, beyond which tuples are let go of; got none; say WINDOW '1 hour'"
-        )
+        raise ConfigError("subscribe: needed a WINDOW, beyond which tuples are evicted; got none; say WINDOW '1 hour'")
     return None
