@@ -33,7 +33,7 @@ def scan(position: int = 0, window: int = 5, **columns: Any) -> Scan:
 
 A, B, C = (scan(i, **{f"k{i}": pa.int64()}) for i in range(3))
 TEXT = scan(3, k3=pa.string())
-LIST = scan(0, k=pa.list_(pa.int64()))
+LIST = scan(0, k=pa.list_(pa.list_(pa.int64())))
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ QUERIES = [
     "SELECT a.id, (SELECT max(b.n) FROM b WHERE b.k = a.k) AS most FROM a",
     "SELECT a.id, rank() OVER (PARTITION BY a.k ORDER BY a.n DESC, a.id) AS place FROM a",
     "SELECT a.id, sum(a.n) OVER (ORDER BY a.id ROWS 2 PRECEDING) AS near, lag(a.k) OVER (ORDER BY a.id) AS last FROM a",
+    "SELECT a.k, string_agg(a.n, '+' ORDER BY a.n, a.id) AS t, arg_max(a.n, a.id) AS m, last(a.n ORDER BY a.id) AS l "
+    "FROM a GROUP BY a.k",
     "SELECT a.k, a.id FROM a QUALIFY row_number() OVER (PARTITION BY a.k ORDER BY a.id DESC) <= 2",
     "SELECT a.k, count(*) AS often, rank() OVER (ORDER BY count(*) DESC) AS place FROM a GROUP BY a.k",
     "SELECT a.id, a.n FROM a ORDER BY a.n DESC NULLS LAST, a.id LIMIT 3",

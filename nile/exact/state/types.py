@@ -15,8 +15,9 @@ def plain(kind: Any) -> Any:
 
 
 def comparable(kind: Any) -> bool:
-    """Whether values of the type can be told equal: all but nested ones."""
-    return not pa.types.is_nested(plain(kind))
+    """Whether values of the type can be told equal: all but nested ones, lists of plain values aside."""
+    kind = plain(kind)
+    return not pa.types.is_nested(kind) or (pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type))
 
 
 def numeric(kind: Any) -> bool:
@@ -27,7 +28,7 @@ def numeric(kind: Any) -> bool:
 
 def ordered(kind: Any) -> bool:
     """Whether the type has a least and a greatest value."""
-    return comparable(kind)
+    return comparable(kind) and not pa.types.is_nested(plain(kind))
 
 
 def added(kind: Any) -> bool:

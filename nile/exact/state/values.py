@@ -6,6 +6,7 @@ Text and bytes are looked up by a hash of their bytes, in a table over the Arrow
 
 from __future__ import annotations
 
+import math
 from itertools import count, repeat
 from typing import Any, ClassVar
 
@@ -46,6 +47,8 @@ class Values:
         """int64 [n], 0 for null.  One dictionary encoding, and one look-up for each different value."""
         if len(column) == 0:
             return np.zeros(0, np.int64)
+        if pa.types.is_list(self.kind):
+            return self._of_lists(column)
         encoded = column.cast(self.kind).dictionary_encode()
         table = self._known(encoded.dictionary)
         return table[encoded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
@@ -61,8 +64,25 @@ class Values:
         table[live] = np.arange(live.shape[0])
         self._hold(self.take(live), self._hashes[live] if self._texts else self._hashes)
         if not self._texts:
-            self._number = {value: i for i, value in enumerate(self.array.to_pylist())}
+            lists = pa.types.is_list(self.kind)
+            self._number = {
+                value: i for i, value in enumerate(_tuples(self.array) if lists else self.array.to_pylist())
+            }
         return table
+
+    def _of_lists(self, column: Any) -> Array:
+        """The numbers of lists, which Arrow does not tell apart: as tuples, one by one."""
+        numbers, fresh = np.zeros(len(column), np.int64), list[int]()
+        for at, value in enumerate(_tuples(column)):
+            if value is None:
+                continue
+            number = self._number.setdefault(value, len(self._number))
+            if number == len(self) + len(fresh):
+                fresh.append(at)
+            numbers[at] = number
+        if fresh:
+            self.array = pa.concat_arrays([self.array, column.take(pa.array(fresh)).cast(self.kind)])
+        return numbers
 
     def _known(self, distinct: Any) -> Array:
         """The numbers of different values, new ones given to those that have none; and a last 0."""
@@ -104,6 +124,17 @@ class Values:
         if self._texts:
             return int(self.array.nbytes + self._parts[0].nbytes + self._hashes.nbytes + self._index.nbytes)
         return int(2 * self.array.nbytes + 120 * len(self._number))
+
+
+def _tuples(column: Any) -> list[Any]:
+    """Lists as what Python tells apart: tuples, in which NaN is one value."""
+    if pa.types.is_temporal(column.type.value_type):
+        column = column.cast(pa.list_(pa.int64() if column.type.value_type.bit_width == 64 else pa.int32()))
+    plain = pa.types.is_floating(column.type.value_type)
+    found = column.to_pylist()
+    if plain:
+        found = [None if each is None else [math.nan if v != v else v for v in each] for each in found]
+    return [None if each is None else tuple(each) for each in found]
 
 
 def _parts_of(array: Any) -> tuple[Array, Array]:
