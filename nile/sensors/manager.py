@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from nile.sensors.awaiting import Awaiter
-from nile.sensors.intake import Given, Intake
+from nile.sensors.intake import ENDED, Intake
 from nile.sensors.polling import NAME, Poller
 from nile.sensors.port import Port
 from nile.sensors.scan import Scan, hand_out
@@ -21,6 +21,8 @@ __all__ = ["SensorManager"]
 
 _PATIENCE = 5.0
 """Seconds that closing a query waits for its sources to be closed; those that hang are closed later."""
+_PARTS = 5
+"""Entries of what has arrived for each value."""
 
 
 class SensorManager:
@@ -34,7 +36,7 @@ class SensorManager:
         self.table = table
         self._kind = table.spec.kind
         self._intake = Intake(table.spec)
-        self._arrived: deque[Given] = deque()
+        self._arrived: deque[Any] = deque()  # of each value five entries: what `Given` says
         self._ports: dict[int, Port] = {}
         self._known: dict[int, Port] = {}
         self._scans: dict[Scan, None] = {}
@@ -77,11 +79,13 @@ class SensorManager:
 
     def give(self, port: Port, found: tuple[Any, ...] | None) -> bool:
         first = not self._arrived
-        self._arrived.append((port, port.version, found, time.time_ns()))
+        value, said = (ENDED, None) if found is None else (found[1], found[2] if len(found) == 3 else None)
+        # One after the other, in one piece: thousands of tuples that wait would have the garbage collector look at all.
+        self._arrived.extend((port, port.version, value, said, time.time_ns()))
         return first
 
     def waiting(self) -> int:
-        return len(self._arrived)
+        return len(self._arrived) // _PARTS
 
     def full(self) -> bool:
         return self._full
@@ -101,13 +105,15 @@ class SensorManager:
         return True
 
     def gather(self) -> None:
-        given = [self._arrived.popleft() for _ in range(len(self._arrived))]
-        batch = self._intake.rows(given)
+        given = [self._arrived.popleft() for _ in range(self.waiting() * _PARTS)]
+        ports, values = given[::_PARTS], given[2::_PARTS]
+        batch = self._intake.rows(zip(ports, given[1::_PARTS], values, given[3::_PARTS], given[4::_PARTS], strict=True))
         if batch.num_rows:
             hand_out(batch, self._scans)
-        for port, _, found, _ in given:
-            if found is None:
-                self._has_ended(port)
+        if any(value is ENDED for value in values):
+            for port, value in zip(ports, values, strict=True):
+                if value is ENDED:
+                    self._has_ended(port)
 
     # --- queries and rows -----------------------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ which leaves open how to be told of what is ready.
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 import selectors
 import socket
 import threading
@@ -21,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from nile.sensors.due import Due
 from nile.sensors.port import PAUSE, Port
 
 __all__ = ["Poller", "Work"]
@@ -61,7 +60,11 @@ class Work(Protocol):
 
 @dataclass(slots=True)
 class _Turn:
-    """A thread that polls.  port, since: the source it is in, and from when on; over: another thread polls now."""
+    """A thread that polls.  port, since: the source it is in, and from when on; over: another thread polls now.
+
+    The thread clears `port` and then reads `over`; who watches sets `over`, under `lock`, and then looks whether `port`
+    is still the same.  So one of them sees the other, and a thread that sees nothing needs no lock.
+    """
 
     port: Port | None = None
     since: float = 0.0
@@ -78,8 +81,7 @@ class Poller:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._notes: deque[Callable[[], object]] = deque()
-        self._heap: list[tuple[float, int, Port]] = []
-        self._number = itertools.count()
+        self._due = Due()
         self._alone: dict[Port, None] = {}
         self._leaving: dict[Port, None] = {}
         self._starting = threading.Lock()
@@ -121,45 +123,52 @@ class Poller:
 
     def begin(self, port: Port) -> None:
         """Read a source from now on."""
-        heapq.heappush(self._heap, (port.due, next(self._number), port))
+        self._due.put(port, 0.0)
 
     def leave(self, port: Port) -> None:
         """Close a source that is `gone`, as soon as the call that it is in is over."""
         self.leaving(port)
         if port not in self._alone:
-            heapq.heappush(self._heap, (0.0, next(self._number), port))
+            self._due.at_once(port)
 
     def leaving(self, port: Port) -> None:
         """Do not end before a source is closed, unless it hangs."""
         self._leaving[port] = None
 
     def _poll(self, turn: _Turn) -> None:
-        heap, work = self._heap, self._work
+        due, work = self._due, self._work
         while True:
             while self._notes:
                 self._notes.popleft()()
             if work.over() and self._ended():
                 return
             now, calls, paused = time.monotonic(), 0, work.look()
-            while heap and calls < _MOST and not self._notes and (not paused or heap[0][2].gone.is_set()):
-                if heap[0][0] > now:
+            while calls < _MOST and not self._notes and (entry := due.first()) is not None:
+                port = entry[2]
+                if paused and not port.gone.is_set():
+                    break
+                if entry[0] > now:
                     now = time.monotonic()
-                    if heap[0][0] > now or now - self._gathered > _GATHER:
+                    if entry[0] > now or now - self._gathered > _GATHER:
                         break
-                port = heapq.heappop(heap)[2]
-                if port.closed.is_set() or port in self._alone:
+                due.take(entry)
+                if port.closed.is_set() or (self._alone and port in self._alone):
                     continue
-                turn.port, turn.since = port, now
+                served = port.turn
+                turn.since, turn.port = now, port
                 goes_on = self._call(port)
-                with turn.lock:
-                    turn.port, over = None, turn.over
-                if over:
+                turn.port = None
+                if turn.over and self._lost(turn):
+                    with port.lock:
+                        goes_on = goes_on and port.turn == served
+                        if port.turn == served:
+                            port.asked = 0.0
                     self._serve_alone(port, goes_on)
                     return
                 if goes_on and not (port.ready and self._is_ready_later(port)):
-                    heapq.heappush(heap, (port.due, next(self._number), port))
+                    due.put(port, port.every)
                 calls += 1
-                now = max(now, turn.since)
+                now = max(now, port.called)
             now = time.monotonic()
             waiting = work.waiting()
             if waiting >= _MOST or (waiting and now - self._gathered >= _GATHER):
@@ -167,12 +176,19 @@ class Poller:
                 work.gather()
             self._sleep(now, paused)
 
+    @staticmethod
+    def _lost(turn: _Turn) -> bool:
+        """Whether another thread polls now, once who watches has made up its mind."""
+        with turn.lock:
+            return turn.over
+
     def _sleep(self, now: float, paused: bool) -> None:
         """Until a source is due or ready, or something is to be done."""
         assert self._selector is not None
         assert self._bell is not None
         self._asleep = True  # from here on others ring
-        until = now + PAUSE if paused else self._heap[0][0] if self._heap else now + 1.0
+        first = self._due.first()
+        until = now + PAUSE if paused else now + 1.0 if first is None else first[0]
         if self._work.waiting():
             until = min(until, self._gathered + _GATHER)
         seconds = 0.0 if self._notes or until <= now else min(max(until - now, 0.002), 1.0)
@@ -182,7 +198,7 @@ class Poller:
                     self._bell[0].recv(4096)
             else:
                 self._unregister(key.fileobj)  # until it has been read
-                heapq.heappush(self._heap, (0.0, next(self._number), key.data))
+                self._due.at_once(key.data)
         self._asleep = False
 
     def _is_ready_later(self, port: Port) -> bool:
@@ -211,7 +227,7 @@ class Poller:
             assert self._selector is not None
             assert self._bell is not None
             self._turn, selector, bell, self._bell = None, self._selector, self._bell, None
-            self._heap.clear()
+            self._due.clear()
             self._leaving.clear()
             selector.close()
             for end in bell:
@@ -224,10 +240,15 @@ class Poller:
             time.sleep(_SLOW / 2)
             now = time.monotonic()
             with turn.lock:
-                stuck = turn.port if turn.port is not None and now - turn.since > _SLOW else None
-                if stuck is not None and self._turn is turn:
+                stuck, since = turn.port, turn.since
+                if stuck is not None and (now - since <= _SLOW or self._turn is not turn):
+                    stuck = None
+                if stuck is not None:
                     turn.over = True
-                    stuck.asked = turn.since
+                    if turn.port is not stuck or turn.since != since:  # it came back meanwhile
+                        turn.over, stuck = False, None
+                if stuck is not None:
+                    stuck.asked = since
                     self._alone[stuck] = None
                     self._turn = following = _Turn()
             if stuck is not None:
@@ -244,11 +265,13 @@ class Poller:
         if port.gone.is_set():
             self._over(port)
             return False
-        turn = port.turn
-        with contextlib.suppress(Exception):
-            port.made()
-        instance = port.instance
+        turn, instance = port.turn, port.instance
+        if instance is None:
+            with contextlib.suppress(Exception):
+                instance = port.made()
         found = port.step()
+        if not port.asked and port.turn == turn:
+            return self._took(port, found)
         with port.lock:
             mine = port.turn == turn
             if mine:
@@ -261,9 +284,10 @@ class Poller:
         return False
 
     def _took(self, port: Port, found: Any) -> bool:
-        ended = port.follow(found, time.monotonic())
+        now = port.called = time.monotonic()
+        ended = port.follow(found, now)
         if port.state == "open":
-            if type(found) is tuple and self._work.give(port, found):
+            if isinstance(found, tuple) and self._work.give(port, found):
                 self.ring()
             return True
         self._unready(port)

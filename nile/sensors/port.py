@@ -68,9 +68,9 @@ class Port:
     "open", "waiting" (to be begun anew), "ended", "failed" or "closed"; due: when it is to be asked next, on the
     monotonic clock; asked: since when a thread of its own is in a call, 0: in none; error: what went wrong last;
     restarts: how often it was begun anew; last: ns, time of its last tuple; queries: how many read it;
-    ready: whether a selector says when it can be read; gone: set when
-    nobody does any more; closed: set once it is over; turn: who may go on with it, counted up when a thread is given
-    up, under `lock`.
+    ready: whether a selector says when it can be read; every: seconds between its calls; called: when its last call
+    was over; gone: set when nobody reads it any more; closed: set once it is over; turn: who may go on with it, counted
+    up when a thread is given up, under `lock`.
     """
 
     def __init__(
@@ -100,6 +100,8 @@ class Port:
         self.queries = 0
         self.due = 0.0
         self.ready = False
+        self.every = 0.0
+        self.called = 0.0
         self.instance: Instance | None = None
         self.asked = 0.0
         self.stuck = 0
@@ -124,7 +126,7 @@ class Port:
     def step(self) -> Any:
         """One init or read, as it comes: what read returned, an exception where it raised."""
         try:
-            instance = self.made()
+            instance = self.instance or self.made()
             if not instance.begun:
                 instance.begun = True
                 instance.made.init(self.address, self.static)
@@ -147,33 +149,33 @@ class Port:
 
     def follow(self, found: Any, now: float) -> bool:
         """Say when to ask next, after what a step found; whether it is an end."""
-        assert self.instance is not None or isinstance(found, Exception)
         if isinstance(found, Exception):
             return self.fail(found, now)
         assert self.instance is not None
         sensor = self.instance.made
+        self.every = every = sensor.every
+        if isinstance(found, tuple) and len(found) in (2, 3) and found[0] is NEW_VALUE:
+            self._fruitless = 0
+            # From when it was due, so that it keeps its rate; what it has missed is not made up for.
+            self.due = max(self.due + every, now) if every else now
+            return False
         if found is _BEGUN:
             self.state, self.due, self._begun = "open", now, now
             self.ready = isinstance(sensor, _HasDescriptor)
             return False
         if found is NO_VALUE:
-            self.due = now + (sensor.every or _IDLE)
+            self.due = now + (every or _IDLE)
             return False
         if found is END:
             self.state = "ended"
             return True
-        if not (isinstance(found, tuple) and len(found) in (2, 3) and found[0] is NEW_VALUE):
-            return self.fail(
-                TypeError(
-                    "read: needed NO_VALUE, END, (NEW_VALUE, value) or (NEW_VALUE, value, time); got "
-                    f"{type(found).__name__}"
-                ),
-                now,
-            )
-        self._fruitless = 0
-        # From when it was due, so that it keeps its rate; what it has missed is not made up for.
-        self.due = max(self.due + sensor.every, now) if sensor.every else now
-        return False
+        return self.fail(
+            TypeError(
+                "read: needed NO_VALUE, END, (NEW_VALUE, value) or (NEW_VALUE, value, time); got "
+                f"{type(found).__name__}"
+            ),
+            now,
+        )
 
     def fail(self, error: BaseException, now: float) -> bool:
         """An error: begin anew later, or give up; whether it was given up."""

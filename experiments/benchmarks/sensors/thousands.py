@@ -60,6 +60,7 @@ def sensors() -> Result:
         timings=(),
         measures=(
             Measure("cores busy", cores, "", 1.0, most=True, about="one query on static and dynamic columns"),
+            Measure("CPU per tuple", 1e6 * cores / rows, "us", None, about="of the whole process, sources included"),
             Measure("tuples per second", rows, "", 0.95 * _SOURCES * _RATE),
             Measure("tuples of the burst lost", lost, "", 0.0, most=True, about=f"of {given:,}, through 4 MB"),
             Measure("tuples of the burst out of order", misplaced, "", 0.0, most=True),
