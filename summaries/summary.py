@@ -92,6 +92,16 @@ class Summary(ABC):
     def estimate(self, hashes: Array) -> Estimate:
         """The weight of each key: arrays float64 [n] for uint64 [n].  Raises KeyTypeError like `summarize`."""
 
+    def between(self, low: int, high: int) -> Estimate:
+        """How many tuples have numbers of values (`nile.summaries.ordered.order_codes`) in [low, high]: one float.
+
+        Raises ConfigError where keys are hashes, which have no order.
+        """
+        raise ConfigError(
+            f"{self.describe()}: needed a summary of ordered values for the range {low} to {high}; got hashes; "
+            "use histogram, wavelet or kll"
+        )
+
     @abstractmethod
     def confidence(self) -> float:
         """How far the summary can be trusted as a whole, in (0, 1]; 1 when it is exact or empty."""

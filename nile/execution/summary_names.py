@@ -75,7 +75,11 @@ class SummaryNames(ABC):
         del self._summaries[name], self._shared[name]
 
     def built(self, name: str) -> dict[str, SummaryManager]:
-        """Summaries of a stream that have been built and that someone still holds, by column."""
+        """Summaries of a stream by column: those of CREATE SUMMARY, and those built for a question and still held."""
+        made = {one.column: one.manager for one in self._shared.values() if one.stream == name and one.manager}
+        return {**made, **self._apart(name)}
+
+    def _apart(self, name: str) -> dict[str, SummaryManager]:
         return {column: summary for (stream, column), summary in self._built.items() if stream == name}
 
     def remember(self, name: str, column: str, summary: SummaryManager) -> None:
@@ -109,5 +113,5 @@ class SummaryNames(ABC):
         self._forget_built(name)
 
     def _forget_built(self, name: str) -> None:
-        for column in self.built(name):
+        for column in self._apart(name):
             del self._built[name, column]

@@ -73,6 +73,25 @@ class CellManager(SummaryManager):
         confidence = max(0.0, 1.0 - missed)
         return Estimate(np.clip(value, low, high), low, high, confidence, sure and confidence > 0.0)
 
+    def within(self, low: int, high: int) -> Estimate | None:
+        """As in every grid; exact counts are added up over the keys in the range, O(keys)."""
+        if self.cell.kind == "exact":
+            with self.changing:
+                codes = order_codes(self.keys.values()) if self.keys.known else np.zeros(0, np.uint64)
+                mine = (codes >= np.uint64(low)) & (codes <= np.uint64(high)) if low <= high else np.zeros(0, np.int64)
+                told = self.estimate(self.keys.hashes()[mine])
+            return Estimate.exact(float(np.sum(told.value)))
+        if not self.cell.ordered:
+            return None
+        ends, missed = np.zeros(3), 0.0
+        with self.changing:
+            for _, cell in self._held():
+                part = cell.between(low, high)
+                ends += [float(part.low), float(part.value), float(part.high)]
+                missed += 1.0 - part.confidence
+        confidence = max(0.0, 1.0 - missed)
+        return Estimate(ends[1], ends[0], ends[2], confidence, confidence > 0.0)
+
     def without(self, keys: Array) -> tuple[Array, int]:
         """Runs of tuples that certainly have none of these keys, and how many summaries told it; as in every grid."""
         with self.changing:
@@ -131,6 +150,8 @@ class CellManager(SummaryManager):
         held = super().memory
         with self.changing:
             cells = sum(cell.nbytes for cell in self.cells.values())
+            if self._estimates is not None:
+                cells += self._estimates.side.counters.nbytes
             return replace(held, sketches=held.sketches + cells, directory=held.directory + self._order.nbytes)
 
     def adopt(self, cells: dict[int, Summary], cell: Summary) -> None:

@@ -123,6 +123,14 @@ class SummaryManager:
         value = np.clip(np.median(np.sum([rows for rows, _ in parts], axis=0), axis=0), 0.0, high)
         return Estimate(value=value, low=np.zeros(keys.shape[0]), high=high, confidence=0.0, certified=False)
 
+    def within(self, low: int, high: int) -> Estimate | None:
+        """How many tuples have values in a range, whenever they came: one float; None: sketches know no order.
+
+        low, high: numbers of values (`nile.summaries.ordered.order_codes`), ends included.
+        """
+        del low, high
+        return None
+
     def without(self, keys: Array) -> tuple[Array, int]:
         """Runs of tuples that certainly have none of these keys (uint64 hashes [n]), and how many sketches told it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -252,3 +253,48 @@ def test_auto_keeps_to_the_memory_it_may_take() -> None:
     static_.register("s", pa.table(table), time="ts")
     static_.sql(f"CREATE SUMMARY m ON s (item) {WITH} WITH MEMORY '70 kB' USING auto")
     assert not isinstance(static_.summary("m"), CellManager)
+
+
+RANGES = {
+    "price < 5": lambda price, _: price < 5,
+    "price BETWEEN 3 AND 8": lambda price, _: (price >= 3) & (price <= 8),
+    "10 <= price AND price < 12": lambda price, _: (price >= 10) & (price < 12),
+    "price > 1000": lambda price, _: price > 1_000,
+}
+
+
+@pytest.mark.parametrize("connect", [static, live])
+@pytest.mark.parametrize("kind", ["exact", "histogram", "wavelet", "kll (k = 64)"])
+def test_explain_expects_of_ranges_what_kinds_of_order_say(kind: str, connect: Any) -> None:
+    """Within a twentieth of the tuples, whatever the kind; by rule of thumb when the summary is dropped."""
+    db = connect("exact")
+    db.sql(f"CREATE SUMMARY prices ON s (price) {WITH} USING {kind}")
+    db.summary("prices")
+    price = sales()["price"].to_numpy()
+    for condition, holds in RANGES.items():
+        told = db.sql(f"EXPLAIN SELECT price FROM s WHERE {condition}").message
+        about = re.search(r"about ([0-9,.]+) by summary", told)
+        assert about is not None, told
+        expected = float(about.group(1).replace(",", ""))
+        assert abs(expected - holds(price, None).sum()) <= 0.05 * 12_000, (condition, expected)
+    forget(db.summary("prices"))
+    assert "about 0 by summary" in db.sql("EXPLAIN SELECT price FROM s WHERE price < 5").message
+    db.sql("DROP SUMMARY prices")
+    assert "by summary" not in db.sql("EXPLAIN SELECT price FROM s WHERE price < 5").message or connect is live
+
+
+@pytest.mark.parametrize("kind", CERTAIN)
+def test_each_kind_tells_a_selection_where_not_to_look_and_a_hundred_queries_keep_one_grid(kind: str) -> None:
+    db = live(kind)
+    text = "SELECT item FROM s WHERE item = {} WITH PREFERENCE desc item BUDGET 0.1"
+    near = db.sql(text.format(-1))
+    assert near.to_arrow().num_rows > 0
+    assert near.answer.ruled_out > 5_000
+    (one,) = db.sql("SHOW SUMMARIES").to_arrow().to_pylist()
+    for key in range(99):
+        db.sql(COUNT.format(key)).fetchall()
+    (after,) = db.sql("SHOW SUMMARIES").to_arrow().to_pylist()
+    assert after["bytes"] <= 1.2 * one["bytes"]
+    assert after["upkeep"] == one["upkeep"]
+    forget(db.summary("m"))
+    assert db.sql(text.format(-1)).to_arrow().num_rows == 0

@@ -1,13 +1,13 @@
 """How many rows each node of a plan should give, and where that number is from.  Nothing is read for it.
 
 A source that knows its number of rows says it, otherwise a summary of the stream that has been built does; the same
-summary says how many tuples have a value of its column.  All else goes by rules of thumb.
+summary says how many tuples have a value of its column, or one of a range.  All else goes by rules of thumb.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -17,6 +17,7 @@ from nile.sql.plan import Plan, Stream, inputs_of
 from nile.summaries.errors import NileError
 from nile.summaries.hashing import hash_keys
 from nile.summaries.heavy import pa
+from nile.summaries.ordered import order_codes
 
 if TYPE_CHECKING:
     from nile.pyramid.grid.manager import SummaryManager
@@ -26,6 +27,9 @@ __all__ = ["Counts", "Expected", "expected"]
 _KEEPS = {"=": 0.1, "<>": 0.9}
 _RANGE = 1 / 3
 _DISTINCT_SHARE = 0.1
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FIRST, _LAST = 1, (1 << 64) - 1
+"""Numbers of values; 0 is that of null."""
 _WEIGHT = {"source": 0, "summary": 1, "rule": 2}
 
 Basis = Literal["source", "summary", "rule"]
@@ -123,7 +127,8 @@ def _kept(counts: Counts, plan: Stream | ops.Relation) -> Expected | None:
 def _leaf_share(counts: Counts, plan: Stream | ops.Relation, node: Node) -> tuple[float, Basis]:
     """What share of a leaf's rows a condition keeps."""
     if isinstance(node, Logic) and node.operator == "AND":
-        parts = [_leaf_share(counts, plan, item) for item in node.items]
+        ranged, rest = _ranges(counts, plan, node.items)
+        parts = [*ranged, *(_leaf_share(counts, plan, item) for item in rest)]
         share = 1.0
         for one, _ in parts:
             share *= one
@@ -135,7 +140,69 @@ def _leaf_share(counts: Counts, plan: Stream | ops.Relation, node: Node) -> tupl
             share_of = None if summary is None else _estimated(summary, value.value)
             if share_of is not None:
                 return share_of, "summary"
-    return _share(node), "rule"
+    (ranged, _) = _ranges(counts, plan, (node,))
+    return ranged[0] if ranged else (_share(node), "rule")
+
+
+def _ranges(
+    counts: Counts, plan: Stream | ops.Relation, nodes: Sequence[Node]
+) -> tuple[list[tuple[float, Basis]], list[Node]]:
+    """What share the conditions on the range of a summarised column keep, one a column; and the other conditions."""
+    built = counts.built(plan.name)
+    ends: dict[str, list[int]] = {}
+    rest = []
+    for node in nodes:
+        told = _range(node)
+        column = "" if told is None else told[0].removeprefix(f"{plan.alias}.")
+        if told is None or column not in built or built[column].within(_LAST, _FIRST) is None:
+            rest.append(node)
+            continue
+        codes = [None if end is None else _code(built[column], end) for end in told[1:3]]
+        if any(code is None and end is not None for code, end in zip(codes, told[1:3], strict=True)):
+            rest.append(node)
+            continue
+        low, high = (None if code is None else code + step for code, step in zip(codes, told[3], strict=True))
+        held = ends.setdefault(column, [_FIRST, _LAST])
+        held[0], held[1] = max(held[0], _FIRST if low is None else low), min(held[1], _LAST if high is None else high)
+    shares: list[tuple[float, Basis]] = []
+    for column, (low, high) in ends.items():
+        tuples = built[column].store.tuples - built[column].forgotten
+        found = built[column].within(low, high)
+        shares.append((min(1.0, float(found.value) / tuples) if found and tuples else 0.0, "summary"))
+    return shares, rest
+
+
+def _range(node: Node) -> tuple[str, Any, Any, tuple[int, int]] | None:
+    """(column, low, high, how far the numbers of these are moved for ends that are not included); None: no range."""
+    if isinstance(node, Between):
+        if isinstance(node.item, Column) and isinstance(node.low, Constant) and isinstance(node.high, Constant):
+            return node.item.name, node.low.value, node.high.value, (0, 0)
+        return None
+    if not isinstance(node, Compare) or node.operator not in _TURNED:
+        return None
+    operator: str = node.operator
+    column, value = node.left, node.right
+    if isinstance(value, Column):
+        operator, column, value = _TURNED[operator], value, column
+    if not (isinstance(column, Column) and isinstance(value, Constant)) or value.value is None:
+        return None
+    if operator in (">", ">="):
+        return column.name, value.value, None, (int(operator == ">"), 0)
+    return column.name, None, value.value, (0, -int(operator == "<"))
+
+
+def _code(summary: SummaryManager, value: Any) -> int | None:
+    """The number of a value among those of a summary; None where it is none of their kind."""
+    if summary.keys.kind is None:
+        return None
+    try:
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        plain = pa.types.is_integer(summary.keys.kind) or pa.types.is_floating(summary.keys.kind)
+        if numeric and plain:
+            return int(order_codes(pa.array([float(value)]))[0])
+        return int(order_codes(pa.array([value]).cast(summary.keys.kind))[0])
+    except (pa.ArrowException, NileError, OverflowError):
+        return None
 
 
 def _estimated(summary: SummaryManager, value: Any) -> float | None:
