@@ -1,4 +1,4 @@
-"""Text cells and the types they can have: what a CSV cell, or a text event time, is read as.
+"""Text cells and their possible types: how a CSV cell, or an event time as text, is read.
 
 A cell is first trimmed of white space (not in text columns); an empty cell is null in every column,
 quoted or not. The patterns below are the whole rule. They mean the same to Arrow (RE2), Java and

@@ -1,4 +1,4 @@
-"""Columns in memory: slices that lie one after the other joined again without a copy, and some of the rows taken."""
+"""Columns in memory: contiguous slices joined without a copy, and rows gathered."""
 
 from __future__ import annotations
 

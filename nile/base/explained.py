@@ -1,4 +1,4 @@
-"""A plan as it is told: in words, and as values for programs."""
+"""A plan as EXPLAIN shows it: as text, and as values for programs."""
 
 from __future__ import annotations
 

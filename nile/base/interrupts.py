@@ -1,4 +1,4 @@
-"""Interrupts that wait: signals whose handlers would run in the middle of what has to be done in one piece.
+"""Delayed interrupts: signals whose handlers would run in the middle of an atomic change.
 
 CPython runs signal handlers in the main thread between any two instructions, and what a handler raises (Ctrl-C:
 KeyboardInterrupt) comes out of whatever stands there, compiled code included.

@@ -1,4 +1,4 @@
-"""How much machine there is: memory and cores that this process may use."""
+"""The machine's resources: memory and cores available to this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types that Nile works in: encodings, views and extension types become plain columns where a source is opened.
+"""Nile's working types: encodings, views and extension types become plain columns when a source is opened.
 
     string_view, binary_view        string, binary
     float16                         float32

@@ -1,4 +1,4 @@
-"""Rows as a source gives them: batches in arrival order, with what could not be read."""
+"""Rows as a source gives them: batches in arrival order, with the unreadable rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event times: any column that can say when, as int64 nanoseconds since 1970 in UTC.
+"""Event times: any column of times, as int64 nanoseconds since 1970 in UTC.
 
     timestamps   any unit, with or without zone (without: UTC)
     dates        midnight

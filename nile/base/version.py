@@ -1,4 +1,4 @@
-"""Which Nile this is, and the name under which it is installed."""
+"""Nile's version, and the name of its distribution."""
 
 __version__ = "0.1.0"
 DISTRIBUTION = "nile-streams"

@@ -1,4 +1,4 @@
-"""Answers written to files, batch by batch: whole or not at all."""
+"""Answers written to files, batch by batch, atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that come from a server, as results and as outputs of standing queries."""
+"""Rows from a server, as results and as outputs of standing queries."""
 
 from __future__ import annotations
 

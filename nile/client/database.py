@@ -1,4 +1,4 @@
-"""A database that `nile serve` serves, with the calls of one in this process."""
+"""A database served by `nile serve`, with a local database's methods."""
 
 from __future__ import annotations
 

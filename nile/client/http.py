@@ -1,4 +1,4 @@
-"""Requests to a server: small ones over one connection that is kept, streams over connections of their own."""
+"""Requests to a server: small ones over one persistent connection, streams over their own."""
 
 from __future__ import annotations
 

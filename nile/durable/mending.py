@@ -1,4 +1,4 @@
-"""Standing queries that a store holds without what they read, as earlier versions wrote them: found, and let go of."""
+"""Standing queries in a store without their inputs, as earlier versions wrote them: found, and dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of a store in pieces that are written once, so that a checkpoint writes of them what is new.
+"""Arrays of a store in pieces that are written once, so that a checkpoint writes only what is new.
 
 An array is cut where its own values say so, so that rows which leave at its beginning and come at its end leave the
 pieces between as they are; what is equal by its hash is not written again, whoever holds it: queries that share a plan

@@ -1,4 +1,4 @@
-"""Sources whose calls are awaited, all on one event loop, which runs on a thread of its own."""
+"""Sources whose calls are awaited, all on one event loop on a thread of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sources gave, checked and made into rows: every value is applied, late, shed or rejected, by its source."""
+"""Values from sources, validated and made into rows: each is applied, late, shed or rejected, per source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream manager of a table of sensors: which sources run, and which query gets which of their tuples."""
+"""The stream manager of a table of sensors: which sources run, and which query gets which tuples."""
 
 from __future__ import annotations
 

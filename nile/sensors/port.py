@@ -1,4 +1,4 @@
-"""One source as it runs: its instance, begun and closed once, what it has given, and what is wrong with it."""
+"""A running source: its instance, started and closed once, what it has delivered, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of one query: rows of all its sources in the order in which they came, in bounded memory.
+"""The queue of one query: rows of all its sources in order of arrival, in bounded memory.
 
     put -> [in: filling | in: being written] -> disk -> [out: read ahead | out: being read] -> take
 

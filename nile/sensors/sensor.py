@@ -1,4 +1,4 @@
-"""What a source class has to be: init, read and close, and what a read says."""
+"""The interface of a source class: init, read and close, and what a read returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of sensors as a query reads it: static rows as they stand, or a stream of what their sources give."""
+"""A table of sensors as a query reads it: its static rows, or a stream of its sources' values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a table of sensors: what is known of each source, as it is now and as it was when a tuple came."""
+"""The rows of a table of sensors: each source's description, as it is now and as it was when a tuple arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types that columns of sensors are declared with, as Arrow types."""
+"""The column types of sensors, as Arrow types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's routes: what each takes and gives.  docs/server.md lists them for those who ask."""
+"""The server's routes: what each takes and returns.  docs/server.md lists them for users."""
 
 from __future__ import annotations
 

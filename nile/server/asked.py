@@ -1,4 +1,4 @@
-"""What requests say, read and checked: statements with parameters and options, streams to be made, places to resume."""
+"""Requests, read and validated: statements with parameters and options, streams to create, positions to resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outputs of standing queries for any number of readers, none of whom another waits for.
+"""The outputs of standing queries for any number of readers, none of whom waits for another.
 
     subscription (its outputs wait there, in the store's files if they are many)
         `-- Feed: peeks at what is new, once for all; the newest batches are held ready (`tail`)

@@ -1,4 +1,4 @@
-"""Who may ask, and how much: every request passes here before anything looks at what it says.
+"""Authentication and rate limits: every request passes here before anything reads its content.
 
 Host -> Origin -> rate -> token -> body: refused with a fixed sentence, and counted by reason
 """

@@ -1,4 +1,4 @@
-"""The server in numbers, in Prometheus' text form."""
+"""The server's metrics, in Prometheus' text format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes take and give, as an OpenAPI document that tools make clients from.  Source: OpenAPI 3.1.0."""
+"""The routes as an OpenAPI document, from which tools generate clients.  Source: OpenAPI 3.1.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server is told before it starts, and the token that its clients must show."""
+"""A server's settings, and the token that its clients must send."""
 
 from __future__ import annotations
 

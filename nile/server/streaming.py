@@ -1,4 +1,4 @@
-"""Answers and outputs as they are found, to clients that read as fast as they can."""
+"""Answers and outputs, streamed as they are found to clients of any speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client is told when something goes wrong: the engine's sentence without places, or a number."""
+"""What a client learns of an error: the engine's message without paths, or a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the binder may ask of the database: names, columns, summaries and views."""
+"""What the binder needs of the database: names, columns, summaries and views."""
 
 from __future__ import annotations
 

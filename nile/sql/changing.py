@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE: rows as they are written or of a query, and changes of rows."""
+"""INSERT, UPDATE and DELETE: literal rows or rows of a query, and changes of rows."""
 
 from __future__ import annotations
 

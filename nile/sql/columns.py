@@ -1,4 +1,4 @@
-"""The columns that a plan's nodes make: what they are called, of which type, and from what."""
+"""The columns of a plan's nodes: their names, types and origins."""
 
 from __future__ import annotations
 

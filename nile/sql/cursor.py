@@ -1,4 +1,4 @@
-"""A place in a statement's tokens, and the small things that every part of the grammar reads."""
+"""A position in a statement's tokens, and the small things that every part of the grammar reads."""
 
 from __future__ import annotations
 

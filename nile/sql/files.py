@@ -1,4 +1,4 @@
-"""Files in FROM: a text where the name of a stream could stand is a file, or a glob, for this statement alone."""
+"""Files in FROM: a string in place of a stream's name is a file, or a glob, for this statement only."""
 
 from __future__ import annotations
 

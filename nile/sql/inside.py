@@ -1,4 +1,4 @@
-"""Which statements stay inside of the database: what a stranger may send."""
+"""Which statements touch nothing outside the database: what untrusted text may contain."""
 
 from __future__ import annotations
 

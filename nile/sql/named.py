@@ -1,4 +1,4 @@
-"""What statements that are no queries read alike: a new name, a known one, a condition."""
+"""What statements other than queries have in common: a new name, a known one, a condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before OVER, and its frame: window functions as a bound plan has them."""
+"""Window functions in a bound plan: the call before OVER, and its frame."""
 
 from __future__ import annotations
 

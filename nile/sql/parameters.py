@@ -1,4 +1,4 @@
-"""Values for ? and $name: where they stand in a statement, and which is whose."""
+"""Values for ? and $name: where they occur in a statement, and which value belongs where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sqlglot could not parse, in Nile's words."""
+"""sqlglot's parse errors in Nile's words."""
 
 from __future__ import annotations
 

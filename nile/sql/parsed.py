@@ -1,4 +1,4 @@
-"""A query as it was written: names not looked up yet, every part with its place in the text."""
+"""A query as written: names not resolved yet, every part with its position in the text."""
 
 from __future__ import annotations
 

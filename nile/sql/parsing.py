@@ -1,4 +1,4 @@
-"""Statements that are no queries, by recursive descent: CREATE, DROP, DECLARE, INSERT, UPDATE, DELETE, SHOW ..."""
+"""Statements other than queries, by recursive descent: CREATE, DROP, DECLARE, INSERT, UPDATE, DELETE, SHOW ..."""
 
 from __future__ import annotations
 

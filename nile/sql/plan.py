@@ -1,4 +1,4 @@
-"""The bound plan: what a statement means, over columns that exist, before anyone has decided how to run it.
+"""The bound plan: what a statement means, over resolved columns, before it is decided how to run it.
 
 A plan is a tree of frozen nodes.  Inside it every column has one name: a source's column is "alias.column", what a
 projection or a group makes is called as the statement calls it.  Expressions are trees of `nile.expressions.tree`,

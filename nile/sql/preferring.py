@@ -1,4 +1,4 @@
-"""What a bound query says of preference."""
+"""The preference of a bound query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that nobody asks for are not read."""
+"""Column pruning: columns that nothing uses are not read."""
 
 from __future__ import annotations
 

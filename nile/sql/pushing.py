@@ -1,4 +1,4 @@
-"""Selections moved towards the streams, and projections that only rename taken out."""
+"""Predicate pushdown: selections move towards the streams, and projections that only rename are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bound query made cheaper without changing what it means: a tuple of pure functions."""
+"""Rewriting: a bound query becomes cheaper but equivalent, by a tuple of pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statement as canonical Nile SQL: read again, it is an equal statement."""
+"""A statement as canonical Nile SQL: parsed again, it is an equal statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements that are not queries, and the envelope of those that are: frozen, equal when they mean the same."""
+"""Statements other than queries, and the envelope of queries: frozen, equal when they mean the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statement as canonical Nile SQL: read again, it comes to the same plan."""
+"""A query as canonical Nile SQL: parsed again, it gives the same plan."""
 
 from __future__ import annotations
 

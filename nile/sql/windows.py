@@ -1,4 +1,4 @@
-"""The windows that a stream may have of its own (CQL, CIDR 2003, section 2.1)."""
+"""The windows that a stream can have of its own (CQL, CIDR 2003, section 2.1)."""
 
 from __future__ import annotations
 

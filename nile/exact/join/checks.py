@@ -1,4 +1,4 @@
-"""What a window join is told, checked: names, and arrays of whole numbers."""
+"""Validation of a window join's arguments: names, and arrays of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long inputs in parts, one a core: each part begins with the window before it, so outputs are the same, in order.
+"""Long inputs in parts, one per core: each starts with the window before it, so outputs and order are the same.
 
 A part needs nothing of the one before but the tuples its first arrivals may join, which stand in the input.  So
 another core puts those in, joins its part, and hands its outputs over when its turn comes: what comes out does not

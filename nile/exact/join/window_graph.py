@@ -1,4 +1,4 @@
-"""Which streams a window join ties together, and how closely: the graph of its window constraints.
+"""The graph of window constraints: which streams a window join connects, and how closely.
 
 A node is a stream, an edge a bound on the difference of two timestamps.  Everything an algorithm needs is settled
 here, when the query is planned: the form, the bound that follows for pairs the query left open (a shortest path),

@@ -1,4 +1,4 @@
-"""The physical algebra of a continuous query: what is computed, over which windows, and not how.
+"""The physical algebra of a continuous query: what is computed, over which windows, but not how.
 
 A plan is a tree of frozen nodes.  Conditions and projections are callables over Arrow batches, so that this wing
 knows nothing of SQL.  Every node has a `schema`; rows are bags (duplicates count), and at every instant T a node

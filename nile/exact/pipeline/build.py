@@ -1,4 +1,4 @@
-"""A plan becomes operators."""
+"""From a plan to operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a plan, told before the first tuple."""
+"""Validation of a plan, before the first tuple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of streams beforehand, which lets joins forget tuples that can find no partner any more.
+"""Known constraints on streams, which let joins evict tuples that cannot find a partner any more.
 
 ordered: a tuple after which more than k came is never above one that comes; clustered: at most k tuples lie between one
 of a value and the next of that value; many one: each tuple of a child has one parent at most; referential: it has one,

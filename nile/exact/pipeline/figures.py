@@ -1,4 +1,4 @@
-"""What each operator of a pipeline has done: its counts, a batch at a time, and its bytes.
+"""What each operator of a pipeline has done: its counts, per batch, and its bytes.
 
 A chain of selections and projections over a stream works below W-Expire, on arrivals alone; so of the nodes of a chain
 only the topmost has negative tuples and the bytes of the window, and those below it count arrivals as they are pushed.

@@ -1,4 +1,4 @@
-"""W-Group-By and W-Aggregate: one row per group, told anew whenever an instant changes it.
+"""W-Group-By and W-Aggregate: one row per group, output again whenever an instant changes it.
 
 A change of a group is its old row with sign -1 and its new one with +1; a group whose tuples have all left goes, and
 without keys the one row stays.  An instant that leaves a row as it was tells nothing.

@@ -1,4 +1,4 @@
-"""Continuous queries over windowed streams and stored relations, right at every instant.
+"""Continuous queries over windowed streams and stored relations, correct at every instant.
 
 A plan (`nile.exact.pipeline.algebra`) becomes operators; tuples are pushed, signed changes come out.  At every
 instant T the changes so far add up to the snapshot query over what the windows hold at T; what one instant changes

@@ -1,4 +1,4 @@
-"""How far a change of one row is felt among rows in order."""
+"""How far a change of one row affects its neighbours in an order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operators are scheduled, and what they hand each other.
+"""How operators are scheduled, and what they pass to each other.
 
 An operator is asked to come up to an instant (`step`) and returns all its changes up to it; with nothing to do it
 hands control back with none, so nothing ever blocks (STEAM, section 6.1).  Changes are in time order, and within one

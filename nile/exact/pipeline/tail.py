@@ -1,4 +1,4 @@
-"""Selections and projections above a pipeline, apart from it: several queries read the changes of one.
+"""Selections and projections on top of a pipeline, kept apart so that several queries can share its changes.
 
 Cost: one pass over what changed.  Counts and captured states are those that the nodes have inside of a pipeline.
 """

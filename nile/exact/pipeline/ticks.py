@@ -1,4 +1,4 @@
-"""Windows of fixed bounds, and what is told at the end of one or at regular instants.
+"""Tumbling and hopping windows, and what is output when one ends or at regular instants.
 
 A row of a tumbling or hopping window is one row for each window that its time is in; where windows close, each goes
 when its window ends, and so does what was made of it: what goes at the end of its own window is final.  Cost: O(1) a

@@ -1,4 +1,4 @@
-"""Relations as streams, and streams that queries give in windows of their own.
+"""Streams of relations, and streams that subqueries give in windows of their own.
 
 ISTREAM is what a relation gained at an instant, DSTREAM what it lost, RSTREAM what it has wherever that changes; each
 is the difference of two bags, so a row that goes and comes in one instant is neither.  Cost: O(1) a change, of RSTREAM

@@ -1,4 +1,4 @@
-"""What rows of a partition say of each other, such as ranks: kept in order, and worked out anew where a change is felt.
+"""Functions over a partition's rows, such as ranks: kept in order, and recomputed where a change has effect.
 
 Each partition's rows stand in order.  An instant's changes find their places, and only rows within reach of these are
 looked at, as they were before and as they are after it; what differs is told, what goes first.  Ranks come from the

@@ -1,4 +1,4 @@
-"""The windows of streams: which tuples hold at an instant.  Source: negative tuples, section 2.1; CQL, section 2.1."""
+"""The windows of streams: which tuples are valid at an instant.  Source: negative tuples, section 2.1; CQL, 2.1."""
 
 from __future__ import annotations
 

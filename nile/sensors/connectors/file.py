@@ -1,4 +1,4 @@
-"""Files that grow: logs, and whatever a process appends lines to."""
+"""Growing files: logs, and whatever a process appends lines to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints that are asked again and again."""
+"""HTTP endpoints, polled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What messages, lines and entries say: values of a stream's fields, and maybe a time."""
+"""Decoding messages, lines and entries: values of a stream's fields, and maybe a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard input, or another descriptor that the process has."""
+"""Standard input, or another open descriptor of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database has, as the tables that drivers ask for: names, columns, types, and what the server can do.
+"""The database's metadata as the tables that drivers ask for: names, columns, types, and capabilities.
 
 The shape of each table is the protocol's.  Source: Apache Arrow, format/FlightSql.proto, comments of each command.
 """

@@ -1,4 +1,4 @@
-"""Statements of drivers: those that are prepared, those whose rows wait to be fetched, and what runs them."""
+"""Statements of drivers: prepared ones, those whose rows wait to be fetched, and how they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names to columns: a query as written becomes a bound plan.
+"""Name resolution: a query as written becomes a bound plan.
 
 A SELECT becomes, from below: its sources; a Join of them; a Filter for WHERE; a Group and a Filter for HAVING; a
 Project to the output's names; Distinct; Sort and Limit.  A key of ORDER BY that is not returned rides along as a

@@ -1,4 +1,4 @@
-"""Queries together: the sides of a set operation made alike, and GROUPING SETS, ROLLUP and CUBE as unions of groups.
+"""Set operations (their sides made compatible), and GROUPING SETS, ROLLUP and CUBE as unions of groups.
 
 A key that a grouping set leaves out is null in its rows.  Source: Gray and others, Data Cube, Data Mining and Knowledge
 Discovery 1 (1997), section 3, where the cube is that union too.  Cost: that of each grouping, reading included.

@@ -1,4 +1,4 @@
-"""Expressions of a statement: names to columns, kinds to types, and what may stand above a GROUP BY."""
+"""Binding expressions: names to columns, kinds to types, and what may stand above a GROUP BY."""
 
 from __future__ import annotations
 

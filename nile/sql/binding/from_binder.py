@@ -1,4 +1,4 @@
-"""FROM: the sources of a SELECT, how they hang together, and what their names mean."""
+"""Binding FROM: the sources of a SELECT, how they are joined, and what their names mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a FROM joins: inputs, the equalities and conditions between them, and columns that both sides have."""
+"""What a FROM joins: inputs, the equalities and conditions between them, and shared columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table functions around a stream in FROM: what they give, under a name that says all of it."""
+"""Table functions over a stream in FROM: their columns, under a name that identifies the call."""
 
 from __future__ import annotations
 

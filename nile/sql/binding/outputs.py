@@ -1,4 +1,4 @@
-"""What a SELECT returns: its columns, what they are called, and which of them a key means."""
+"""What a SELECT returns: its columns, their names, and which of them a key refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Window functions bound: over the rows of a FROM, or over groups where there are any."""
+"""Binding window functions: over the rows of a FROM, or over its groups if there are any."""
 
 from __future__ import annotations
 

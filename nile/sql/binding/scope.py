@@ -1,4 +1,4 @@
-"""Which column a name means: the streams, relations and queries of one FROM."""
+"""Scopes: which column a name means among the streams, relations and subqueries of one FROM."""
 
 from __future__ import annotations
 

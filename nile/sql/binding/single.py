@@ -1,4 +1,4 @@
-"""A query that is a value as one that certainly has one row: its value where there is one row, else null.
+"""Scalar subqueries with exactly one row: their value if they had one row, else null.
 
 Of no row SQL has null too; of several DuckDB has an error, which a query that stands cannot have: data alone would end
 it, at an instant that nobody chose.

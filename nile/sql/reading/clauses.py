@@ -1,4 +1,4 @@
-"""The clauses that SQL does not have, split off a SELECT before it is parsed.
+"""Nile's own clauses, split off a SELECT before it is parsed.
 
 WITH PREFERENCE, FADE FACTOR, WINDOW and DWINDOW, BUDGET and ERROR stand at the top level of a statement, in any
 order, before or after WHERE (the papers print both); a window of a stream's own stands in brackets after its name,

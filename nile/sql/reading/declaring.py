@@ -1,4 +1,4 @@
-"""DECLARE and DROP CONSTRAINT: what is known of streams beforehand."""
+"""Reading DECLARE and DROP CONSTRAINT: constraints declared on streams."""
 
 from __future__ import annotations
 

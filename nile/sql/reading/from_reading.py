@@ -1,4 +1,4 @@
-"""FROM as it is written: names, queries, window functions around streams, and how they are joined."""
+"""Reading FROM: names, subqueries, window functions over streams, and how they are joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE: the groupings that a GROUP BY asks for."""
+"""Reading GROUPING SETS, ROLLUP and CUBE: the groupings of a GROUP BY."""
 
 from __future__ import annotations
 

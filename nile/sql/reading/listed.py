@@ -1,4 +1,4 @@
-"""Relations that the statement itself writes down: VALUES, generate_series and range."""
+"""Inline relations: VALUES, generate_series and range."""
 
 from __future__ import annotations
 

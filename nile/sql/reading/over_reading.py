@@ -1,4 +1,4 @@
-"""Window functions as they are written: the call before OVER, its partition, order and frame."""
+"""Reading window functions: the call before OVER, its partition, order and frame."""
 
 from __future__ import annotations
 

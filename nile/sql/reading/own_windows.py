@@ -1,4 +1,4 @@
-"""A window of a stream's own, in brackets behind its name (CQL), and the words of Flink's window functions."""
+"""A stream's own window, in brackets after its name (CQL), and the syntax of Flink's window functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL's shorter ways to say something as its longer ones: functions from sqlglot's tree to sqlglot's tree.
+"""Desugaring: SQL's shorthands become their long forms, from sqlglot's tree to sqlglot's tree.
 
 What is made keeps the offsets of what it is made of, so that a fault is still said at its place.
 """

@@ -1,4 +1,4 @@
-"""A plain SELECT to Nile's own nodes: sqlglot parses, an allow-list takes its tree apart."""
+"""Lowering a plain SELECT to Nile's own nodes: sqlglot parses, an allow-list admits its tree."""
 
 from __future__ import annotations
 

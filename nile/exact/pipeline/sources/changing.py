@@ -1,4 +1,4 @@
-"""A relation that changes: signed rows, as they were pushed."""
+"""A relation that changes: signed rows, as pushed."""
 
 from __future__ import annotations
 

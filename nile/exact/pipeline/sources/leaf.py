@@ -1,4 +1,4 @@
-"""Where rows come from: a stream in its window (StreamScan with W-Expire), and a stored relation.
+"""Leaves of a plan: a stream in its window (StreamScan with W-Expire), and a stored relation.
 
 Selections and projections above a stream depend on the tuple alone, so they are applied once, below W-Expire: a
 negative tuple is the stored result, not a second evaluation.

@@ -1,4 +1,4 @@
-"""The last rows of each partition: a tuple leaves when the n-th after it with the same values comes.
+"""The last rows per partition: a tuple leaves when the n-th later one with the same values arrives.
 
 Whatever the scheduling it leaves by a negative tuple, since a tuple and not time takes its place.
 Cost: O(1) a tuple; memory: n tuples of each partition.  Source: CQL (CIDR 2003), section 2.1.
