@@ -7,6 +7,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import nile
@@ -145,7 +147,42 @@ def test_kernels_compile_beforehand_a_kind_in_each_process_and_one_that_fails_is
         next(warming.warm(0))
 
 
+def _asked(database: nile.Database, kind: str) -> None:
+    """What somebody asks of that kind, over other streams."""
+    text = "FROM x, y WHERE x.k = y.k WINDOW '5 s'"
+    match kind:
+        case "exact joins":
+            database.sql(f"SELECT x.v, y.v AS w {text}").to_arrow()
+            database.sql(f"SELECT count(*) AS n {text}").to_arrow()
+        case "joins and aggregates under a budget":
+            database.join("x", "y", on="k", window="5 s").prefer("desc").run(budget=0.3).to_arrow()
+        case "exact groups in windows":
+            database.sql("SELECT k, count(*) AS n, avg(v) AS v FROM x GROUP BY k WINDOW '5 s'").to_arrow()
+        case "joins tuple by tuple":
+            database.join("x", "y", on="k", window="5 s").prefer("desc").using(costs="engine").run(0.3).to_arrow()
+        case _:
+            raise AssertionError(f"needed a query of the kind {kind!r}; ask one here")
+
+
+def _compiled() -> dict[str, int]:
+    """Of each kernel that is loaded, the types it was compiled for, or read from the cache for."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("nile.")]
+    made = [each for module in modules for each in vars(module).values() if hasattr(each, "nopython_signatures")]
+    return {f"{each.__module__}.{each.__name__}": len(each.signatures) for each in made if each.signatures}
+
+
 @pytest.mark.parametrize("kind", warming.KINDS)
-def test_what_is_compiled_beforehand_runs(kind: str) -> None:
+def test_queries_of_a_kind_that_was_compiled_beforehand_need_no_kernel_more(kind: str) -> None:
     with warming._database() as database:
         warming.KINDS[kind](database)
+    beforehand = _compiled()
+    assert beforehand
+    rng = np.random.default_rng(3)
+    with nile.connect() as other:
+        for name in "xy":
+            at = pa.array(np.sort(rng.integers(0, 60_000_000_000, 3_000))).cast(pa.timestamp("ns"))
+            other.register(
+                name, pa.table({"ts": at, "k": rng.integers(0, 80, 3_000), "v": rng.random(3_000)}), time="ts"
+            )
+        _asked(other, kind)
+    assert _compiled() == beforehand

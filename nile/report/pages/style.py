@@ -111,7 +111,7 @@ tr > :first-child { text-align: left; padding-left: 0; }
 .spread-text { color: var(--soft); display: block; font-size: 12px; }
 .duel { margin: 24px 0 32px; }
 .matrix { font-size: 14px; border-collapse: separate; border-spacing: 3px;
-  margin: 0 -3px 16px; width: calc(100% + 6px); }
+  margin: 0 0 16px -3px; width: calc(100% + 3px); }
 .matrix th, .matrix td { border: 0; padding: 8px 10px; }
 .matrix thead th { text-align: center; padding: 0 10px 2px; }
 .matrix tbody th { white-space: normal; min-width: 170px; padding-left: 3px; line-height: 1.3; }
