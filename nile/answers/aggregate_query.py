@@ -1,4 +1,4 @@
-"""Aggregates over a stream as a Python object: frozen, cheap, nothing read until it is run."""
+"""Aggregates over a stream as a Python object: immutable and cheap; nothing is read until it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["AggregateQuery", "aggregate_query"]
 class AggregateQuery:
     """Aggregates over a registered stream, for one query or for hundreds of standing ones.
 
-    Made by `Database.aggregate`; each method returns a changed copy.  bound: what is asked, as SQL would ask it.
+    Made by `Database.aggregate`; each method returns a modified copy.  bound: the bound aggregates, as SQL gives them.
     """
 
     database: Home = field(repr=False)
@@ -79,8 +79,8 @@ class AggregateQuery:
         """Read the stream and answer.
 
         budget: a Budget or a fraction of what it costs to feed every tuple to every query; None: the exact
-        answer.  error: instead, or with the budget as a limit, how far a number may be off, as a share of it;
-        as little is read as that takes.  confidence: of the intervals.  otherwise: what to do when the error
+        answer.  error: instead, or with the budget as a limit, the relative error allowed;
+        no more is read than that takes.  confidence: of the intervals.  otherwise: what to do when the error
         cannot be met within the budget: "flag", "refuse" or "exact".
         Warns (CostWarning), with both costs, when the answer cost more than the plain exact way.
         Raises BudgetError, ConfigError, ErrorTargetMissed, KeyTypeError, SourceError, TimestampOrderError.

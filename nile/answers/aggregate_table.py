@@ -1,4 +1,4 @@
-"""Numbers as a table: a row per query and group, and for every number what it is worth."""
+"""Numbers as a table: a row per query and group, and an interval for every number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates over a stream as they are bound: what SQL, the builder and `Database.aggregate` make alike."""
+"""Bound aggregates over a stream: what SQL, the builder and `Database.aggregate` all make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A join as it is bound: what SQL, the builder and `Database.join` make alike."""
+"""The bound join: what SQL, the builder and `Database.join` all make."""
 
 from __future__ import annotations
 

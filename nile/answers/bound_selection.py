@@ -1,4 +1,4 @@
-"""Selections of a stream as they are bound: what SQL, the builder and `Database.select` make alike."""
+"""Bound selections of a stream: what SQL, the builder and `Database.select` all make."""
 
 from __future__ import annotations
 

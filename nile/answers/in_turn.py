@@ -1,4 +1,4 @@
-"""Batches for coroutines: found on a thread, so that the event loop goes on while one is waited for."""
+"""Batches for coroutines: found on a thread while the event loop goes on."""
 
 from __future__ import annotations
 

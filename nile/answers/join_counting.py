@@ -1,4 +1,4 @@
-"""Aggregates over a whole join of two streams from what each tuple matches: no pair is made."""
+"""Aggregates over a whole two-stream join from each tuple's matches, without making pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers of joins share, of two streams and of several: outputs as they are found, and what they are worth."""
+"""What answers of joins share, of two streams or several: outputs as they are found, and their quality."""
 
 from __future__ import annotations
 

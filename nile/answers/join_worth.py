@@ -1,4 +1,4 @@
-"""What the outputs of a join are worth: how many there are, what they cost, and what became of the tuples."""
+"""The quality of a join's outputs: how many there are, what they cost, and where the tuples went."""
 
 from __future__ import annotations
 

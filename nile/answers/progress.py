@@ -1,4 +1,4 @@
-"""Answers that grow: what a statement has found so far, handed over at intervals, stoppable at any time."""
+"""Growing answers: what a statement has found so far, returned at intervals; can be stopped at any time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["Partial", "Progress", "Progressive"]
 
 
 class Progressive(ABC):
-    """A statement that can be answered in growing pieces, checked; nothing is read before `steps`.
+    """A validated statement with a progressive answer; nothing is read before `steps`.
 
-    replaces: whether each answer takes the place of the one before (aggregates) or comes on top of it (rows).
+    replaces: whether each answer replaces the previous one (aggregates) or adds to it (rows).
     schema: the columns of its rows.
     """
 
@@ -58,11 +58,11 @@ class Progressive(ABC):
     @property
     @abstractmethod
     def estimate(self) -> Estimate:
-        """How many rows the full answer has; of one aggregate alone, that number."""
+        """How many rows the full answer has; for a single aggregate, its value."""
 
     @property
     def estimates(self) -> Mapping[str, Sequence[Estimate]]:
-        """Of aggregates: what each number of the current answer is worth, by column."""
+        """For aggregates: the interval of each number of the current answer, by column."""
         return {}
 
     @abstractmethod
@@ -74,11 +74,11 @@ class Progressive(ABC):
 class Partial:
     """An answer so far.
 
-    rows: batches found since the partial before it; of aggregates, whose numbers still move, the whole current answer.
-    coverage: 0 to 1, never falls; what it is a share of depends on the preference (docs/history.md).  estimate: how
-    many rows the full answer has, or of one aggregate alone that number.
-    estimates: of aggregates, by column, one per row.  elapsed: seconds since the query began.  done: this is the full
-    answer (also the last is not where a budget ended before it).
+    rows: batches found since the previous partial; for aggregates, whose numbers still change, the whole current
+    answer.  coverage: 0 to 1, never falls; its base depends on the preference (docs/history.md).  estimate: how
+    many rows the full answer has, or the value of a single aggregate.
+    estimates: for aggregates, by column, one per row.  elapsed: seconds since the query began.  done: this is the full
+    answer (even the last one is not, if a budget ended before it).
     """
 
     rows: tuple[pa.RecordBatch, ...]
@@ -115,10 +115,10 @@ class Partial:
 
 
 class Progress:
-    """Partials, one every so often: the first as soon as there are rows, the last with `done`.
+    """Partials at intervals: the first as soon as there are rows, the last with `done`.
 
-    Iterate it, once.  Leaving the loop, `close` or the end of a `with` stops the work and frees what it held; partials
-    already given stay as they are.
+    Iterate it once.  Leaving the loop, `close` or the end of a `with` stops the work and frees its memory; partials
+    already returned stay valid.
     """
 
     def __init__(self, query: Progressive, every: str | float | timedelta) -> None:
@@ -173,7 +173,7 @@ class Progress:
         )
 
     def explain(self) -> str:
-        """How it runs, and what has been done so far: cells read and ruled out, tuples looked at, bytes by tier."""
+        """How it runs, and the work so far: cells read and ruled out, tuples examined, bytes by tier."""
         return "\n".join(self._query.explain())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Standing selections as a Python object: frozen, cheap, nothing read until they are run."""
+"""Standing selections as a Python object: immutable and cheap; nothing is read until they run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["SelectionQuery"]
 class SelectionQuery:
     """Named conditions over a registered stream, standing at once.
 
-    Made by `Database.select`; each method returns a changed copy.  bound: what is asked, as SQL would ask it.
+    Made by `Database.select`; each method returns a modified copy.  bound: the bound selections, as SQL gives them.
     """
 
     database: Home = field(repr=False)
@@ -65,9 +65,9 @@ class SelectionQuery:
     ) -> Self:
         """Play the input back in time: `exponential` gaps of `mean`, steady or in `bursts`, or the `data`'s own.
 
-        The budget then comes with time, and what finds no work expires.  Exponential gaps replace the data's times,
-        so the window is on them.  speed: how many times faster a run under `Budget(share=...)` plays it than the wall
-        clock goes.  Raises ConfigError.
+        The budget is then granted over time, and credit that finds no work expires.  Exponential gaps replace the
+        data's times, and the window applies to them.  speed: how many times faster than the wall clock a run under
+        `Budget(share=...)` plays the input.  Raises ConfigError.
         """
         return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=checked_speed(speed))
 
@@ -89,7 +89,7 @@ class SelectionQuery:
         return self.bound.explain(self.database, budget)
 
     def run(self, budget: GivenBudget | None = None) -> SelectionAnswer:
-        """Read the stream and prepare the answer; tuples are found as they are asked for.
+        """Read the stream and prepare the answer; tuples are found on demand.
 
         budget: a Budget or a fraction of what `naive` needs to feed every tuple to every selection; None:
         everything.  Raises ConfigError, BudgetError, KeyTypeError, SourceError, TimestampOrderError.

@@ -1,4 +1,4 @@
-"""Several standing joins at once: streams that joins of two share are kept once, one budget is shared by weight."""
+"""Several standing joins at once: two-stream joins share their streams, and all share one budget by weight."""
 
 from __future__ import annotations
 

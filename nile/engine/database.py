@@ -1,4 +1,4 @@
-"""The database a user talks to: registered streams and queries over them."""
+"""The database users work with: registered streams and queries over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nile doctor`: what this machine and environment lack, and how to mend it."""
+"""`nile doctor`: what this machine and environment lack, and how to fix it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact answer that a report scores against, by Spark."""
+"""The exact answer that a report scores against, computed by Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's choice for an exact query: which way it runs, and why."""
+"""The planner's choice for an exact query: how it runs, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store remembers of a database's names: definitions as JSON, checked when they are read.
+"""A database's definitions as a store keeps them: as JSON, validated when read.
 
 Live streams with all that makes them; sources that have a path; summaries and standing queries as Nile SQL.
 """

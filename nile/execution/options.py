@@ -1,4 +1,4 @@
-"""How a statement is to be run: what `Database.sql` takes beside the text."""
+"""Options of a statement: what `Database.sql` accepts besides the text."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _APPROXIMATE = ("method", "guide", "output", "outlier_cap", "replay", "replay_me
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may be said beside a statement; None: chosen for it, and EXPLAIN says why.
+    """Options of a statement; None: chosen automatically, and EXPLAIN says why.
 
-    Of exact queries: emit, one of EMITS; scheduling, one of SCHEDULINGS; algorithm, one of ALGORITHMS; windows, one
-    of STRATEGIES: how windows that are not one and the same are kept.  Of approximate ones: budget (a Budget or a
+    For exact queries: emit, one of EMITS; scheduling, one of SCHEDULINGS; algorithm, one of ALGORITHMS; windows, one
+    of STRATEGIES: how non-uniform windows are kept.  For approximate ones: budget (a Budget or a
     fraction; the statement's own otherwise), method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap,
     replay with replay_mean and speed, by (what a selection's preference weighs: "share", "value"), confidence (of
     intervals), and using: fields of a summary or of a plan.  engine: "spark" scans streams of a lake by tasks, best

@@ -1,4 +1,4 @@
-"""Reading what a plan's leaves name: streams in event-time order through the stream manager, and stored relations."""
+"""Reading a plan's leaves: streams in event-time order through the stream manager, and stored relations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database knows by name: streams, stored relations, summaries, views."""
+"""The names of a database: streams, stored relations, summaries, views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correspondence with a library: which of its patterns a list of numbers is most like."""
+"""Matching against a library: the pattern that a list of numbers is most similar to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Periods of a series: how long it takes until it is like itself again, of each stretch of values."""
+"""Periods of a series: for each stretch of values, the time after which it repeats."""
 
 from __future__ import annotations
 

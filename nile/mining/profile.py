@@ -1,4 +1,4 @@
-"""The matrix profile of a series, as values come: how far each stretch is from the most similar one before it."""
+"""The matrix profile of a series, incrementally: each stretch's distance from the most similar one before it."""
 
 from __future__ import annotations
 

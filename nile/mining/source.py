@@ -1,4 +1,4 @@
-"""What a table function gives of a stream, as rows of another one: found as tuples come, series by series."""
+"""Table functions over a stream as a new stream: computed as tuples arrive, series by series."""
 
 from __future__ import annotations
 

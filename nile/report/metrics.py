@@ -1,4 +1,4 @@
-"""How good an approximate answer is, measured against the exact one.
+"""Metrics of an approximate answer, against the exact one.
 
 Numpy only, and nothing of the engine: what judges an answer shares no code with what made it.  Sums are taken
 in integers or rounded once, so a score is the same bit for bit on every machine and in any order of output.

@@ -1,4 +1,4 @@
-"""How closely a stream keeps a constraint: the least k that would have done so far, and what came against the one said.
+"""How closely a stream keeps a constraint: the smallest k that would have held so far, and its violations.
 
 k of what lies further back than a horizon is not known exactly: it is told as unknown, never as too little.  A key that
 has ever been there is never forgotten (`Seen`), so that nothing against a constraint goes uncounted.

@@ -1,4 +1,4 @@
-"""Which operator runs next, where batches wait in queues between operators; and what they then take.
+"""Schedulers: which operator runs next when batches wait in queues, and how much it takes.
 
 Time goes in units: in each one operator works on one batch of its queue, which keeps its size until the operator has
 done it.  So a run of policies over arrivals tells the sizes of all queues at each instant, and when each batch is done.

@@ -19,7 +19,7 @@ _DEFINED: WeakValueDictionary[str, type[Sensor]] = WeakValueDictionary()
 
 
 class Status(Enum):
-    """What a read found: a value, none for now, or that there will be none any more."""
+    """What a read found: a value, none at the moment, or the end of the source."""
 
     NEW_VALUE = "new value"
     NO_VALUE = "no value"
@@ -35,20 +35,20 @@ NEW_VALUE, NO_VALUE, END = Status
 class Sensor:
     """One source of a stream; subclass it.  Its attributes are its state, from init to close.
 
-    `read` returns NO_VALUE, END, (NEW_VALUE, value) or (NEW_VALUE, value, time).  value: a dict by the names of the
-    stream's fields, a tuple in their order, or, of a single field, the value alone.  time: seconds since 1970, a
-    datetime or ISO text, not before the one that this source gave last; without one, when it was received.
+    `read` returns NO_VALUE, END, (NEW_VALUE, value) or (NEW_VALUE, value, time).  value: a dict keyed by the stream's
+    field names, a tuple in field order, or, for a single field, the bare value.  time: seconds since 1970, a
+    datetime or ISO text, not before this source's last one; without one, the time of arrival.
     `init`, `read` and `close` may be coroutines (`async def read`): then all of them are awaited on one event loop.
     With a method `fileno`, which gives a descriptor, `read` is called when that is readable, not polled.
 
     batch: a value is a list of values, a time a list of times.  every: seconds from one read to the next; 0: as soon
     as its turn comes again, and after NO_VALUE 10 ms later.  timeout: seconds that a call may take, after which the
-    source is given up and begun anew; None: any time, of sources that wait for news inside of `read`.  restarts: how
-    often in a row it is begun anew after an error; None: for ever.  An error after 10 s without one begins a new row.
-    It is begun anew .1 s later, where that has given no value .2 s later, and so on up to 30 s.
-    A nile.SourceError says that there is no use: the source has failed.  place: how far it has read, if it says so; the
-    next instance of a source has it before its init.  fields: of the stream, as it was declared.
-    Every instance is made for one beginning: one `init`, and after it, whatever happened, one `close`.
+    call is abandoned and the source restarted; None: no limit, for sources that block in `read`.  restarts: how
+    often in a row it is restarted after an error; None: for ever.  10 s without an error reset the count.
+    It is restarted .1 s later, then .2 s later if that gave no value, and so on up to 30 s.
+    A nile.SourceError means that retrying is useless: the source has failed.  place: how far it has read, if it sets
+    it; the next instance of a source has it before its init.  fields: those of the stream, as declared.
+    Every instance is used once: one `init`, and after it, whatever happened, one `close`.
     Source: STEAM, section 3.3 (InitStream, ReadStream, CloseStream); batches and coroutines are ours.
     """
 
@@ -63,10 +63,10 @@ class Sensor:
         _DEFINED[cls.__name__] = cls
 
     def init(self, address: Any, row: Mapping[str, Any]) -> Any:
-        """Begin.  address: what the row has in the stream's column; row: its static columns, by name."""
+        """Start.  address: the row's value in the stream column; row: its static columns, by name."""
 
     def read(self) -> Any:
-        """What there is now."""
+        """The next value, if there is one now."""
         raise NotImplementedError
 
     def close(self) -> Any:

@@ -100,7 +100,7 @@ class Table:
         return len(self.rows.current)
 
     def add(self, rows: Any) -> int:
-        """Add rows: dicts, a dict of columns, a table, a DataFrame.  How many.  Columns that are left out are null.
+        """Add rows: dicts, a dict of columns, a table, a DataFrame; returns how many.  Missing columns are null.
 
         Raises SourceError.
         """
@@ -115,9 +115,9 @@ class Table:
         return len(identities)
 
     def change(self, where: str | None = None, /, **values: Any) -> int:
-        """Set columns of the rows that meet a condition; how many.  A source whose address changes is begun anew.
+        """Set columns of the rows that meet a condition; returns how many.  A source whose address changes restarts.
 
-        Tuples that came before keep what the row said then.  Raises ExpressionError, UnknownColumn, SourceError.
+        Tuples that arrived before keep the row's old values.  Raises ExpressionError, UnknownColumn, SourceError.
         """
         unknown = next((name for name in values if name not in self.spec.static.names), None)
         if unknown is not None or not values:
@@ -136,7 +136,7 @@ class Table:
         return len(chosen)
 
     def remove(self, where: str | None = None) -> int:
-        """Remove the rows that meet a condition (None: all); how many.  Their sources are closed."""
+        """Remove the rows that meet a condition (None: all); returns how many.  Their sources are closed."""
         with self._lock:
             chosen = self._chosen(where)
             left = {row: at for row, at in self.rows.current.items() if row not in chosen}

@@ -1,4 +1,4 @@
-"""What Spark says when a job fails, as one sentence and without the JVM's stack."""
+"""Spark's failures as one sentence, without the JVM's stack."""
 
 from __future__ import annotations
 

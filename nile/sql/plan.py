@@ -62,10 +62,10 @@ __all__ = [
 class Stream:
     """A registered stream, read in event-time order.
 
-    alias: what the statement calls it; position: its place among the statement's streams, which orders ties;
+    alias: its name in the statement; position: its place among the statement's streams, which breaks ties;
     fields: the columns that are read, named "alias.column"; time: its event-time column, as in the source;
-    window: its own (of all tuples above it); where: conditions that its own tuples must meet before they enter a
-    window (ROWS windows count what is left), as the rewriter pushed them down.
+    window: its own window; where: conditions that its tuples must satisfy before they enter a window (ROWS windows
+    count what is left), as pushed down by the rewriter.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One output row an input row, duplicates kept."""
+    """One output row per input row, duplicates kept."""
 
     input: Plan
     items: tuple[Item, ...]
@@ -170,7 +170,7 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Each different row once; nulls are alike."""
+    """Each distinct row once; nulls are equal."""
 
     input: Plan
 
@@ -208,7 +208,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Each row with its values of window functions behind it."""
+    """Each row, with the values of its window functions appended."""
 
     input: Plan
     items: tuple[OverItem, ...]
@@ -220,9 +220,9 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class ToStream:
-    """A relation that changes as a stream (CQL): at each instant what it gained, lost, or has.
+    """A changing relation as a stream (CQL): at each instant what it gained, lost, or has.
 
-    istream: rows that come, dstream: rows that go, rstream: all rows, wherever something changes.
+    istream: rows added, dstream: rows removed, rstream: all rows whenever anything changes.
     """
 
     kind: Literal["istream", "dstream", "rstream"]
@@ -248,7 +248,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """A stream that a query gives, in a window: a relation again.  position: its place among the streams."""
+    """A query's output stream in a window: a relation again.  position: its place among the streams."""
 
     input: ToStream | Sample
     window: StreamWindow
@@ -261,10 +261,10 @@ class Windowed:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Each row once for every window of fixed bounds that its time is in: window_start <= time < window_end.
+    """Each row once per tumbling or hopping window that its time is in: window_start <= time < window_end.
 
-    time: a column of the input; size, slide: ns, windows begin at the multiples of slide since 1970; names: what the
-    two bounds are called; closes: whether rows go when their window ends.
+    time: a column of the input; size, slide: ns, windows begin at the multiples of slide since 1970; names: the names
+    of the two bounds; closes: whether rows are removed when their window ends.
     """
 
     input: Plan
@@ -283,7 +283,7 @@ class Hop:
 class OnClose:
     """Rows as they are when their window ends, once.  span: ns, within which after a tuple its windows have ended.
 
-    end: the column that says when, which is taken off.
+    end: the column with that time, which is removed.
     """
 
     input: Plan
@@ -297,7 +297,7 @@ class OnClose:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """What changes between two multiples of `step` ns, told at the later one."""
+    """The changes between two multiples of `step` ns, reported at the later one."""
 
     input: Plan
     step: int
@@ -344,7 +344,7 @@ class Query:
     window: the WINDOW w of the whole statement (ns), which is also on every stream below that has none of its own;
     windowed: whether any window was named anywhere. budget: (unit, amount) of a Budget; error: (error, confidence,
     otherwise) of an ErrorTarget. summaries: names of the CREATE SUMMARY statements that the rewriter picked, one per
-    stream that has one. emit: what EMIT says comes out; None: nothing was said.
+    stream that has one. emit: what EMIT says to output; None: no EMIT.
     """
 
     plan: Plan
@@ -386,12 +386,12 @@ def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
 
 
 def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
-    """The node over its inputs changed."""
+    """The node over transformed inputs."""
     return with_inputs(plan, [change(each) for each in inputs_of(plan)])
 
 
 def walk(plan: Plan) -> list[Plan]:
-    """A node and all below it, the node first, inputs from left to right."""
+    """A node and all its descendants, the node first, inputs from left to right."""
     return [plan, *(node for each in inputs_of(plan) for node in walk(each))]
 
 

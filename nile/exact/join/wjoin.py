@@ -47,12 +47,12 @@ class WindowJoinPlan:
 
     on: `Condition()` for equal codes, `Condition("band", width)` for values at most `width` apart, every two of them,
     or `Condition("any")` for no condition on values; predicate: of ordinals int64 [m, n], true or false for each, for
-    anything else, put to what satisfies `on`.
+    anything else, evaluated on what satisfies `on`.
     algorithm: one of ALGORITHMS, or "" for the default: chain for equal codes, else few-nested.
-    strategy: how windows that are not one and the same are kept, or "" for the algorithm's own.  gca: filter by the
+    strategy: how non-uniform windows are kept, or "" for the algorithm's default.  gca: filter by the
     widest window, then refine; lca: filter by each stream's widest, then refine; mbe: backward evaluation along the
     given windows, no refining; exact: the same with the bounds that follow for all other pairs, which prunes most.
-    output: "combinations", or "count" to keep nothing but their number.
+    output: "combinations", or "count" to keep only their number.
     cleanup: arrivals between the clean-ups of ripple and xjoin.  threads: how many a join of two streams may use, None
     for all cores; no output depends on it.
     Raises ConfigError for an unknown name, hashing without equality, or a strategy the algorithm has no use for.
@@ -99,7 +99,7 @@ class WindowJoinPlan:
 
     @property
     def chosen(self) -> tuple[str, str]:
-        """The algorithm and the strategy that run: those named, or the defaults."""
+        """The algorithm and the strategy in use: those named, or the defaults."""
         algorithm = self.algorithm or ("chain" if self.on.kind == "equal" else "few-nested")
         return algorithm, self.strategy or self._own_strategy(algorithm)
 
@@ -128,7 +128,7 @@ class WindowJoinPlan:
 
 
 class WindowJoin:
-    """A running window join.  Costs: see the algorithm; `memory` and `costs` tell what was spent.
+    """A running window join.  Costs: see the algorithm; `memory` and `costs` report what was spent.
 
     plan: what is joined.
     """
@@ -162,8 +162,8 @@ class WindowJoin:
     def run(self, ts: Sequence[Any], codes: Sequence[Any] | None = None) -> Iterator[Array]:
         """Apply whole streams, merged in total order (ts, stream, arrival); yields what they complete as it comes.
 
-        ts, codes: one array a stream, as for `push`.  Yields int64 [m, n]: the members' ordinals, a column a stream,
-        in the order they complete; a column is contiguous, so it becomes Arrow without a copy.
+        ts, codes: one array per stream, as for `push`.  Yields int64 [m, n]: the members' ordinals, a column per
+        stream, in the order they complete; a column is contiguous, so it becomes Arrow without a copy.
         Raises as `push` does, before anything is applied.
         """
         return self.made(ts, codes, lambda block: block)
@@ -239,12 +239,12 @@ class WindowJoin:
         self._engine.hold(now, seen, [_joinable(self.plan.on, *each) for each in tuples], completed)
 
     def outputs(self) -> Iterator[Array]:
-        """What pushed batches completed and nobody took yet: int64 [m, n], as `run` yields it."""
+        """Unread combinations completed by pushed batches: int64 [m, n], as `run` yields them."""
         while self._pending:
             yield self._pending.popleft()
 
     def advance(self, now: int) -> None:
-        """Say that no tuple before `now` will come: lets go of what none can join, however silent the streams."""
+        """Declare that no tuple before `now` will come: evicts what none can join, however silent the streams."""
         if now > self._now:
             self._now = int(now)
             self._engine.advance(self._now)
@@ -261,7 +261,7 @@ class WindowJoin:
 
     @property
     def most_memory(self) -> int:
-        """Bytes of the operator's state at its fullest so far, on all cores that worked at once."""
+        """Peak bytes of the operator's state so far, over all cores."""
         return self._engine.most_memory
 
     @property

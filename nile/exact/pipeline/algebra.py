@@ -73,8 +73,8 @@ Order = Callable[["pyarrow.RecordBatch"], Array]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A stream in a window.  position: its place in the statement, which orders tuples of one instant.  Rows that are
-    pushed need the columns of `schema`; what more they have is not kept.
+    """A stream in a window.  position: its place in the statement, which orders tuples of one instant.  Pushed rows
+    need the columns of `schema`; others are not kept.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """A stored relation: its rows hold at every instant."""
+    """A stored relation: its rows are valid at every instant."""
 
     name: str
     table: pyarrow.Table
@@ -97,9 +97,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """A relation that changes: rows that are pushed come or go, as the last column, `SIGN` (int8), says: 1 or -1.
+    """A changing relation: pushed rows are added or removed, as the last column, `SIGN` (int8), says: 1 or -1.
 
-    Nothing of an instant is known before it has passed the relation too.  A row that goes has to be there.
+    An instant is complete only once the relation has passed it too.  Only existing rows can be removed.
     """
 
     name: str
@@ -196,7 +196,7 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Each different row once; nulls are alike."""
+    """Each distinct row once; nulls are equal."""
 
     input: Plan
 
@@ -220,12 +220,12 @@ class _OfBoth:
 
 @dataclass(frozen=True, slots=True)
 class Union(_OfBoth):
-    """The rows of both; all=False: each different one once."""
+    """The rows of both; all=False: each distinct one once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intersect(_OfBoth):
-    """Rows that both have; all=True: min(l, r) times, else once."""
+    """Rows in both inputs; all=True: min(l, r) times, else once."""
 
 
 @dataclass(frozen=True, slots=True)

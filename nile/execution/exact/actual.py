@@ -1,4 +1,4 @@
-"""What a pipeline's operators have done, told of the nodes of the statement that they were made for."""
+"""Actual figures of a pipeline's operators, attributed to the nodes of the statement."""
 
 from __future__ import annotations
 

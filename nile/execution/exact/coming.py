@@ -1,4 +1,4 @@
-"""The streams of a plan, read together as they come: the one that lies furthest back is read next."""
+"""The streams of a plan, read together incrementally: the one furthest behind is read next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins over whole inputs: which rows go together, and their columns, a chunk at a time.
+"""Joins over finite inputs: which rows join, and their columns, chunk by chunk.
 
 Streams in one window, or in windows between pairs, go through the window joins of `nile.exact`, in the order in which
 combinations complete; anything else is joined input by input, by sorting, with time bounds as part of the look-up.

@@ -1,4 +1,4 @@
-"""Which constraints on streams a join of two of them can go by."""
+"""Which constraints on streams a join of two of them can use."""
 
 from __future__ import annotations
 

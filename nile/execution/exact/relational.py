@@ -1,4 +1,4 @@
-"""A plan over whole inputs: what a query says of the rows its windows hold at one instant (or of all there are).
+"""A plan over finite inputs: its result over the windows' content at one instant (or over all rows).
 
 This is the snapshot of Definition 1 (negative tuples, section 2.1), worked out at once, column by column.
 """

@@ -1,4 +1,4 @@
-"""What is asked of a standing query: what a store would remember of it, and the query itself."""
+"""Defining a standing query: its definition as a store keeps it, and the query itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came for a standing query while it was paused: kept in its order, and worked on as if it came now."""
+"""The backlog of a paused standing query: kept in order, and processed later as if it arrived then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of what a database holds: each in one piece, and then whoever wants to know of it is told.
+"""Atomic changes of a database, each followed by the notification of whoever subscribed.
 
 with commits:           signals wait
     ...                 rows, offset, accounting, summaries, histories, standing queries: all or nothing

@@ -1,4 +1,4 @@
-"""Constraints declared of live streams: measured as tuples come, handed to the joins that go by them, kept.
+"""Constraints declared on live streams: measured as tuples arrive, passed to the joins that use them, kept.
 
 Source: STREAM (CIDR 2003), section 4.1, and the bulletin (2003), section 5: a monitor of what streams are like.
 """

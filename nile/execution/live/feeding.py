@@ -1,4 +1,4 @@
-"""What sources of sensors give, pushed to the standing query that reads them by a thread for each table."""
+"""Values of sensors, pushed to the standing query that reads them by one thread per table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live streams of a database by name: how they are made, and how all goes back where a change fails."""
+"""The live streams of a database by name: how they are created, and rolled back if a change fails."""
 
 from __future__ import annotations
 

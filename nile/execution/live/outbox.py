@@ -59,12 +59,12 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
 
     @property
     def unread(self) -> int:
-        """Rows that wait to be read."""
+        """Unread rows."""
         return self.outputs - self._handed
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of memory that they take; those in files of the store take none."""
+        """Bytes of memory of unread rows; those in files of the store take none."""
         return self._found.bytes
 
     @property
@@ -119,11 +119,11 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
             self._changed.wait()
 
     def poll(self) -> list[pa.RecordBatch]:
-        """What has been found since the last call.  Never waits."""
+        """Batches found since the last call.  Never blocks."""
         return self._read(lambda found: [batch for _, batch in found])  # type: ignore[no-any-return]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
-        """As `poll`, each batch after the ordinal of its first row."""
+        """Like `poll`, as pairs of the ordinal of its first row and a batch."""
         return self._read(lambda found: found)  # type: ignore[no-any-return]
 
     def peek(self, ordinal: int, most: int) -> list[tuple[int, pa.RecordBatch]]:
@@ -182,7 +182,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
             yield from found
 
     def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
-        """Batches as they are found, until closed.  timeout: most seconds to wait for the next; then it ends."""
+        """Batches as they are found, until closed.  timeout: end after waiting this many seconds for the next."""
         self._check_here()
         while True:
             with self._changed:

@@ -1,4 +1,4 @@
-"""Rows of a live stream that are taken back: those that a condition selects, or each by its values.
+"""Retractions from a live stream: of the rows that satisfy a condition, or of given rows by value.
 
 What is kept is written anew without them, and summaries count it anew: a row that came and was taken back leaves no
 trace, in bytes and in answers.  Standing queries correct what they told: from the first instant that can still come the

@@ -1,4 +1,4 @@
-"""An exact plan at work over live streams, once for all standing queries that ask for it.
+"""An exact plan running over live streams, once for all standing queries with that plan.
 
 What the streams bring is an event: converted, worked on and formed once, by whoever comes first, and kept in a queue
 until every reader has taken it.  Readers have equal plans up to the selections and projections at the top (`Tail`),

@@ -1,4 +1,4 @@
-"""Which standing queries run on one plan: those that ask the same and would go on alike whatever comes.
+"""Which standing queries can run on one plan: those with equal plans and equal states.
 
 Equal plans share at once where neither has seen anything the other has not.  One that is asked later begins with
 nothing, as it would alone, and runs by itself until what the others had before has left their windows; then it joins.

@@ -1,4 +1,4 @@
-"""The standing queries of a database: which there are, which have a name, and what is done to all of them."""
+"""The standing queries of a database: all of them, the named ones, and operations on all."""
 
 from __future__ import annotations
 

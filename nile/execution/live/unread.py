@@ -1,4 +1,4 @@
-"""Outputs of a standing query that wait for their reader: in memory, and in files of the store."""
+"""Unread outputs of a standing query: in memory, and in files of the store."""
 
 from __future__ import annotations
 

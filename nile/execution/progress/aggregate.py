@@ -1,4 +1,4 @@
-"""Aggregates over one stream, as numbers that settle: blocks in a random order, intervals until all have been read."""
+"""Aggregates over one stream that converge: blocks in a random order, intervals until all have been read."""
 
 from __future__ import annotations
 

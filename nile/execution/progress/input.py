@@ -1,4 +1,4 @@
-"""What a progressive query reads: the histories of its streams, and the bounds in time that its conditions set."""
+"""The input of a progressive query: the histories of its streams, and the time bounds of its conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins of two streams over all that is kept, as growing answers."""
+"""Joins of two streams over everything kept, as growing answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes out of a progressive operator, through the projections and the LIMIT above it."""
+"""The output of a progressive operator, through the projections and the LIMIT above it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which statements can be answered in growing pieces, and by what."""
+"""Which statements have progressive answers, and by which operator."""
 
 from __future__ import annotations
 

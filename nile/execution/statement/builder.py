@@ -1,4 +1,4 @@
-"""Queries step by step, of the same power as SQL: a builder writes the statement, the binder reads it."""
+"""Queries built step by step, as powerful as SQL: the builder writes the statement, the binder reads it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def read_query(text: str, catalog: Catalog, params: Params = None) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class QueryBuilder:
-    """A query that is being written.  Made by `Database.query`; each method returns a changed copy, nothing is read.
+    """A query under construction.  Made by `Database.query`; each method returns a modified copy, nothing is read.
 
-    `sql()` shows the statement, `plan()` what it is bound to, `run()` gives a Result.  Conditions and expressions are
+    `sql()` shows the statement, `plan()` the bound query, `run()` returns a Result.  Conditions and expressions are
     SQL text.
 
     >>> import nile
@@ -80,7 +80,7 @@ class QueryBuilder:
         return cls(engine, (_source(source, alias),))
 
     def filter(self, condition: str) -> QueryBuilder:
-        """As `where`, under the name that DataFrames have for it."""
+        """Same as `where`, under the name that DataFrames use."""
         return self.where(condition)
 
     def where(self, condition: str) -> QueryBuilder:
@@ -215,7 +215,7 @@ class QueryBuilder:
         return self._clause("ERROR", f"{error!r} CONFIDENCE {confidence!r} ELSE {otherwise.upper()}")
 
     def sql(self) -> str:
-        """The statement.  A Budget that SQL has no words for is not in it; `run` keeps to it."""
+        """The statement.  A Budget that SQL cannot express is not in it, but `run` observes it."""
         parts = [self._block()]
         for word, other in self.operations:
             parts += [word, other._block() if not other.operations else f"({other.sql()})"]
@@ -245,11 +245,11 @@ class QueryBuilder:
         return self.sql()
 
     def plan(self, params: Params = None) -> Query:
-        """What the statement is bound to.  Raises SqlError."""
+        """The bound query.  Raises SqlError."""
         return read_query(self.sql(), self.engine, params)
 
     def run(self, params: Params = None, **options: Any) -> Result:
-        """A result that has not run.  options: as of `Database.sql`."""
+        """A lazy result.  options: as for `Database.sql`."""
         return run_query(self.engine, self.plan(params), Options.of(options))
 
     def show(self, limit: int | None = 20) -> None:

@@ -1,4 +1,4 @@
-"""Statements that change what live streams hold, or the queries that stand over them."""
+"""Statements that change the content of live streams, or their standing queries."""
 
 from __future__ import annotations
 

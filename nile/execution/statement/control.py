@@ -1,4 +1,4 @@
-"""What runs in a database, as relations that SQL reads: the state of streams, standing queries and summaries as of now.
+"""Introspection: the current state of streams, standing queries and summaries, as relations for SQL.
 
 UPDATE sets what takes effect while it runs: whether a query is active, what a summary's counters may take.
 Source: STREAM (CIDR 2003), section 6: entities with control tables, which is all that a graphical interface needs.

@@ -1,4 +1,4 @@
-"""How many rows each node of a plan should give, and where that number is from.  Nothing is read for it.
+"""The expected rows of each node of a plan, and the source of the estimate.  Nothing is read for it.
 
 A source that knows its number of rows says it, otherwise a summary of the stream that has been built does; the same
 summary says how many tuples have a value of its column, or one of a range.  All else goes by rules of thumb.

@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan as an indented tree, a node a line, with what was expected and, once run, what happened."""
+"""EXPLAIN: the plan as an indented tree, one node per line, with expected and, once run, actual figures."""
 
 from __future__ import annotations
 

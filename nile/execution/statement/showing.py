@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what a database knows, as tables."""
+"""SHOW and DESCRIBE: the content of the catalog, as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running statements: those that change the catalog act at once, a SELECT gives a result that has not run."""
+"""Running statements: those that change the catalog run at once, a SELECT returns a lazy result."""
 
 from __future__ import annotations
 

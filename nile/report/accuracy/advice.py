@@ -1,4 +1,4 @@
-"""What the figures of a report say to do.  Every sentence is computed from them; none is said without its figure."""
+"""The advice of a report.  Every sentence is computed from its figures."""
 
 from __future__ import annotations
 

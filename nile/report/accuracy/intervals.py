@@ -1,4 +1,4 @@
-"""Told intervals against the truth: how often they held it, over seeds and budgets."""
+"""Intervals against the truth: how often they covered it, over seeds and budgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of an accuracy report: one file, made from the report's figures and nothing else."""
+"""The page of an accuracy report: one file, made only from the report's figures."""
 
 from __future__ import annotations
 

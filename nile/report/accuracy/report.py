@@ -1,4 +1,4 @@
-"""How good the answer to one query is: its figures as attributes, as JSON, and as a page."""
+"""The quality of one query's answer: its figures as attributes, as JSON, and as a page."""
 
 from __future__ import annotations
 

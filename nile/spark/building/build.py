@@ -1,4 +1,4 @@
-"""Build: from the lake to the store that pushing all its tuples, in order, would have made; the same bytes.
+"""Build: from the lake to the same store, byte for byte, as if all its tuples had been pushed in order.
 
     plan -> tasks write rows, key indices, slice sketches -> zones, here, over slices in order -> tasks count -> commit
 

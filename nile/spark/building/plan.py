@@ -1,4 +1,4 @@
-"""Which work a build has to do: what the store should hold of the stream, less what it holds already.
+"""The work of a build: what the store should hold of the stream, minus what it holds already.
 
 The files of a store follow from the number of its rows (`nile.pyramid.history.layout`), so those that are there and are
 still right stay, and work is cut at their edges.  Work on summaries begins where each stands.

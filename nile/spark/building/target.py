@@ -1,4 +1,4 @@
-"""The stream of a store that a build fills: what it shall be, and what the store holds of it already."""
+"""The stream of a store that a build fills: its target state, and what the store holds of it already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tasks of a build do: they are told of files and ranges, read Parquet themselves, and write files themselves.
+"""The tasks of a build: given files and ranges, they read Parquet themselves and write the store's files.
 
 Three kinds of work, each a function of what it is told and of the lake's files:
     rows    consecutive files of rows

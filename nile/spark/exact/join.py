@@ -1,4 +1,4 @@
-"""The exact window join of two prepared streams on Spark: the truth every report is scored against.
+"""The exact window join of two prepared streams on Spark: the ground truth of every report.
 
 Design.  One pass over both streams together, grouped by key and sorted by (ts, stream, ordinal), gives each
 tuple what depends on its neighbours in that order: how many tuples of its key lie in the window that ends

@@ -1,4 +1,4 @@
-"""Schema drift: how the columns of an input differ from those a stream has, and what to do about it.
+"""Schema drift: how an input's columns differ from the stream's, and what to do about it.
 
 Four ways, each with a declared rule: `added` (stop | ignore), `dropped` (stop | null), `retyped` (stop | cast:
 cells that do not fit the stream's type reject their row), `reordered` (stop | follow: columns go by name).

@@ -1,4 +1,4 @@
-"""Standing aggregates inside a BUDGET: the exact plan over a sample of what comes, and totals scaled up.
+"""Standing aggregates within a BUDGET: the exact plan over a sample of the input, with totals scaled up.
 
 Design.  The budget's share of the tuples goes into the plan that the exact query runs on, and no other tuple is looked
 at: so everything costs that share of the exact work, and windows, groups, HAVING, checkpoints and restarts are those of

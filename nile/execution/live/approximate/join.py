@@ -1,4 +1,4 @@
-"""Standing queries WITH PREFERENCE inside a BUDGET: joins and selections of live streams, promising regions first."""
+"""Standing queries WITH PREFERENCE within a BUDGET: joins and selections, promising regions first."""
 
 from __future__ import annotations
 
