@@ -1,6 +1,6 @@
 """A process that pushes a known stream into a database with a store, for ever.
 
-`python tests/harness/child_engine.py PATH`.
+`python tests/harness/child_engine.py PATH`; with `fork` behind it a server of such processes, which have their kernels.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from fork_server import serve
 
 import nile
 from nile.durable import keeper, pieces
@@ -117,6 +118,14 @@ def in_small() -> None:
 def main() -> None:
     """Push and commit until killed; says how many rows are durable."""
     push(opened(None), 0, 400)  # kernels are compiled before anyone may be killed, or they never would be
+    if "fork" in sys.argv[2:]:
+        serve(work)
+    else:
+        work()
+
+
+def work() -> None:
+    """Open the store and go on from its offset."""
     db = opened(Path(sys.argv[1]))
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 600.0
@@ -41,13 +42,15 @@ def kill_over_and_over(
     *,
     longest: float = 0.05,
     early: float = 0.2,
-    kill: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
+    kill: Callable[[Any], None] = lambda child: child.kill(),
+    start: Callable[[IO[bytes], IO[bytes]], Any] | None = None,
 ) -> Kills:
     """Start `command`, kill it, call `verify`, until `kills` kills were counted.
 
     verify(acknowledged): open what the child left, check all of it, and return how far it came; it is given the
     last number the child printed (0: none yet) and what it returns must not be less.  longest: seconds after the
-    child is ready in which it is killed; early: the share of kills at any moment since its start; kill: how.  Raises
+    child is ready in which it is killed; start: how a child is started that writes to these files
+    (None: anew); early: the share of kills at any moment since its start; kill: how.  Raises
     AssertionError when something was lost, and when the child ends by itself.
     """
     rng = Random(seed)
@@ -56,7 +59,10 @@ def kill_over_and_over(
     started = 1.0  # how long a child takes to be ready, as seen so far
     while done.counted < kills:
         with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as complaint:
-            child = subprocess.Popen([*command], cwd=ROOT, stdout=told, stderr=complaint, stdin=subprocess.DEVNULL)
+            if start is not None:
+                child = start(told, complaint)
+            else:
+                child = subprocess.Popen([*command], cwd=ROOT, stdout=told, stderr=complaint, stdin=subprocess.DEVNULL)
             begun = time.monotonic()
             try:
                 if rng.random() < early:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from child_engine import differences, in_small, opened, push, seen
+from fork_server import ForkServer
 from store_killer import ROOT, Kills, kill_over_and_over
 
 import nile
@@ -54,9 +55,17 @@ class Twin:
         return offset
 
 
-def kills(path: Path, count: int, seed: int, early: float) -> Kills:
+def kills(path: Path, count: int, seed: int, early: float, *, fork: bool = False) -> Kills:
+    """fork: children of one process that has all loaded; they begin with opening the store."""
     command = [sys.executable, ROOT / "tests/harness/child_engine.py", path]
-    return kill_over_and_over(command, Twin(path).verify, count, seed, longest=1.0, early=early)
+    verify = Twin(path).verify
+    if not fork:
+        return kill_over_and_over(command, verify, count, seed, longest=1.0, early=early)
+    server = ForkServer([*command, "fork"], ROOT)
+    try:
+        return kill_over_and_over(command, verify, count, seed, longest=1.0, early=early, start=server.start)
+    finally:
+        server.close()
 
 
 def test_an_engine_killed_a_few_times_has_lost_and_doubled_nothing(path: Path) -> None:
@@ -68,7 +77,7 @@ def test_an_engine_killed_a_few_times_has_lost_and_doubled_nothing(path: Path) -
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_an_engine_killed_five_hundred_times_has_lost_and_doubled_nothing(path: Path, seed: int) -> None:
     """Ten stores, each killed fifty times: one alone can be run again."""
-    done = kills(path, 50, seed, 0.1)
+    done = kills(path, 50, seed, 0.2, fork=True)
     assert done.counted >= 50
 
 
