@@ -9,6 +9,7 @@ commits.complain()      what callbacks raised, once all have been told
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -23,6 +24,25 @@ class Told(Protocol):
 
     def tell(self) -> None:
         """Call it with everything that waits."""
+
+
+class _Prepared:
+    """What is looked at, and then changed: no handler of a signal comes in between, which may close the database."""
+
+    def __init__(self, besides: Callable[[BaseException], None]) -> None:
+        self._besides = besides
+
+    def __enter__(self) -> None:
+        INTERRUPTS.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            INTERRUPTS.__exit__(None, None, None)
+        except BaseException as interrupt:
+            self._besides(interrupt)
+            raise
 
 
 class Commits:
@@ -41,6 +61,8 @@ class Commits:
         self._telling = False
         self._to_tell: dict[Told, None] = {}
         self._faults: list[BaseException] = []
+        self.prepared = _Prepared(self._besides)
+        """`with commits.prepared:` around checks and the change that they allow."""
 
     def __enter__(self) -> None:
         self.check()

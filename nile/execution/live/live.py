@@ -23,7 +23,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import Admitted
 from nile.streams.versions import Versions
-from nile.summaries.errors import ConfigError
+from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ class Live(Known):
                     whole = []
                 else:
                     whole = list(admitted)
+            except ConfigError:
+                self.names.check_open()  # what a closed stream says is not what there is to say
+                raise
             finally:
                 stream.pushing = False
             if whole or goes is not None or offset is not None:
@@ -80,18 +83,26 @@ class Live(Known):
     def take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None, goes: Goes | None = None) -> int:
         """A change under the lock: rows that were admitted; how many tuples' turn has come.
 
-        goes: places of kept rows that are taken back first.
+        goes: places of kept rows that are taken back first.  Raises DatabaseClosed, UnknownStream: whoever gave the
+        rows, or handled a signal meanwhile, may have done anything.
         """
-        stream.check(parts)
-        gone = None if goes is None else TakingBack.of(self, stream, goes(stream))
-        with self.commits:
-            if gone is not None:
-                gone.apply(self)
-            done = stream.take(parts)
-            self.idleness.heard(stream)
-            self._move_on()
-            if offset is not None:
-                self.offsets[stream.name] = offset
+        with self.commits.prepared:
+            self.names.check_open()
+            if self._streams.get(stream.name) is not stream:
+                raise UnknownStream(
+                    f"stream '{stream.name}': needed the one that rows were read for; got another, made meanwhile; "
+                    "push them again"
+                )
+            stream.check(parts)
+            gone = None if goes is None else TakingBack.of(self, stream, goes(stream))
+            with self.commits:
+                if gone is not None:
+                    gone.apply(self)
+                done = stream.take(parts)
+                self.idleness.heard(stream)
+                self._move_on()
+                if offset is not None:
+                    self.offsets[stream.name] = offset
         return done
 
     def tick(self) -> None:
@@ -135,7 +146,7 @@ class Live(Known):
     def advance(self, time: Any, name: str | None) -> None:
         """No tuple older than `time` will come, to one stream or to all."""
         now = instant(time, where="advance")
-        with self.lock:
+        with self.lock, self.commits.prepared:
             if self._keeper is not None:
                 self._keeper.directory.check_writable()
             self.names.check_open()
@@ -155,7 +166,7 @@ class Live(Known):
 
     def punctuate(self, name: str, rows: pa.RecordBatch) -> None:
         """No tuple of these values comes to a stream after those pushed so far.  Raises ConfigError."""
-        with self.lock:
+        with self.lock, self.commits.prepared:
             if self._keeper is not None:
                 self._keeper.directory.check_writable()
             stream = self._free(name, "PUNCTUATE")
@@ -216,6 +227,7 @@ class Live(Known):
                     made.bound(unread, when_full, self.tick, most)
                     filled = None if into is None else self._filling(made, into)
                     with INTERRUPTS:
+                        self.names.check_open()
                         self.standing.add(made, name, asked.definition)
                         if name is not None:
                             self._remember()  # in the store before anyone hears of it
