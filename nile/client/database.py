@@ -24,9 +24,9 @@ _ROWS = 65_536
 
 
 class RemoteDatabase:
-    """Made by `nile.connect("http://...")`.  What would need the rows here (join, progress) has no call: ask sql().
+    """Made by `nile.connect("http://...")`.  Methods that need the rows locally (join, progress) are absent: use sql().
 
-    Raises what the server raises, as the same class; SourceError where it does not answer.
+    Raises what the server raises, as the same class; SourceError if it does not answer.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -45,7 +45,7 @@ class RemoteDatabase:
         self.close()
 
     def close(self) -> None:
-        """Let the server go; nothing there ends."""
+        """Close the connection; nothing on the server ends."""
         self._server.close()
 
     @property
@@ -60,7 +60,7 @@ class RemoteDatabase:
 
     @property
     def unread(self) -> dict[str, int]:
-        """Outputs that the server keeps, of each standing query with a name."""
+        """The outputs that the server keeps, per named standing query."""
         return dict(self._server.ask("GET", "/queries")["queries"])
 
     @property
@@ -69,7 +69,7 @@ class RemoteDatabase:
         return tuple(self.unread)
 
     def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **options: Any) -> RemoteResult:
-        """As `Database.sql`; params and options are what JSON can say, times as text, and a Budget."""
+        """Like `Database.sql`; params and options are JSON values, times as text, and a Budget."""
         asked = _asked(text, params, options)
         return RemoteResult(lambda: self._server.stream("POST", "/sql", asked, Accept=ARROW))
 
@@ -83,7 +83,7 @@ class RemoteDatabase:
         )
 
     def push(self, name: str, data: Any, *, offset: Any = None) -> int:
-        """As `Database.push`: what has a length is one change, of an iterator or a reader each batch is."""
+        """Like `Database.push`: data with a length is one change, an iterator or a reader is one change per batch."""
         headers = {"Content_Type": ARROW}
         if offset is not None:
             headers["Nile_Offset"] = json.dumps(offset)
@@ -122,7 +122,7 @@ class RemoteDatabase:
         return Accounting(**self._described(name)["accounting"])
 
     def checkpoint(self) -> int:
-        """Have the server write its store now; the store's epoch."""
+        """Have the server write a checkpoint now; returns the store's epoch."""
         return int(self._server.ask("POST", "/checkpoint")["epoch"])
 
     def subscribe(

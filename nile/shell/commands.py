@@ -30,12 +30,12 @@ Commands:
   .help               this text
   .tables             streams, stored relations and summaries
   .schema NAME        the columns of one of them
-  .aggregates         what SELECT and HAVING can compute of groups
+    .aggregates         the aggregate functions of SELECT and HAVING
   .read FILE          run the statements of a file
   .mode FORM          table, csv, json or markdown
-  .limit N|all        most rows of a table that are shown
-  .emit HOW|default   snapshot, changes or append: what exact statements tell from now on
-  .timer on|off       say how long each statement took
+    .limit N|all        maximum number of rows shown
+    .emit HOW|default   snapshot, changes or append: what exact statements return from now on
+    .timer on|off       show how long each statement took
   .quit               leave (also Ctrl-D)"""
 
 
@@ -48,7 +48,7 @@ def command(shell: Shell, line: str) -> None:
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}?" if close else ".help lists them"
-        raise ConfigError(f"{name}: needed a command of the shell; got one it does not have; {hint}")
+        raise ConfigError(f"{name}: needed a command of the shell; got an unknown one; {hint}")
     run, wanted = COMMANDS[name]
     if len(arguments) != len(wanted):
         usage = " ".join([name, *wanted])

@@ -104,15 +104,15 @@ def spark_session(
 ) -> SparkSession:
     """The Spark session of this process, started on the first call and shared by the later ones.
 
-    app: the name Spark shows.  cores: threads it works with; None: all this process may use.  master: of a
+    app: the name Spark shows.  cores: the threads it uses; None: all this process may use.  master: of a
     cluster, "spark://host:7077", or "local-cluster[executors, cores, MiB]"; remote: a Spark Connect server,
-    "sc://host:15002"; neither: what the environment's NILE_SPARK says, else this process.  They only matter
+    "sc://host:15002"; neither: NILE_SPARK in the environment, else this process.  They only matter
     on the call that starts it.
-    Java listens on 127.0.0.1 alone (but for a cluster, which must reach it), writes temporary files in one
-    directory that goes away with it, has no web page, and takes at most a quarter of the memory (at most
-    6 GiB).  What it prints goes to a file in that directory and into the message when it fails.
-    In a process that runs Spark already, a session of its own inside that Spark.
-    Executors that are not this process are sent Nile's code.
+    Java listens on 127.0.0.1 only (except for a cluster, which must reach it), writes temporary files to one
+    directory that is removed with it, has no web UI, and takes at most a quarter of the memory (at most
+    6 GiB).  Its output goes to a file in that directory, and into the message when it fails.
+    In a process that already runs Spark, this is a new session of that Spark.
+    Executors in other processes are sent Nile's code.
     Cost: about 5 s on two cores for the first call.  Raises JavaMissing, ConfigError (cores < 1, a Python package
     that Spark needs is missing), SparkFailed (a master that does not answer).
     """

@@ -1,9 +1,9 @@
 """Continuous queries over windowed streams and stored relations, correct at every instant.
 
-A plan (`nile.exact.pipeline.algebra`) becomes operators; tuples are pushed, signed changes come out.  At every
-instant T the changes so far add up to the snapshot query over what the windows hold at T; what one instant changes
-and changes back is not told.  An instant is worked on once all its tuples are known, so no output depends on how the
-input was cut into batches.  Source: negative tuples, Definition 1 and sections 3 and 4.
+A plan (`nile.exact.pipeline.algebra`) becomes operators; tuples are pushed, signed changes are returned.  At every
+instant T the changes so far add up to the snapshot query over what the windows hold at T; changes that cancel out
+within an instant are not reported.  An instant is processed once all its tuples are known, so no output depends on how
+the input was batched.  Source: negative tuples, Definition 1 and sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAIRS = 1 << 20  # pairs that a step should not make more of
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed: ts int64 [n] ns, not falling; sign int8 [n], +1 comes and -1 goes; rows RecordBatch [n]."""
+    """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n]."""
 
     ts: Array
     sign: Array
@@ -78,12 +78,12 @@ class _Window(Stateful):
 
 
 class Pipeline:
-    """A plan at work.
+    """A running plan.
 
     scheduling: `nta` (negative tuples), `tpa` (time probing) or `ita` (input triggered: late); emit: `append` (every
-    row that ever came), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
-    the row of a group without keys, come at the first instant there is: of a tuple, or of `advance`.
-    signed: whether under `append` what goes is handed out, too, as whoever works on above it needs (`Tail`).
+    row ever added), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
+    the row of a group without keys, are output at the first instant there is: of a tuple, or of `advance`.
+    signed: whether removals are output under `append`, too, as operators above it need (`Tail`).
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
@@ -121,9 +121,9 @@ class Pipeline:
         return self.plan.schema
 
     def push(self, name: str, ts: Array, rows: Any) -> list[Changes]:
-        """Tuples of one stream (ts int64 [n] ns, not falling; rows [n]); returns what is certain by now.
+        """Push tuples of one stream (ts int64 [n] ns, not decreasing; rows [n]); returns the final changes so far.
 
-        Nothing of an instant is emitted before every stream has passed it, or `advance` says so.
+        An instant is emitted only once every stream has passed it, or `advance` says so.
         Raises UnknownStream, TimestampOrderError; ConfigError after `finish` or `close`.
         """
         if name not in self._last:
@@ -150,18 +150,18 @@ class Pipeline:
         return self._done, self._advanced, self._finished, self._clock.origin is None, self._last, self._passed
 
     def open_from(self, name: str) -> int | None:
-        """The first instant of which tuples of a stream, or changes of a relation, can still come; None: any can."""
+        """The earliest instant at which tuples of a stream, or changes of a relation, can still arrive; None: any."""
         passed = min(self._passed[name], NEVER - 1)
         return max(self._last[name], passed + 1) if passed > EARLIEST else None
 
     def takes_nothing_back(self) -> str | None:
-        """What in it has no way to take tuples back, in words; None: nothing."""
+        """What in the plan does not support retractions, in words; None: nothing."""
         return takes_nothing_back(self.plan, self.scheduling, self.emit)
 
     def take_back(self, name: str, at: int, ts: Array, rows: Any) -> list[Changes]:
-        """Tuples that were pushed are there no more from the instant `at` on; returns what is certain by now.
+        """Retract pushed tuples from the instant `at` on; returns the final changes so far.
 
-        ts int64 [n] ns, rows [n]: as they were pushed, in any order; what has left its window is gone already.  at: not
+        ts int64 [n] ns, rows [n]: as pushed, in any order; tuples that have left their window change nothing.  at: not
         before the last tuple of the stream.  Cost: O(n), beside a join of streams O(tuples of its windows).
         Raises ConfigError where `takes_nothing_back`, TimestampOrderError.
         """
@@ -182,7 +182,7 @@ class Pipeline:
                 each.punctuate(constraint, at, rows)
 
     def advance(self, now: int, *, certain: bool = True) -> list[Changes]:
-        """No tuple of time `now` or before will come any more, of any stream; returns what follows of that.
+        """Declare that no stream gets a tuple of time `now` or before any more; returns the resulting changes.
 
         certain: `now` is an instant there is, where rows of stored relations may begin; else the first is a tuple's.
         """
@@ -192,7 +192,7 @@ class Pipeline:
         return self._work(self._advanced, certain=certain)
 
     def close(self, name: str) -> list[Changes]:
-        """No tuple of this stream will come any more; returns what follows of that."""
+        """Declare that a stream has ended; returns the resulting changes."""
         if name not in self._last:
             raise UnknownStream(
                 f"close: needed one of {', '.join(sorted(self._last))}; got {name!r}; name one of these"
@@ -201,7 +201,7 @@ class Pipeline:
         return self._ready()
 
     def finish(self, at: int | None = None) -> list[Changes]:
-        """No tuple will come any more: the rest of the changes up to `at` (None: the last tuple's time).
+        """Declare that all streams have ended; returns the changes up to `at` (None: the last tuple's time).
 
         With emit='snapshot' the state then, as rows of sign +1.
         """
@@ -218,7 +218,7 @@ class Pipeline:
         return out
 
     def run(self, sources: Mapping[str, Iterable[tuple[Array, Any]]], at: int | None = None) -> Iterator[Changes]:
-        """Push what iterators of (ts, rows) give, the stream that lies furthest back first, and finish."""
+        """Push from iterators of (ts, rows), the stream furthest behind first, and finish."""
         ahead = {name: iter(source) for name, source in sources.items()}
         for name in set(self._last) - set(ahead):
             yield from self.close(name)
@@ -234,7 +234,7 @@ class Pipeline:
         yield from self.finish(at)
 
     def snapshot(self) -> Any:
-        """The rows that hold at the last instant worked on: a Table.
+        """The rows that are valid at the last instant processed: a Table.
 
         Raises ConfigError where nothing keeps them: a plan without an operator that has state, unless emit is
         `snapshot`.
@@ -295,7 +295,7 @@ class Pipeline:
 
     @property
     def memory(self) -> int:
-        """Bytes of all operators' state and of tuples that wait."""
+        """Bytes of all operators' state and of waiting tuples."""
         return self._root.memory
 
     @property

@@ -47,9 +47,9 @@ Runner = Callable[[str, Job, Sequence[Work]], list[list[Done]]]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a build did.  tuples: that the stream has now, `new` of them from this build; files: written.
+    """The outcome of a build.  tuples: in the stream now, `new` of them from this build; files: written.
 
-    summaries, indexed: of the stream; epoch: of the store.
+    summaries, indexed: those of the stream; epoch: of the store.
     """
 
     stream: str
@@ -77,11 +77,11 @@ def build(
     spark: SparkSession | None = None,
     on_progress: Listener | None = None,
 ) -> Built:
-    """Bring a stream of the lake into the store, both of which every task must see at these paths.
+    """Build a store from a stream of the lake; every task must see both at these paths.
 
-    stream: its name; None: the only one of the lake.  summaries: CREATE SUMMARY statements on it; those that the
-    stream has already are brought on, and may be said again.  index: columns to index beside the one that the lake is
-    clustered by and those of summaries.  Again: takes what the lake has got since, with the same result as all at once.
+    stream: its name; None: the only one of the lake.  summaries: CREATE SUMMARY statements on it; existing ones are
+    continued, and may be repeated.  index: columns to index besides the lake's clustering key and those of summaries.
+    Building again adds what the lake has received since, with the same result as building all at once.
     Raises SourceMissing, SourceError (no tuples yet), StoreCorrupt (a part of the lake that changed), StoreLocked,
     StoreWriteError (a full disk), ConfigError (the store's stream has other columns, or rows from elsewhere, or a
     standing query follows it), SqlError, UnknownColumn, KeyTypeError, JavaMissing, SparkFailed.

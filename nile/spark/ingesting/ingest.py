@@ -52,10 +52,10 @@ _ASIDE_ROWS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What an ingest did.  stream: as it is now.  batch: the id of the batch, a digest of its content.
+    """The outcome of an ingest.  stream: its current state.  batch: the id of the batch, a digest of its content.
 
     tuples_in = applied + late + duplicate + sum of rejected (by reason); files: written.  repeated: the batch
-    was there already and nothing changed; the numbers are then those of its first time.
+    had been ingested already and nothing changed; the numbers are then those of the first time.
     """
 
     stream: LakeStream
@@ -96,14 +96,14 @@ def ingest(
     on_progress: Listener | None = None,
     rows_a_part: int = _ROWS_A_PART,
 ) -> Ingested:
-    """Adds a batch of rows to a stream of the lake at `lake`; both are made when they are not there.
+    """Add a batch of rows to a stream of the lake at `lake`; both are created if missing.
 
-    source: what `open_input` takes.  time, key: the columns of event time and clustering; needed the first
-    time.  schema: the stream's columns and types ({"price": "double"}); default: as the first input has them.
-    event_id: of rows that share its value (null: none do) only the first in order is applied.
+    source: as for `open_input`.  time, key: the columns of event time and clustering; required the first
+    time.  schema: the stream's columns and types ({"price": "double"}); default: those of the first input.
+    event_id: of rows with the same value (nulls are never the same) only the first in order is applied.
     drift: rules for columns that differ (see `nile.spark.ingesting.drift`).  ranges: length of a time range (default:
     a day).  bits: 2 ** bits value buckets (default: 12).  time, key, schema, event_id, ranges and bits are
-    fixed when the stream is made; drift is remembered, and may be given anew.
+    fixed when the stream is created; drift is remembered, and can be changed.
     batch: an id for this batch; default: a digest of its content (one more reading, 1 GB/s a core for files).
     Raises SourceMissing, SourceError, SchemaDrift, UnknownColumn, KeyTypeError, ConfigError, StoreLocked,
     StoreWriteError, StoreCorrupt, JavaMissing, SparkFailed.

@@ -57,16 +57,16 @@ def stream_sink(
     memory: int | str | None = None,
     new_query: bool = False,
 ) -> StreamSink:
-    """A sink that brings the rows of `source`, a streaming DataFrame, into the stream `stream` of a store.
+    """A sink that writes the rows of `source`, a streaming DataFrame, to the stream `stream` of a store.
 
         sink = nile.spark.stream_sink(sales, "store/", stream="sales", time="ts", lateness="1 min")
         query = sales.writeStream.foreachBatch(sink).option("checkpointLocation", "progress/").start()
         sink.db.sql("SELECT ...")
 
-    store: a directory, opened (and made) for writing until `close`, or a Database with a store.  time, lateness,
-    where, keep, event_id: as for `Database.stream`, which makes the stream if it is not there; its columns are those of
-    `source`.  order: columns, such as an offset, that order rows of one time; then all others do.  memory: as for
-    `nile.connect`.  new_query: take in a query that the stream does not know; without it that is an error.
+    store: a directory, opened (or created) for writing until `close`, or a Database with a store.  time, lateness,
+    where, keep, event_id: as for `Database.stream`, which creates the stream if missing; its columns are those of
+    `source`.  order: columns, such as an offset, that order rows of equal time; then all others do.  memory: as for
+    `nile.connect`.  new_query: accept a query that the stream does not know; by default that is an error.
     Raises SchemaDrift, ConfigError, SourceError, UnknownColumn and what `nile.connect` raises.
     """
     place = f"stream '{stream}'"

@@ -49,7 +49,7 @@ class StreamSource:
 def stream_query(
     text: str, sources: Mapping[str, StreamSource], *, parts: int | None = None, **options: Any
 ) -> DataFrame:
-    """What a standing query tells, as a streaming DataFrame to write wherever Structured Streaming writes.
+    """The outputs of a standing query, as a streaming DataFrame for any sink of Structured Streaming.
 
         told = nile.spark.stream_query(
             "SELECT a.item, a.ts AS a, b.ts AS b FROM a, b WHERE a.item = b.item "
@@ -57,9 +57,9 @@ def stream_query(
             {"a": StreamSource(left, "ts"), "b": StreamSource(right, "ts")}, budget=0.3)
         told.writeStream.option("checkpointLocation", "progress/").toTable("pairs")
 
-    text, options: as of `Database.subscribe`, exact or WITH PREFERENCE.  sources: the streams that it names.  parts: by
-    so many values of the key's hash the work is split (None: as many as tasks run at once); a query keeps its number
-    for ever.  A budget that is a fraction is one of each part's exact cost, hence of that of all.
+    text, options: as for `Database.subscribe`, exact or WITH PREFERENCE.  sources: the streams that it names.  parts:
+    the number of partitions by key hash (None: as many as tasks run at once); it is fixed for the life of a
+    query.  A budget as a fraction refers to each part's exact cost, hence to that of all.
     State is kept by Spark in RocksDB, and every tuple is in it exactly once, whatever is killed; late and rejected rows
     are counted (`stream_worth`).  Cost: of a micro-batch, reading and writing the state of the parts that change, the
     tuples of up to two windows.
@@ -85,7 +85,7 @@ def stream_query(
 
 
 def stream_worth(checkpoint: str | os.PathLike[str]) -> Worth:
-    """What a query of `stream_query` is worth as of its last micro-batch, by its checkpointLocation.
+    """How good the answer of a `stream_query` is as of its last micro-batch, by its checkpointLocation.
 
     Raises SparkFailed where there is none.
     """
