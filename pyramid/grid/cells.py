@@ -47,6 +47,7 @@ class CellManager(SummaryManager):
         self.cells: dict[int, Summary] = {}
         """By the first ordinal of the zone."""
         self._order: Array = np.zeros(0, np.uint64)
+        self._sorted: tuple[Array, Array] = (self._order, self._order)
         self._estimates: TupleStore | None = None
 
     def estimate(self, keys: Array, since: int | None = None) -> Estimate:
@@ -152,7 +153,11 @@ class CellManager(SummaryManager):
             cells = sum(cell.nbytes for cell in self.cells.values())
             if self._estimates is not None:
                 cells += self._estimates.side.counters.nbytes
-            return replace(held, sketches=held.sketches + cells, directory=held.directory + self._order.nbytes)
+            return replace(
+                held,
+                sketches=held.sketches + cells,
+                directory=held.directory + self._order.nbytes + 2 * self._sorted[0].nbytes,
+            )
 
     def adopt(self, cells: dict[int, Summary], cell: Summary) -> None:
         """Go on with the summaries of the zones by first ordinals, and with what new ones are made of."""
@@ -205,15 +210,23 @@ class CellManager(SummaryManager):
             self._order = np.concatenate([self._order, fresh])
         return self._order
 
+    def _by_hash(self) -> tuple[Array, Array]:
+        """The hashes of all keys, ascending, and what ordered summaries take of each: uint64 [known] each."""
+        if self._sorted[0].shape[0] != self.keys.known:
+            order = np.argsort(self.keys.hashes(), kind="stable")
+            self._sorted = (self.keys.hashes()[order], self._numbers()[order])
+        return self._sorted
+
     def _asked(self, cell: Summary, hashes: Array) -> Estimate:
         """What a summary says of keys by their hashes; of those that never came, that they did not."""
         if not self.cell.ordered:
             return cell.estimate(hashes)
-        known = self.keys.hashes()
-        order = np.argsort(known, kind="stable")
-        at = np.minimum(np.searchsorted(known[order], hashes), max(known.shape[0] - 1, 0))
-        came = known[order][at] == hashes if known.shape[0] else np.zeros(hashes.shape[0], bool)
-        told = cell.estimate(np.where(came, self._numbers()[order][at], 0) if known.shape[0] else hashes)
+        known, numbers = self._by_hash()
+        if not known.shape[0]:
+            return Estimate.exact(np.zeros(hashes.shape[0]))
+        at = np.minimum(np.searchsorted(known, hashes), known.shape[0] - 1)
+        came = known[at] == hashes
+        told = cell.estimate(np.where(came, numbers[at], np.uint64(0)))
         value, low, high = (np.where(came, np.asarray(part), 0.0) for part in (told.value, told.low, told.high))
         return Estimate(value, low, high, told.confidence, told.certified)
 
