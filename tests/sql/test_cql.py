@@ -153,3 +153,17 @@ def test_a_window_may_stand_before_a_sample_or_behind_it(db: nile.Database) -> N
 def test_a_sample_that_would_tell_something_else_is_refused(db: nile.Database, text: str, told: str) -> None:
     with pytest.raises((nile.SqlError, nile.NotYet), match=told):
         db.sql(text)
+
+
+def test_windows_are_written_as_flink_writes_them() -> None:
+    db = nile.connect()
+    db.register("s", {"ts": [0.0, 30.0, 61.0], "k": ["a", "b", "a"]}, time="ts")
+    told = "SELECT window_end, k, count(*) AS n FROM {} GROUP BY window_end, k ORDER BY ALL"
+    for plain, flink in (
+        ("TUMBLE (s, ts, INTERVAL '1 minute')", "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"),
+        (
+            "HOP (s, ts, INTERVAL '30 seconds', INTERVAL '1 minute')",
+            "TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE))",
+        ),
+    ):
+        assert db.sql(told.format(flink)).fetchall() == db.sql(told.format(plain)).fetchall()

@@ -25,6 +25,7 @@ from nile.sql.reading.own_windows import (
     read_sample,
     words_of_flink,
     words_of_session,
+    words_of_table,
 )
 from nile.summaries.errors import BudgetError
 
@@ -139,6 +140,8 @@ class _Splitter:
                 self._samples[named_at] = read_sample(cursor)
                 self._spans.append((start, cursor.end))
                 continue
+            if word == "TABLE":
+                self._spans += words_of_table(cursor)
             if word == "SESSION" and cursor.word(1) == "(":
                 spans, signs = words_of_session(cursor)
                 self._spans += spans

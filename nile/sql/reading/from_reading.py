@@ -103,6 +103,7 @@ class FromReader:
         self._view = view
         self.count = 0
         self.named: dict[str, Derived] = {}
+        self._nameless = 0
         self.used: set[int] = set()
         self.sampled: set[int] = set()
 
@@ -163,12 +164,9 @@ class FromReader:
         if name == "Subquery":
             if type(node.this).__name__ not in QUERIES:
                 raise Fault("needed a query in parentheses, or a name without; got something else", start)
-            query = self._query(node.this, 1)
-            if named is None:
-                raise Fault("needed a name for the query in FROM; got none; write (SELECT ...) AS t", start)
-            return Derived(
-                query, str(named.this), start, columns, self._plain_window(start, named), self._sample_of(named)
-            )
+            query, called = self._query(node.this, 1), self._unnamed() if named is None else str(named.this)
+            own, sample = self._plain_window(start, named), self._sample_of(named)
+            return Derived(query, called, start, columns, own, sample)
         identifier = node.this
         if (kind := stream_of(identifier)) is not None:
             if named is None:
@@ -354,6 +352,11 @@ class FromReader:
         own = self._own.get(start_of(identifier) or -1)
         if own is not None:
             raise NotYetFault("a window on a query in FROM is not there yet; write it on the streams in it", own.start)
+
+    def _unnamed(self) -> str:
+        """What a query in FROM is called that has no name, as in DuckDB."""
+        self._nameless += 1
+        return f"unnamed_subquery{self._nameless if self._nameless > 1 else ''}"
 
     def _plain_window(self, start: int, *identifiers: Any) -> OwnWindow | None:
         """The window in brackets behind a query or its alias."""

@@ -162,3 +162,17 @@ def words_of_flink(cursor: Cursor) -> list[tuple[int, int]]:
         assert end is not None
         spans += [(first.start, last.end), (end.start, end.end)]
     return spans
+
+
+def words_of_table(cursor: Cursor) -> list[tuple[int, int]]:
+    """Where TABLE ( and ) stand around TUMBLE (...), HOP (...) or SESSION (...), as Flink writes them."""
+    if cursor.word(1) != "(" or cursor.word(2) not in STREAM_FUNCTIONS or cursor.word(3) != "(":
+        return []
+    ahead, depth = 2, 1
+    while depth and cursor.peek(ahead) is not None:
+        depth += {"(": 1, ")": -1}.get(cursor.word(ahead), 0)
+        ahead += 1
+    first, opening, closing = cursor.peek(0), cursor.peek(1), cursor.peek(ahead - 1)
+    if depth or first is None or opening is None or closing is None:
+        return []
+    return [(first.start, opening.end), (closing.start, closing.end)]
