@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from live_world import SECOND, World
 from sql_random import cell, query
-from test_live_duckdb import SECOND, World
 
 import nile
 
