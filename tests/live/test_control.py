@@ -170,7 +170,7 @@ def test_the_memory_of_a_summary_is_set_while_it_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("UPDATE nile_queries SET outputs = 3", "active, query, scheduling, algorithm of nile_queries"),
+        ("UPDATE nile_queries SET outputs = 3", "active, budget, query, scheduling, algorithm of nile_queries"),
         ("UPDATE nile_queries SET active = 3", "true or false"),
         ("UPDATE nile_zones SET tuples = 3", "memory of nile_summaries"),
         ("DELETE FROM nile_queries", "a relation that changes"),
@@ -193,3 +193,55 @@ def test_a_stream_of_such_a_name_comes_first_and_all_of_sql_reads_the_tables() -
             db.sql("SELECT * FROM nile_nothing")
         db.register("nile_queues", {"x": [1]})
         assert db.sql("SELECT * FROM nile_queues").fetchall() == [(1,)]
+
+
+def spent_of(db: nile.Database, begin: int) -> float:
+    """The share of its exact work that `near` spends on what is pushed next."""
+    draw = random.Random(begin)
+    near: Any = db.subscription("near")
+    cost, before = near._join.total_cost, near.budget.fraction
+    for at in range(begin, begin + 3_000, 100):
+        for name in "ab":
+            db.push(
+                name,
+                {"t": [float(at + i) / 10 for i in range(100)], "k": [f"k{draw.randint(0, 3)}" for _ in range(100)]},
+            )
+    total = near._join.total_cost
+    return float((near.budget.fraction * total - (before * cost if cost else 0.0)) / (total - cost))
+
+
+def test_a_budget_that_is_set_while_it_runs_is_what_is_spent_from_then_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        near = asked(db)["near"]
+        first = spent_of(db, 0)
+        db.sql("UPDATE nile_queries SET budget = 0.1 WHERE name = 'near'")
+        then = spent_of(db, 3_000)
+        assert near.budget.asked == 0.1
+        assert first == pytest.approx(0.5, abs=0.05)
+        assert then == pytest.approx(0.1, abs=0.05)
+        outputs = near.outputs
+    with nile.connect(tmp_path, checkpoint=None) as db:
+        assert db.sql("SELECT budget, asked FROM nile_queries WHERE name = 'near'").fetchall() == [(0.1, 0.1)]
+        assert db.subscription("near").outputs == outputs
+        assert db.subscribe(QUERIES["near"], name="near", budget=0.5, costs="engine") is db.subscription("near")
+        assert spent_of(db, 6_000) == pytest.approx(0.1, abs=0.05)
+        db.sql("UPDATE nile_queries SET budget = 0.5 WHERE name = 'near'")
+        assert spent_of(db, 9_000) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("budget = 0.1 WHERE name = 'flat'", "join WITH PREFERENCE within a fraction"),
+        ("budget = 2.0 WHERE name = 'near'", "between 0 and 1"),
+        ("budget = 0.0 WHERE name = 'near'", "between 0 and 1"),
+        ("budget = '0.1' WHERE name = 'near'", "say budget = 0.1"),
+        ("budget = 0.1", "join WITH PREFERENCE within a fraction"),
+    ],
+)
+def test_budgets_that_cannot_be_set_are_refused_before_any_is(text: str, told: str) -> None:
+    with opened() as db:
+        near = asked(db)["near"]
+        with pytest.raises(ConfigError, match=told):
+            db.sql(f"UPDATE nile_queries SET {text}")
+        assert near.budget.asked == 0.5

@@ -73,6 +73,8 @@ def test_the_page_shows_what_runs_and_sets_what_it_can(up: Served, tmp_path: Pat
             paused(shown, up)
             replanned(shown, up)
             resized(shown, up)
+            rebudgeted(shown, up)
+            by_keys(shown)
             assert "Most promising: bucket" in shown.until("document.querySelector('.best').innerText")
             looked_at(shown, tmp_path)
             assert [url for url in shown.requests if not url.startswith((up.url, "data:"))] == []
@@ -130,6 +132,45 @@ def resized(shown: Page, up: Served) -> None:
         '60000'; card.querySelector('form button').click()""")
     up.wait_until(lambda: up.db.summary("promise").store.side.counters.nbytes <= 60_000)
     assert before > 60_000
+
+
+def rebudgeted(shown: Page, up: Served) -> None:
+    """A budget is set while its join runs, and set back by the key for undo."""
+    near = up.db.subscription("best")
+    shown.until("document.querySelector('[data-query=best] .inline input').value === '30'")
+    shown.value("""const near = document.querySelector('[data-query=best]');
+        near.querySelector('.inline input').value = '5'; near.querySelector('.inline button').click()""")
+    up.wait_until(lambda: near.budget.asked == 0.05)
+    shown.until("document.querySelector('[data-query=best] .note').innerText.startsWith('asked 0.05 fraction')")
+    pressed(shown, "u")
+    up.wait_until(lambda: near.budget.asked == 0.3)
+
+
+def by_keys(shown: Page) -> None:
+    """Without a mouse: the view is held and let go, a new query is written, every control can be reached."""
+    held = "document.getElementById('hold').getAttribute('aria-pressed')"
+    pressed(shown, " ")
+    assert shown.value(held) == "true"
+    pressed(shown, " ")
+    assert shown.value(held) == "false"
+    pressed(shown, "n")
+    assert shown.value("document.activeElement.id") == "name"
+    reached = set()
+    for _ in range(40):
+        pressed(shown, "Tab")
+        reached.add(shown.value("document.activeElement.id || document.activeElement.ariaLabel"))
+    assert {"query", "hold", "undo", "budget of best, % of its exact work"} <= reached
+    shown.value("document.activeElement.blur()")
+
+
+def pressed(shown: Page, key: str) -> None:
+    """As a keyboard does it; where nothing has the focus the page has it."""
+    if key != "Tab":
+        shown.value("document.activeElement.blur()")
+    code = {"Tab": 9, " ": 32}.get(key, ord(key.upper()[0]))
+    for kind in ("keyDown", "keyUp"):
+        shown.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
+                   **({"text": key} if kind == "keyDown" and key != "Tab" else {}))  # fmt: skip
 
 
 def looked_at(shown: Page, folder: Path) -> None:

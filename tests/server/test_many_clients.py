@@ -8,7 +8,6 @@ import multiprocessing
 import resource
 import time
 from pathlib import Path
-from statistics import median
 
 import pyarrow as pa
 import pytest
@@ -65,7 +64,8 @@ async def crowd(port: int, last: int, clients: int, dead: int) -> None:
     going = asyncio.Event()
     stalled = [asyncio.create_task(stall(port, going)) for _ in range(dead)]
     well: list[list[int]] = [[] for _ in range(clients - dead)]
-    await asyncio.gather(*(follow(port, last, seen, 3 if at % 7 == 0 else 0) for at, seen in enumerate(well)))
+    cuts = [3 + at // 7 % 40 if at % 7 == 0 else 0 for at in range(len(well))]  # not all at once
+    await asyncio.gather(*(follow(port, last, seen, cut) for seen, cut in zip(well, cuts, strict=True)))
     assert all(seen == list(range(last)) for seen in well)
     going.set()
     await asyncio.gather(*stalled)
@@ -81,7 +81,7 @@ def together(up: Served, clients: int, dead: int, pushes: int, rows: int, every:
     last, took = pushes * rows, []
     crowding = multiprocessing.get_context("spawn").Process(target=come, args=(up.port, last, clients, dead))
     crowding.start()
-    up.wait_until(lambda: sum(up.server.app.open.values()) >= clients - dead, 60)
+    up.wait_until(lambda: sum(up.server.app.open.values()) >= clients, 60)
     for push in range(pushes):
         begun = time.perf_counter()
         up.db.push("s", {"ts": [at + push] * rows, "x": range(push * rows, (push + 1) * rows)})
@@ -111,27 +111,26 @@ def for_so_long(folder: Path, seconds: float, clients: int, every: float) -> Non
     with served(opened(folder), streams=2_000, rate=1e6, burst=1_000_000) as up:
         end, at = time.monotonic() + seconds, 0.0
         held: list[int] = []
-        ratios: list[float] = []
+        alone: list[float] = []
+        took: list[float] = []
         while time.monotonic() < end:
-            alone: list[float] = []
             for _ in range(40):
                 begun = time.perf_counter()
                 up.db.push("s", {"ts": [at] * 20, "x": range(20)})
                 alone.append(time.perf_counter() - begun)
-                time.sleep(every / 4)
+                time.sleep(every / 2)
             up.db.advance(at + 1.0)
             up.db.subscription("q").close()
             up.db.subscribe(f"SELECT x, '{LINE}' AS told FROM s", name="q")
-            took = together(up, clients, clients // 10, pushes=40, rows=20, every=every, at=at + 2.0)
+            took += together(up, clients, clients // 10, pushes=60, rows=20, every=every, at=at + 2.0)
             at += 100.0
             held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-            ratios.append(worst(took) / worst(alone))
         assert held[-1] <= 1.1 * held[min(1, len(held) - 1)]
-        assert median(ratios) <= 1.5
+        assert worst(took) <= 1.5 * worst(alone)
 
 
 def worst(took: list[float]) -> float:
-    return sorted(took)[int(0.99 * len(took)) - 1]
+    return sorted(took)[int(0.99 * len(took))]
 
 
 @pytest.mark.long

@@ -1,6 +1,6 @@
 """Introspection: the current state of streams, standing queries and summaries, as relations for SQL.
 
-UPDATE sets what takes effect while it runs: whether a query is active, what a summary's counters may take.
+UPDATE sets what takes effect while it runs: whether a query is active, its budget, what a summary's counters may take.
 Source: STREAM (CIDR 2003), section 6: entities with control tables, which is all that a graphical interface needs.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nile.answers.result import Result
 from nile.base.durations import format_duration
 from nile.base.interrupts import INTERRUPTS
+from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
@@ -22,6 +23,7 @@ from nile.execution.statement.statements import run_query, said
 from nile.operators.inputs.shared import SharedSummary
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Select, Update
+from nile.sql.text import query_text
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
@@ -35,9 +37,9 @@ _TEXT, _WHOLE, _NUMBER, _YES, _TIME = pa.string, pa.int64, pa.float64, pa.bool_,
 _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "nile_queries": {
         "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
-        "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "unit": _TEXT,
-        "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER, "high": _NUMBER,
-        "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT,
+        "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "budget": _NUMBER,
+        "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER,
+        "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT,
     },
     "nile_operators": {
         "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
@@ -66,7 +68,7 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
 }  # fmt: skip
 CONTROL = tuple(_COLUMNS)
 """The names of these relations; one that is registered under such a name comes first."""
-_SETTABLE = {"nile_queries": ("active", *PLANNED), "nile_summaries": ("memory",)}
+_SETTABLE = {"nile_queries": ("active", "budget", *PLANNED), "nile_summaries": ("memory",)}
 _LEAST_COUNTERS = 1_024  # bytes
 
 Rows = Iterator[dict[str, Any]]
@@ -146,6 +148,30 @@ def _set_plan(live: Live, name: str | None, given: Mapping[str, Any]) -> Callabl
     return partial(replan, live, name, given)
 
 
+def _set_budget(live: Live, name: str | None, value: Any) -> Callable[[], object]:
+    if name is None or type(value) not in (int, float):
+        raise ConfigError(
+            f"UPDATE nile_queries, budget: needed a query with a name, and a fraction of its exact work; got {name!r} "
+            f"and {value!r}; say budget = 0.1"
+        )
+    standing = live.standing.get(name)
+    if not isinstance(standing, ApproximateSubscription):
+        raise ConfigError(
+            f"UPDATE nile_queries, budget: needed a join WITH PREFERENCE within a fraction; got {name!r}, which is "
+            "none; ask it anew"
+        )
+
+    def grant() -> None:
+        with live.commits:
+            definition, _ = live.standing.named()[name]
+            runs = replace(definition, text=query_text(standing.set_budget(float(value))), runs=None)
+            live.standing.redefine(name, replace(definition, runs=None if runs == definition else runs))
+        live.commits.complain()
+
+    standing.check_budget(float(value))
+    return grant
+
+
 def _set_memory(live: Live, name: str, value: Any) -> Callable[[], object]:
     if type(value) is not int or value < _LEAST_COUNTERS:
         raise ConfigError(
@@ -161,7 +187,11 @@ def _set_memory(live: Live, name: str, value: Any) -> Callable[[], object]:
     return lambda: live.change(lambda: live.names.keep_summary(fresh))
 
 
-_SET = {("nile_queries", "active"): _set_active, ("nile_summaries", "memory"): _set_memory}
+_SET = {
+    ("nile_queries", "active"): _set_active,
+    ("nile_queries", "budget"): _set_budget,
+    ("nile_summaries", "memory"): _set_memory,
+}
 
 
 def _standing(live: Live) -> Iterator[tuple[str | None, str | None, Any, Any]]:
@@ -182,7 +212,9 @@ def _queries(live: Live) -> Rows:
             "name": name, "query": text, "streams": ", ".join(one.streams), "active": not one.paused,
             "into": None if definition is None or definition.into is None else definition.into.stream,
             "epoch": one.epoch, "outputs": one.outputs, "unread": one.unread, "dropped": one.dropped,
-            "waiting": one.waiting, "memory": one.memory, "unit": budget.unit, "asked": budget.asked,
+            "waiting": one.waiting, "memory": one.memory,
+            "budget": budget.asked if isinstance(one, ApproximateSubscription) and budget.unit == "fraction" else None,
+            "unit": budget.unit, "asked": budget.asked,
             "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
             "high": estimate.high, "shares": _names(live, one.sharers),
             **({} if choice is None else {"scheduling": choice.scheduling, "algorithm": choice.algorithm or None}),

@@ -18,7 +18,7 @@ const text = (x, y, kind = "") => {
 };
 const say = (node, told) => { if (node.textContent !== told) node.textContent = told; };
 const quoted = (name) => "'" + name.replaceAll("'", "''") + "'";
-const count = (n) => n === null || n === undefined ? "" : Math.abs(n) < 1e5 ? Math.round(n).toLocaleString("en") :
+const count = (n) => n === null || n === undefined ? "" : Math.abs(n) < 1e6 ? Math.round(n).toLocaleString("en") :
   n < 1e9 ? (n / 1e6).toFixed(2) + " M" : (n / 1e9).toFixed(2) + " G";
 const bytes = (n) => n === null || n === undefined ? "" : n < 1e3 ? n + " B" : n < 1e6 ? (n / 1e3).toFixed(1) + " kB" :
   n < 1e9 ? (n / 1e6).toFixed(1) + " MB" : (n / 1e9).toFixed(2) + " GB";
@@ -66,7 +66,15 @@ async function look() {
     table("sources", sources, (row) => [row.name, row.kind, count(row.tuples),
       row.kind === "live" ? count(rate("source " + row.name, row.tuples, now)) : "", count(row.late), count(row.shed),
       count(row.rejected), count(row.waiting), count(row.kept), bytes(row.memory)]);
-    for (const row of queries) query(row, operators.filter((one) => one.query === row.name), now);
+    const by = Map.groupBy ? Map.groupBy(operators, (one) => one.query) : null;
+    let since = performance.now();
+    for (const row of queries) {
+      query(row, by ? by.get(row.name) ?? [] : operators.filter((one) => one.query === row.name), now);
+      if (performance.now() - since > 5) {  // a frame is not missed, however many there are
+        await new Promise(requestAnimationFrame);
+        since = performance.now();
+      }
+    }
     gone("queries", queries.map((row) => row.name ?? ""));
     for (const row of summaries) summary(row);
     gone("summaries", summaries.map((row) => row.name));
@@ -116,8 +124,18 @@ function query(row, operators, now) {
     one.code = make("code"); one.worth = make("p", { class: "note" }); one.plan = make("div", { class: "wide" });
     one.way = make("select", { "aria-label": "how what expires is told: the scheduling of the plan" });
     one.way.append(...["nta", "tpa", "ita"].map((each) => make("option", {}, each)));
+    one.budget = make("input", { type: "number", min: 0.01, max: 99, step: "any", size: 6, "aria-label": "budget of " + name + ", % of its exact work" });
+    one.budgeting = make("form", { class: "inline" }, make("label", {}, "Budget, % of exact work", one.budget), make("button", {}, "Set"));
+    one.budgeting.onsubmit = (event) => {
+      event.preventDefault();
+      set("nile_queries", "budget", name, String(one.budget.value / 100), String(one.granted));
+    };
+    one.line = make("path", { class: "line" });
+    one.spark = make("svg", { class: "spark", width: 120, height: 22, viewBox: "0 0 120 22", role: "img", "aria-label": "outputs a second, the last two minutes" });
+    one.spark.append(one.line);
+    one.rates = [];
     one.card = make("details", shown.size < 4 ? { open: "" } : {}, make("summary", {}, make("b", {}, name || "(no name)"), one.tag,
-      one.facts), one.code, make("div", { class: "controls" }, one.toggle, one.way), one.worth, one.plan);
+      one.facts, one.spark), one.code, make("div", { class: "controls" }, one.toggle, one.way, one.budgeting), one.worth, one.plan);
     one.card.dataset.query = name;
     one.toggle.disabled = !name;
     one.toggle.onclick = () => set("nile_queries", "active", name, one.active ? "false" : "true", one.active ? "true" : "false");
@@ -128,12 +146,18 @@ function query(row, operators, now) {
     shown.set(key, one);
     $("queries").append(one.card);
   }
+  one.budgeting.hidden = !name || row.budget === null;
+  if (one.granted !== row.budget) { one.granted = row.budget; one.budget.value = row.budget === null ? "" : +(100 * row.budget).toPrecision(6); }
   one.way.hidden = !name || row.scheduling === null;
   if (one.scheduling !== row.scheduling) one.way.value = one.scheduling = row.scheduling;
   one.active = row.active;
   one.tag.hidden = row.active;
   say(one.toggle, row.active ? "Pause" : "Resume");
-  say(one.facts, `${count(row.outputs)} outputs, ${count(rate(key, row.outputs, now))} a second; ${bytes(row.memory)}` +
+  const speed = rate(key, row.outputs, now);
+  if (one.rates.push(speed) > 120) one.rates.shift();
+  const top = Math.max(1, ...one.rates);
+  one.line.setAttribute("d", "M" + one.rates.map((each, k) => `${120 - one.rates.length + k},${(20.5 - 19 * each / top).toFixed(1)}`).join("L"));
+  say(one.facts, `${count(row.outputs)} outputs, ${count(speed)} a second; ${bytes(row.memory)}` +
     (row.waiting ? `; ${count(row.waiting)} tuples wait` : "") + `; ${count(row.unread)} kept for readers`);
   if (!one.card.open) return;
   say(one.code, row.query ?? "");
@@ -159,8 +183,8 @@ function plan(one, operators, key, now) {
     };
     nodes.filter((each) => !each.at.length).forEach(place);
     const x = (each) => (deep - each.at.length) * (BOX.w + BOX.gapX), y = (each) => each.row * (BOX.h + BOX.gapY) + 2;
-    const wide = (deep + 1) * (BOX.w + BOX.gapX), high = Math.max(1, next) * (BOX.h + BOX.gapY);
-    const drawing = make("svg", { width: wide, height: high, role: "img", "aria-label": "plan: " + nodes.map((each) => each.operator).join(", ") });
+    const wide = (deep + 1) * (BOX.w + BOX.gapX) - BOX.gapX, high = Math.max(1, next) * (BOX.h + BOX.gapY);
+    const drawing = make("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, style: `min-width: ${Math.round(0.93 * wide)}px`, role: "img", "aria-label": "plan: " + nodes.map((each) => each.operator).join(", ") });
     for (const each of nodes) {
       for (const input of inputs(each)) {
         const from = [x(input) + BOX.w, y(input) + BOX.h / 2], to = [x(each), y(each) + BOX.h / 2];
@@ -192,7 +216,7 @@ function summary(row) {
     const form = make("form", {}, make("label", {}, "Counters, bytes", one.input), make("button", {}, "Set"));
     form.onsubmit = (event) => { event.preventDefault(); set("nile_summaries", "memory", row.name, one.input.value, String(one.memory)); };
     one.card = make("div", { class: "card" }, make("b", {}, `${row.name}: ${row.stream} (${row.column})`), one.facts, one.heat,
-      make("div", { class: "axis" }, one.from, one.to), one.best, form);
+      make("div", { class: "axis" }, one.from, make("span", { class: "legend" }, "none", make("i"), "most"), one.to), one.best, form);
     one.card.dataset.summary = row.name;
     shown.set(key, one);
     heats.set(row.name, one);
@@ -207,6 +231,7 @@ function summary(row) {
 function heat(name, regions) {
   const one = heats.get(name);
   if (!one || !regions.length) return;
+  one.regions = regions;
   const time = (told) => Date.parse(told.replace(" ", "T").replace(/(\.\d{3})\d*/, "$1") + (/[Z+]/.test(told) ? "" : "Z"));
   const zones = [...new Set(regions.map((each) => each.zone))], places = new Map();
   regions.forEach((each) => { if (!places.has(each.zone)) places.set(each.zone, { first: time(each.first), last: time(each.last), of: each.granularity }); });
@@ -240,6 +265,10 @@ function heat(name, regions) {
   one.heat.setAttribute("role", "img");
   one.heat.setAttribute("aria-label", told);
 }
+
+const again = () => { for (const [name, one] of heats) if (one.regions) heat(name, one.regions); };
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+addEventListener("resize", again);
 
 async function set(what, column, name, value, was) {
   try {
@@ -278,6 +307,7 @@ addEventListener("keydown", (event) => {
   if (event.target.closest("input, button, summary") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === " ") { event.preventDefault(); $("hold").click(); }
   if (event.key === "u") $("undo").click();
+  if (event.key === "n") { event.preventDefault(); $("name").focus(); }
 });
 if (token) sessionStorage.setItem("nile-token", token); else $("login").hidden = false;
 look();

@@ -99,6 +99,7 @@ class ApproximateSubscription(Subscription):
         self.plan: Any = self._join.plan
         self._streams = {each.live.name: each.live for each in self._arrivals}
         self._run = LiveRun(self._join)
+        self._granted: float | None = None
         if state is not None:
             self._go_on_from(Held(state, "state of a standing query"))
 
@@ -181,7 +182,8 @@ class ApproximateSubscription(Subscription):
     def budget(self) -> BudgetReport:
         """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
         with self._lock:
-            return self._run.budget
+            told = self._run.budget
+            return told if self._granted is None else replace(told, asked=self._granted)
 
     @property
     def coverage(self) -> float:
@@ -202,6 +204,30 @@ class ApproximateSubscription(Subscription):
         with self._lock:
             if isinstance(self._join, LiveJoin):
                 self._join.dealt = share
+
+    def check_budget(self, fraction: float) -> tuple[LiveJoin, float]:
+        """That so much of the exact cost can be granted from here on; (the join, what was asked at first).
+
+        Raises ConfigError.
+        """
+        asked = self.plan.budget.fraction
+        if not isinstance(self._join, LiveJoin) or asked is None or self.plan.is_exact or not 0.0 < fraction < 1.0:
+            raise ConfigError(
+                "budget: needed a join of two streams within a fraction, and another one between 0 and 1; got "
+                f"{fraction:g} for {self!r}; ask for a query of its own"
+            )
+        return self._join, float(asked)
+
+    def set_budget(self, fraction: float) -> Query:
+        """Grant so much of the exact cost from here on; the query that says so.  Raises ConfigError.
+
+        Of a join of two streams within a fraction; what was granted before stays.
+        """
+        with self._lock:
+            join, asked = self.check_budget(fraction)
+            join.dealt = fraction / asked
+            self._granted = fraction
+            return replace(self.query, budget=("fraction", fraction))
 
     def capture(self) -> State:
         """What the query holds: its operator's state, the rows it may need, outputs that nobody has read.
