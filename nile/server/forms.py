@@ -7,6 +7,7 @@ import json
 from typing import Any, Literal
 
 from nile.base.show import first_rows, render
+from nile.server.trusting import read_ipc
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa, pacsv, pajson
 
@@ -196,8 +197,7 @@ def read_rows(body: bytes, form: Form, schema: pa.Schema) -> pa.Table:
         return schema.empty_table()
     try:
         if form == "arrow":
-            with pa.ipc.open_stream(body) as reader:
-                return reader.read_all()
+            return read_ipc(body)
         signed = [pa.field("_sign", pa.int8())] if b'"_sign"' in body and "_sign" not in schema.names else []
         source = pa.BufferReader(body)
         if form == "csv":
@@ -211,7 +211,9 @@ def read_rows(body: bytes, form: Form, schema: pa.Schema) -> pa.Table:
                 explicit_schema=pa.schema([*schema, *signed]), unexpected_field_behavior="error"
             ),
         )
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+    except SourceError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise SourceError(
             f"rows: needed {_MEDIA[form].partition(';')[0]} of the columns {', '.join(schema.names)}; got: {told}; "

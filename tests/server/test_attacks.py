@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
+import random
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -286,3 +290,114 @@ def test_a_client_that_reads_nothing_stalls_neither_pushes_nor_others(tmp_path: 
             assert seen == list(range(99_999))
             up.wait_until(lambda: up.refused.get("stalled") == 1)
         assert up.db.subscription("q").unread <= 20_000 + 20_000 // 8 + 5_000
+
+
+def arrow(table: pa.Table, **how: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def test_arrow_that_lies_about_lengths_and_offsets_is_refused_whole(up: Served) -> None:
+    good, draw = arrow(pa.table({"ts": [3.0, 4.0], "k": ["a", "b"]})), random.Random(3)
+    with up.client() as client:
+        taken = 0
+        for _ in range(300):
+            body = bytearray(good)
+            for _ in range(draw.randint(1, 3)):
+                at = 4 * draw.randrange(len(body) // 4)
+                body[at : at + 4] = struct.pack("<i", draw.choice([2**31 - 1, -1, 1 << 30, 0, 255, 1 << 24]))
+            said = client.post("/streams/s/rows", content=bytes(body), headers={"content-type": ARROW})
+            assert said.status_code in (200, 400), said.text
+            taken += said.json().get("rows", 0)
+        assert up.db.accounting("s").tuples_in <= 2 + taken
+
+
+def test_rows_that_unpack_to_much_more_are_refused_before_they_do(up: Served) -> None:
+    few = pa.array(["x" * 60_000]).dictionary_encode()
+    spelled = pa.DictionaryArray.from_arrays(pa.array([0] * 30_000, pa.int8()), few.dictionary)
+    bombs = [
+        arrow(pa.table({"ts": pa.array([3.0] * 1_000_000), "k": pa.nulls(1_000_000, pa.string())}), compression="zstd"),
+        arrow(pa.table({"ts": pa.nulls(10**9), "k": pa.nulls(10**9)})),
+        arrow(pa.table({"ts": pa.nulls(30_000), "k": spelled})),
+        gzip.compress(b'{"ts":3,"k":"x"}\n' * 100_000),
+    ]
+    with up.client() as client:
+        for body in bombs:
+            assert len(body) < 100_000
+            kind = "application/x-ndjson" if body is bombs[-1] else ARROW
+            said = client.post(
+                "/streams/s/rows", content=body, headers={"content-type": kind, "content-encoding": "gzip"}
+            )
+            assert (said.status_code, said.json()["kind"]) == (400, "SourceError"), said.text
+            assert "nothing was taken" in said.text
+    assert up.db.accounting("s").tuples_in == 2
+
+
+def test_one_line_without_an_end_and_numbers_without_an_end_cost_their_bytes(up: Served) -> None:
+    for body in (b'{"ts":3,"k":"' + b"x" * 90_000, b'{"ts":' + b"9" * 90_000 + b',"k":"a"}', b"[" * 90_000):
+        with up.client() as client:
+            assert client.post("/streams/s/rows", content=body).status_code in (200, 400)
+    accounts = up.db.accounting("s")
+    assert accounts.applied == 2
+    assert accounts.tuples_in == accounts.applied + accounts.rejected
+
+
+@pytest.mark.parametrize(
+    "place", ["start/../../x", "1:-1", "1:" + "9" * 30, "../../etc/passwd", "%00", "1:1:1", "1e9:0", "\u0663:\u0663"]
+)
+def test_places_to_resume_from_are_two_numbers_and_nothing_else(up: Served, place: str) -> None:
+    with up.client() as client:
+        client.put("/queries/q", json={"sql": "SELECT k FROM s"})
+        said = client.get("/queries/q/outputs", params={"from": place, "wait": "0"})
+        assert (said.status_code, said.json()["kind"]) == (400, "ConfigError")
+        said = client.get("/queries/q/outputs?wait=0", headers={"last-event-id": place.encode()})
+        assert said.status_code == 400
+
+
+@pytest.mark.parametrize("wait", ["nan", "-1", "inf", "9" * 400])
+def test_waits_are_seconds(up: Served, wait: str) -> None:
+    with up.client() as client:
+        client.put("/queries/q", json={"sql": "SELECT k FROM s"})
+        assert client.get(f"/queries/q/outputs?wait={wait}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:80:80", "localhost.", "127.0.0.1:99999", "localhost#x", "127.1", "localhost:0x50", "2130706433"]
+)
+def test_ports_and_spellings_make_no_other_name_out_of_loopback(up: Served, host: str) -> None:
+    assert b" 421 " in raw(up, head("/streams", "GET", host=host, Connection="close"))
+
+
+def test_floods_of_headers_are_cut_off(up: Served) -> None:
+    for flood in (b"".join(b"X-%d: y\r\n" % i for i in range(50_000)), b"X: " + b"y" * 500_000 + b"\r\n"):
+        with contextlib.suppress(ConnectionError):
+            said = raw(up, b"GET /streams HTTP/1.1\r\nHost: localhost\r\n" + flood + b"\r\n")
+            assert said.split()[1:2] in ([], [b"400"], [b"431"])
+    with up.client() as client:
+        assert client.get("/streams").status_code == 200
+
+
+def test_sockets_without_the_token_and_events_for_other_origins_are_refused(up: Served) -> None:
+    with up.client() as client:
+        client.put("/queries/q", json={"sql": "SELECT k FROM s"})
+    with pytest.raises(InvalidStatus):
+        ws.connect(f"ws://127.0.0.1:{up.port}/queries/q/socket", proxy=None)
+    events = {"Accept": "text/event-stream", "Origin": "https://evil.example", "Connection": "close"}
+    assert b" 403 " in raw(up, head("/queries/q/outputs", "GET", **events))
+    assert (up.refused["token"], up.refused["origin"]) == (1, 1)
+
+
+def test_a_request_of_two_lengths_is_none(up: Served) -> None:
+    said = raw(up, head(Transfer_Encoding="chunked", Content_Length="5") + b"0\r\n\r\nGET /streams HTTP/1.1\r\n\r\n")
+    assert said.split()[1] == b"400"
+    assert said.count(b"HTTP/1.1") == 1
+
+
+def test_a_body_that_is_closed_by_halves_takes_nothing(up: Served) -> None:
+    with socket.create_connection(("127.0.0.1", up.port), timeout=10) as line:
+        line.sendall(head("/streams/s/rows", Content_Length="100") + b'{"ts": 3, "k": "c"}\n')
+        line.shutdown(socket.SHUT_WR)
+        assert b" 200 " not in line.recv(4_000)
+    assert up.db.accounting("s").tuples_in == 2

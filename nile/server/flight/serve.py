@@ -22,7 +22,8 @@ from nile.server.flight.wire import Fields, fields_of, message, packed, text, un
 from nile.server.service import Service
 from nile.server.settings import Settings
 from nile.server.streaming import worth_of
-from nile.summaries.errors import ConfigError, NotYet, Overloaded
+from nile.server.trusting import checked
+from nile.summaries.errors import ConfigError, NotYet, Overloaded, SourceError
 from nile.summaries.heavy import flight, pa
 
 __all__ = ["FlightSql"]
@@ -305,12 +306,18 @@ class FlightSql(flight.FlightServerBase):  # type: ignore[misc]
 
     def _batches(self, reader: Any) -> Iterator[pa.RecordBatch]:
         for chunk in reader:
-            if chunk.data.nbytes > self._settings.body:
+            if max(chunk.data.nbytes, chunk.data.num_rows) > self._settings.body:
                 self._refuse("large")
                 raise ConfigError(
                     f"Flight: needed batches of at most {self._settings.body:,} bytes; got {chunk.data.nbytes:,}; "
                     "send smaller ones"
                 )
+            try:
+                checked(pa.Table.from_batches([chunk.data]))
+            except pa.ArrowException as error:
+                raise SourceError(
+                    f"Flight: needed a batch whose lengths and text are what it says; got: {error}"
+                ) from None
             yield chunk.data
 
     @_nowhere
