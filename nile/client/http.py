@@ -62,21 +62,25 @@ class Http:
         """
         with self._lock:
             for last in (method == "POST", True):
-                if self._kept is not None and time.monotonic() - self._used > _KEPT:
-                    self._kept.close()
-                    self._kept = None
-                fresh = self._kept is None
-                self._kept = self._kept or self._connection()
+                kept, self._kept = self._kept, None  # what is cut off in the middle is not used again
+                if kept is not None and time.monotonic() - self._used > _KEPT:
+                    kept.close()
+                    kept = None
+                connection = kept or self._connection()
                 try:
-                    response = self._send(self._kept, method, path, body, headers)
+                    response = self._send(connection, method, path, body, headers)
                     found = response.read()
                     self._used = time.monotonic()
+                    self._kept = connection
                     break
                 except (OSError, http.client.HTTPException) as error:
-                    self._kept.close()
-                    self._kept = None
-                    if fresh or last or not isinstance(error, http.client.RemoteDisconnected | ConnectionError):
+                    connection.close()
+                    if kept is None or last or not isinstance(error, http.client.RemoteDisconnected | ConnectionError):
                         raise self._unreachable(error) from None
+                except BaseException:
+                    self._kept = None
+                    connection.close()
+                    raise
         self._check(response.status, found)
         told = json.loads(found)
         return told if isinstance(told, dict) else {}
