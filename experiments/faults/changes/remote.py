@@ -1,4 +1,4 @@
-"""Ctrl-C in a client of a server, at any place of a request: the server did all of it or nothing, and the next one works.
+"""Ctrl-C in a client of a server, at any place of a request: it was done whole or not at all, and the next one works.
 
 A source that asks for its offset after each interrupt goes on without a row lost or doubled, a query that nobody reads
 keeps all of its outputs, and no answer is that of the request before.
@@ -23,7 +23,7 @@ from nile.server.settings import Settings
 __all__ = ["REMOTE"]
 
 _TRIES = 10
-_TOKEN = "a-token-for-faults-alone"  # noqa: S105 - of a server that lives for one attempt, on loopback
+_TOKEN = "a-token-for-faults-alone"  # of a server on loopback that lives for one attempt
 _BATCH = 10
 _COUNT = "SELECT count(*) AS n FROM s"
 
@@ -54,7 +54,7 @@ def _rows(first: int) -> dict[str, list[Any]]:
 
 
 def _interrupted(seed: int, *, asks: bool) -> None:
-    """Requests that are cut into; asks: whether the source goes on from the offset, else it pushes again what was cut."""
+    """Requests that are cut into; asks: whether the source goes on from the offset, or pushes again what was cut."""
     rng = generator("remote", seed)
     with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as (db, far):
         far.stream("s", [("t", "float64"), ("n", "int64")], time="t", lateness="1 h")
