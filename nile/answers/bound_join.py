@@ -388,7 +388,7 @@ class BoundJoinAggregate:
         """Run the join under a budget and aggregate what it finds.
 
         Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under
-        desc and asc what was found, which is no random sample.  Raises what `BoundJoin.answer` raises.
+        desc and asc what was found, which is not a random sample.  Raises what `BoundJoin.answer` raises.
         """
         needed = columns_of_aggregates(self.aggregates, self.by)
         names = self.join.names

@@ -99,7 +99,7 @@ class JoinAggregateAnswer(AggregateTable):
         self.notes.append(
             "outputs are a random sample; intervals are not certified, since outputs of one key are not independent"
             if random
-            else f"the outputs found were picked by preference ({plan.preference}), which is no random sample"
+            else f"the outputs found were picked by preference ({plan.preference}), which is not a random sample"
         )
         if by:
             self.notes.append("groups of which no output was found are missing")

@@ -71,8 +71,8 @@ class JoinWorth(Answer):
         A full answer knows, and is counted without being made; others run to their end.  A weighted one is a sample:
         the sum of its weights, with a 95 % interval from the spread by key, and, where keys were dropped, room for a
         heavy one among them (`operators.key_sample`; not certified: what was not seen cannot be known).  desc and asc
-        pick their tuples, which is no random sample, nor is the first of n streams under a budget in outputs: what they
-        found is a certain lower bound and nothing more.
+        pick their tuples, which is not a random sample, nor are the first outputs of n streams under a budget in
+        outputs: what they found is a guaranteed lower bound and nothing more.
         """
         known = self._known
         if known is not None:

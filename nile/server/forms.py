@@ -217,5 +217,5 @@ def read_rows(body: bytes, form: Form, schema: pa.Schema) -> pa.Table:
         told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise SourceError(
             f"rows: needed {_MEDIA[form].partition(';')[0]} of the columns {', '.join(schema.names)}; got: {told}; "
-            "nothing was taken: mend them and push again"
+            "nothing was taken: fix them and push again"
         ) from None

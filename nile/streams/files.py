@@ -14,7 +14,7 @@ def existing_file(path: str | Path, kind: str) -> Path:
     if file.is_dir():
         raise SourceError(f"{path}: needed a {kind}, got a directory; name a file in it")
     if not file.is_file():  # opening a pipe would wait for a writer
-        raise SourceError(f"{path}: needed a {kind}, got something that is no regular file; copy it to one")
+        raise SourceError(f"{path}: needed a {kind}, got something that is not a regular file; copy it to one")
     try:
         with file.open("rb"):
             pass

@@ -359,5 +359,5 @@ def _check_signs(raw: RawBatch, before: int, where: str) -> None:
     if at is not None:
         raise SourceError(
             f"{where}: needed rows that come, {SIGN} 1, or of a whole table go, -1; got {SIGN} {signs[at]!r} in row "
-            f"{int(raw.rows[at]) + before}; mend it, or give the stream a column {SIGN}"
+            f"{int(raw.rows[at]) + before}; fix it, or give the stream a column {SIGN}"
         )

@@ -240,7 +240,7 @@ class StoreDirectory:
                 plain, data = plain_state(state)
             except (TypeError, ValueError, RecursionError) as error:
                 raise StoreError(
-                    f"{self._root}: needed a state of JSON values without NaN; got {error}; mend it"
+                    f"{self._root}: needed a state of JSON values without NaN; got {error}; fix it"
                 ) from None
             written = now()
             self._staging.sync_names({name.rpartition("/")[0] for name in kept})

@@ -175,7 +175,7 @@ def choose(files: Files, root: str, found: Found) -> tuple[Generation, str | Non
                 return generation, None
             return generation, (
                 f"{root}: {'; '.join(reasons)}; went back to epoch {generation.epoch}, written {generation.written}; "
-                f"what came after it must be sent again; `nile store check {root}` tells more"
+                f"what came after it must be sent again; `nile store check {root}` has details"
             )
         reasons.append(f"epoch {generation.epoch} is not whole: {wrong}")
     raise StoreCorrupt(

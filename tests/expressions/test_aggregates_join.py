@@ -127,7 +127,7 @@ def test_totals_of_keys_and_outputs_drawn_with_known_chances_are_unbiased_and_co
 @pytest.mark.parametrize("preference", ["desc", "asc"])
 def test_outputs_picked_by_preference_are_no_sample(preference: str) -> None:
     answer = query().prefer(preference).aggregate(ASKED).run(0.2)
-    assert any("no random sample" in note for note in answer.notes)
+    assert any("not a random sample" in note for note in answer.notes)
     for name in ("value", "mean", "dev", "middle"):
         estimate = answer.estimate(name)
         assert (estimate.certified, estimate.confidence) == (False, 0.0)

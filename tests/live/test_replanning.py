@@ -166,7 +166,7 @@ def test_one_that_shares_a_plan_goes_its_own_way_and_comes_back() -> None:
     ("what", "message"),
     [
         (f"query = {quoted(JOINED.replace('a.x > 2', 'a.x > 3'))}", "another query: subscribe"),
-        (f"query = {quoted(GROUPED)}", "needed a plan that tells the columns"),
+        (f"query = {quoted(GROUPED)}", "needed a plan that outputs the columns"),
         ("query = 'SHOW STREAMS'", "needed a query; got another statement"),
         ("query = 'SELECT nope FROM a'", "nope"),
         ("scheduling = 'soon'", "scheduling: needed one of"),

@@ -309,7 +309,7 @@ def test_drift_stops_with_a_diff_or_follows_its_rule(spark: SparkSession, tmp_pa
     with pytest.raises(SchemaDrift) as stopped:
         ingest(tmp_path / "two.parquet", lake, stream="shop", spark=spark)
     first, *lines = str(stopped.value).splitlines()
-    assert first.endswith("mend the input, or declare added=ignore, dropped=null, retyped=cast, reordered=follow")
+    assert first.endswith("fix the input, or declare added=ignore, dropped=null, retyped=cast, reordered=follow")
     assert lines == [
         "  + store: int64  (added)",
         "  - note: string  (dropped)",

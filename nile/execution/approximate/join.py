@@ -242,7 +242,7 @@ def aggregate_of(item: AggregateItem) -> Aggregate:
         function = "count_distinct"
     if CATALOGUE[function].is_collected:
         raise NotYet(
-            f"approximate {function}(): needed an aggregate that a sample tells something of; got one of rows in an "
+            f"approximate {function}(): needed an aggregate that a sample can estimate; got one of rows in an "
             "order; ask the exact answer"
         )
     function, share = general(function)

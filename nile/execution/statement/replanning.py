@@ -89,7 +89,7 @@ def _taken_over(
     """The new plan, level with the old one.  Raises ConfigError."""
     if choice.emit != standing.choice.emit or output_schema(query, choice.emit) != standing.schema:
         raise ConfigError(
-            f"{place}: needed a plan that tells the columns {', '.join(standing.schema.names)} as "
+            f"{place}: needed a plan that outputs the columns {', '.join(standing.schema.names)} as "
             f"{standing.choice.emit}; got {', '.join(output_schema(query, choice.emit).names)} as {choice.emit}; keep "
             "what it selects"
         )
@@ -115,7 +115,7 @@ def _taken_over(
     wanted = _told(old, old.tail(), seen, at, standing.schema, -1)
     if differ := _differences([*told, *wanted]):
         raise ConfigError(
-            f"{place}: needed a plan that tells what the query told so far; got one that differs in {differ:,} rows; "
+            f"{place}: needed a plan with the same output so far; got one that differs in {differ:,} rows; "
             "it is another query: subscribe to it under another name"
         )
     return fresh, tail

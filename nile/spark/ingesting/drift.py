@@ -56,7 +56,7 @@ class Drift:
             advice = f"the column '{lost[0]}' cannot be left out"
         else:
             allowed = ", ".join(f"{kind}={RULES[kind][1]}" for kind in open_kinds)
-            advice = f"mend the input, or declare {allowed}"
+            advice = f"fix the input, or declare {allowed}"
         raise SchemaDrift(f"{where}: needed the columns of the stream; the input's differ; {advice}\n{self}")
 
 
