@@ -36,6 +36,8 @@ def parse_fault(error: Any, text: str, values: Mapping[int, Parameter]) -> Fault
     hint = f"; did you mean {near}?" if near and near != highlight.upper() else ""
     if description.startswith("Expecting"):
         return Fault(f"needed {description.removeprefix('Expecting').strip()}; got '{highlight}'{hint}", start)
+    if at is not None and at > 1 and [each.text for each in tokens[at - 1 : at + 1]] == ["(", ")"]:
+        return Fault(f"needed something between the brackets of {tokens[at - 2].text}; got nothing", start)
     if description.startswith("Required"):
         return Fault(f"needed something more after '{highlight}'; got nothing that fits{hint}", start)
     return Fault(f"needed another clause or the end; got '{highlight[:40]}'{hint}", start)

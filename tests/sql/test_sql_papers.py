@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,6 +18,7 @@ SHOPS = {
     "Store2": [(5.0, 1, "tea", 2.0), (12.0, 1, "tea", 2.0), (40.0, 2, "cup", 4.5), (100.0, 3, "jar", 9.0)],
     "Store3": [(8.0, 1, "tea", 2.0), (35.0, 1, "tea", 3.0), (41.0, 2, "cup", 4.0), (300.0, 3, "jar", 8.0)],
 }
+PREFERENCES = ("desc", "weighted", "asc")
 SENSORS = [(0.0, 2, 20.5, 7.5), (1.0, 4, 21.0, 7.0), (2.0, 3, 19.0, 6.5), (3.0, 2, 20.0, 7.25)]
 REQUESTS = [
     (0.0, 1, "stanford.edu"),
@@ -80,6 +83,54 @@ def test_figure_6_joins_two_stores_by_preference(db: nile.Database, specifier: s
     both = product(SHOPS["Store1"], SHOPS["Store2"])
     pairs = [(a[1], a[0], b[0]) for a, b in both if a[1] == b[1] and abs(a[0] - b[0]) <= 20]
     assert sorted(tuple(row.values())[:3] for row in found.to_pylist()) == sorted(pairs)
+
+
+@pytest.fixture
+def busy() -> nile.Database:
+    """Two stores of 2,000 tuples each: half of them of 5 items, the others of 3,000."""
+    rng = np.random.default_rng(6)
+    made = nile.connect()
+    for name in ("Store1", "Store2"):
+        often = rng.random(2_000) < 0.5
+        item = np.where(often, rng.integers(0, 5, 2_000), rng.integers(5, 3_000, 2_000))
+        ts = np.sort(rng.random(2_000) * 1_000)
+        made.register(name, {"ts": ts, "ItemNo": item, "price": 1.0 + item % 7}, time="ts")
+    return made
+
+
+FIGURE_6 = """
+    SELECT S1.ItemNo, S1.ts, S2.ts AS other FROM Store1 S1, Store2 S2 WHERE S1.ItemNo = S2.ItemNo
+    WITH PREFERENCE {} SUMMARY.Estimate.Count(S1.ItemNo), SUMMARY.Estimate.Count(S2.ItemNo) WINDOW 500
+"""
+
+
+@pytest.mark.parametrize("guide", ["countsketch", "directory"])
+def test_figure_6_inside_a_budget_finds_what_its_preference_says(busy: nile.Database, guide: str) -> None:
+    every = busy.sql(FIGURE_6.format("desc")).to_arrow()
+    exact = Counter(every["ItemNo"].to_pylist())
+    rare = {item for item, pairs in exact.items() if pairs <= 4}
+    assert len(rare) > 50
+    few = {kind: busy.sql(FIGURE_6.format(kind), budget=0.1, costs="engine", guide=guide) for kind in PREFERENCES}
+    found = {kind: answer.to_arrow() for kind, answer in few.items()}
+    many = Counter(found["desc"]["ItemNo"].to_pylist())
+    assert sum(many.values()) < 0.2 * every.num_rows
+    assert sum(pairs for item, pairs in many.items() if item < 5) > 0.98 * sum(many.values())
+    outliers = found["asc"]["ItemNo"].to_pylist()
+    assert outliers
+    assert sum(item in rare for item in outliers) > 0.8 * len(outliers)  # others were rare when the streams began
+    assert sum(found["weighted"]["_weight"].to_pylist()) == pytest.approx(every.num_rows, rel=0.2)
+    assert 0 < found["weighted"].num_rows < 0.2 * every.num_rows
+
+
+def test_an_average_in_a_budget_is_of_a_sample_that_its_preference_makes_faithful(busy: nile.Database) -> None:
+    """Section 4.3: the mean over a weighted selection, within a part of its cost, has an interval with the truth."""
+    text = "SELECT avg(price) AS p FROM Store1 S1"
+    truth = busy.sql(text).fetchall()[0][0]
+    told = busy.sql(f"{text} WITH PREFERENCE weighted SUMMARY.Estimate.Count(S1.ItemNo)", budget=0.2)
+    (found,) = told.fetchall()[0]
+    assert found != truth
+    assert told.estimate.low <= truth <= told.estimate.high
+    assert found == pytest.approx(truth, rel=0.1)
 
 
 def test_the_average_is_over_a_weighted_sample(db: nile.Database) -> None:
