@@ -1,0 +1,159 @@
+"""A process that reads a connector into a store is killed at random: state exactly once, outputs at least once."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_sensors_connectors import broker, publisher, server
+from test_sensors_databases import cluster, postgres
+
+import nile
+
+__all__ = ["broker", "cluster", "postgres", "server"]
+CHILD = Path(__file__).parents[1] / "harness" / "child_feed.py"
+SHORT, LONG = pytest.param(1, 3_000, id="short"), pytest.param(50, 20_000, marks=pytest.mark.long, id="long")
+
+
+class Feeder:
+    """Lives of a process that reads a connector; each ends by SIGKILL."""
+
+    def __init__(self, store: Path, kind: str, address: str) -> None:
+        command = [sys.executable, str(CHILD), str(store), kind, address, str(store) + ".outputs"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.strip())
+
+    def _line(self) -> str:
+        return self._lines.get(timeout=120)
+
+    @contextmanager
+    def life(self) -> Iterator[Callable[[], int]]:
+        """How to wait for the next number of rows that it has committed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("again\n")
+        self._process.stdin.flush()
+        number = int(self._line())
+        try:
+            yield lambda: int(self._line())
+        finally:
+            os.kill(number, signal.SIGKILL)
+            while self._line() != "over":
+                pass
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def killed(store: Path, kind: str, address: str, kills: int, each: int, send: Callable[[int, int], None]) -> None:
+    """Send so many numbers a kill, kill while they are read, and look at what is there in the end."""
+    draw, sent = random.Random(kills), 0
+    feeder = Feeder(store, kind, address)
+    try:
+        if kind in ("mqtt", "postgres"):
+            with feeder.life() as line:
+                assert line() == 0  # from here on the server keeps what comes for it
+                time.sleep(0.5)
+        for _ in range(kills):
+            send(sent, each)
+            sent += each
+            with feeder.life() as line:
+                line()
+                if draw.random() < 0.7:
+                    line()
+                time.sleep(draw.random() * 0.1)
+        with feeder.life() as line:
+            while line() < sent:
+                pass
+    finally:
+        feeder.end()
+    with nile.connect(str(store)) as db:
+        found = db.sql("SELECT count(*) AS c, sum(n) AS s, count(DISTINCT n) AS d FROM readings").fetchall()
+        assert found == [(sent, sent * (sent - 1) // 2, sent)], "each once, and none else"
+        rest = [
+            ["thousands", db.subscription("thousands").epoch, ordinal + k, n]
+            for ordinal, batch in db.subscription("thousands").poll_numbered()
+            for k, n in enumerate(batch.column(0).to_pylist())
+        ]
+    told = [json.loads(text) for text in Path(str(store) + ".outputs").read_text().splitlines() if text.endswith("]")]
+    by_number: dict[tuple[int, int], int] = {}
+    for _, epoch, ordinal, n in [*told, *rest]:
+        assert by_number.setdefault((epoch, ordinal), n) == n, "what is told again is the same under the same number"
+    assert sorted(by_number.values()) == list(range(0, sent, 1000))
+    assert sorted(ordinal for _, ordinal in by_number) == list(range(len(by_number)))
+
+
+@pytest.mark.parametrize(("kills", "each"), [LONG])
+def test_what_comes_from_kafka(cluster: Any, tmp_path: Path, kills: int, each: int) -> None:
+    address, producer = cluster
+    producer.produce("t", "0", partition=1)  # the topic is there
+    producer.flush(20)
+
+    def send(begin: int, count: int) -> None:
+        for k in range(begin, begin + count):
+            if k:
+                producer.produce("t", str(k), partition=k % 3)
+        producer.flush(60)
+
+    killed(tmp_path / "store", "kafka", f"kafka://{address}/t", kills, each, send)
+
+
+@pytest.mark.parametrize(("kills", "each"), [SHORT, LONG])
+def test_what_comes_from_redis(server: Any, tmp_path: Path, kills: int, each: int) -> None:
+    port, client, _, _ = server
+
+    def send(begin: int, count: int) -> None:
+        with client.pipeline(transaction=False) as many:
+            for k in range(begin, begin + count):
+                many.xadd("s", {"n": k})
+            many.execute()
+
+    killed(tmp_path / "store", "redis", f"redis://127.0.0.1:{port}?stream=s", kills, each, send)
+
+
+@pytest.mark.parametrize(("kills", "each"), [LONG])
+def test_what_comes_from_postgres(postgres: Any, tmp_path: Path, kills: int, each: int) -> None:
+    address, connect, _, _ = postgres
+    with connect() as client:
+        client.execute("CREATE TABLE t (n int8)")
+
+    def send(begin: int, count: int) -> None:
+        with connect() as client:
+            for k in range(begin, begin + count, 1_000):
+                client.execute("INSERT INTO t SELECT generate_series(%s::int, %s::int)", (k, k + 999))
+
+    killed(tmp_path / "store", "postgres", f"{address}?table=t&slot=nile", kills, each, send)
+
+
+@pytest.mark.parametrize(("kills", "each"), [LONG])
+def test_what_comes_from_mqtt(broker: Any, tmp_path: Path, kills: int, each: int) -> None:
+    """The broker sends again what was not acknowledged: what has been committed is known by its number."""
+    port, _, _ = broker
+
+    def send(begin: int, count: int) -> None:
+        client = publisher(port)
+        sent = [client.publish("t", str(k), qos=1) for k in range(begin, begin + count)]
+        for each in sent:
+            each.wait_for_publish(60)
+        client.loop_stop()
+        client.disconnect()
+
+    killed(tmp_path / "store", "mqtt", f"mqtt://127.0.0.1:{port}/t?client=nile", kills, each, send)
