@@ -51,7 +51,7 @@ _JOINS: Mapping[str, JoinKind] = {
 }
 _NOT_THERE = {
     "Lateral": "LATERAL is not there yet; write a JOIN with the query, grouped or numbered by what it is joined on",
-    "Unnest": "unnest is not there yet, since Nile has no lists; write VALUES (1), (2)",
+    "Unnest": "unnest is not there yet; write VALUES (1), (2)",
 }
 _STREAMS: Mapping[str, StreamKind] = {
     "ISTREAM": "istream",

@@ -52,7 +52,7 @@ def read_bracket(cursor: Cursor) -> tuple[int, OwnWindow, tuple[int, int]]:
     if before is None or cursor.word() not in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
         raise Fault(
             "needed RANGE, ROWS, NOW or PARTITION BY, which begin a stream's window; got "
-            f"{written(cursor.peek())} in brackets; Nile has no lists",
+            f"{written(cursor.peek())} in brackets; Nile has no literals and no elements of lists",
             start,
         )
     by = _parts(cursor)
@@ -102,7 +102,8 @@ def _column(cursor: Cursor) -> str:
 
 def is_sample(cursor: Cursor) -> bool:
     """Whether SAMPLE (percent) stands here, behind a name or a window."""
-    return cursor.word() == "SAMPLE" and cursor.word(1) == "(" and cursor.word(3) in (")", "%", ".")
+    signed = cursor.word(2) == "-" and cursor.word(4) in (")", "%", ".")
+    return cursor.word() == "SAMPLE" and cursor.word(1) == "(" and (signed or cursor.word(3) in (")", "%", "."))
 
 
 def read_sample(cursor: Cursor) -> SampleCall:

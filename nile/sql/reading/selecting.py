@@ -185,6 +185,10 @@ class _SelectReader:
             return self._streamed(kind, node, depth)
         if name in _OPERATIONS:
             return self._operation(node, depth)
+        if name == "Alias" and (word := str(node.this).upper()) in ("ISTREAM", "DSTREAM", "RSTREAM"):
+            raise Fault(
+                f"needed a query behind {word}; got something else; write {word} (SELECT * FROM s)", start_of(node)
+            )
         raise Fault(f"needed a SELECT; got {name.upper()}", start_of(node))
 
     def _streamed(self, kind: StreamKind, node: Any, depth: int) -> Streamed:
