@@ -37,6 +37,8 @@ def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | Non
     def done(fault: Fault, score: Score) -> None:
         held = "held" if score.good else "FAILED"
         click.echo(f"{fault.name}: {score.passed:,} / {score.attempted:,} {held}, {score.seconds:,.0f} s", err=True)
+        for seed_of, why in score.failed[:5]:  # at once: a full run goes on for long, and may be ended before its table
+            click.echo(f"  seed {seed_of}: {why}", err=True)
 
     scores = scoreboard(wanted, full=full, seed=seed, jobs=jobs, done=done)
     click.echo(text(scores, wanted))
