@@ -52,6 +52,22 @@ def found(make: Finder, values: np.ndarray[Any, Any], cuts: list[int]) -> list[A
     return [*told, *finder.finish()]
 
 
+@pytest.mark.parametrize("name", FINDERS)
+def test_gaps_in_time_change_nothing_of_how_values_may_be_cut(name: str) -> None:
+    """Readings are missing now and then, and once for as long as all the others took."""
+    draw = np.random.default_rng(5)
+    times = (np.sort(draw.choice(1_200, 900, replace=False)) + np.where(np.arange(900) > 450, 1_200, 0)) * 10**9
+    values, ordinals = series("drifting"), np.arange(900)
+    told = []
+    for cuts in ([], [1, 2, 449, 450, 452], sorted(draw.choice(900, 40, replace=False).tolist())):
+        finder, rows = FINDERS[name](), []
+        for part in np.split(ordinals, cuts):
+            if len(part):
+                rows += finder.push(part, times[part], values[part])
+        told.append([*rows, *finder.finish()])
+    assert told[0] == told[1] == told[2] != []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FINDERS)
 def test_what_is_found_does_not_depend_on_how_values_are_cut(name: str, kind: str) -> None:
