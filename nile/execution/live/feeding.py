@@ -80,7 +80,7 @@ class Feed:
             except Overloaded:
                 return False
             live.standing.check_state(self.stream, live.memory)
-            live.take(self.stream, list(self.stream.admitted(rows)))
+            live.take(self.stream, list(self.stream.admitted(rows)), fed=True)
             live.commits.complain()
             return True
 

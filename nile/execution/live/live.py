@@ -80,15 +80,24 @@ class Live(Known):
             self.commits.complain()
             return done
 
-    def take(self, stream: LiveStream, parts: Sequence[Admitted], offset: Any = None, goes: Goes | None = None) -> int:
+    def take(
+        self,
+        stream: LiveStream,
+        parts: Sequence[Admitted],
+        offset: Any = None,
+        goes: Goes | None = None,
+        *,
+        fed: bool = False,
+    ) -> int:
         """A change under the lock: rows that were admitted; how many tuples' turn has come.
 
-        goes: places of kept rows that are taken back first.  Raises DatabaseClosed, UnknownStream: whoever gave the
-        rows, or handled a signal meanwhile, may have done anything.
+        goes: places of kept rows that are taken back first; fed: by sources of its own, the stream of one query.
+        Raises DatabaseClosed, UnknownStream: whoever gave the rows, or handled a signal, may have done anything.
         """
         with self.commits.prepared:
-            self.names.check_open()
-            if self._streams.get(stream.name) is not stream:
+            if not fed:
+                self.names.check_open()
+            if not fed and self._streams.get(stream.name) is not stream:
                 raise UnknownStream(
                     f"stream '{stream.name}': needed the one that rows were read for; got another, made meanwhile; "
                     "push them again"
