@@ -298,6 +298,8 @@ class ComingAnswer(JoinAnswer):
     what was found, up to a share of the machine's memory.
     """
 
+    counted_as_found = False
+
     def __init__(
         self, joined: ComingPair, plan: JoinPlan, *, key: str, clock: Clock | None, aliases: tuple[str, ...]
     ) -> None:

@@ -55,6 +55,8 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     """
 
     joined: Any
+    counted_as_found = True
+    """Whether outputs of a sample are counted while they are found, so that they need not be kept for it."""
     announces = False
     """Whether it warns (CostWarning), with both costs, when it has run and cost more than the exact answer would."""
 
@@ -89,7 +91,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         self._found = KeptOutputs(
             timed(self._telling(self._first(running.run() if isinstance(running, MeteredRun) else running)), clock),
             self._once_more, self._sizes,
-            self._sample if self._repeats and sampled and plan.strategy in ("", "promise") else None,
+            self._sample if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
             repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
         )  # fmt: skip
