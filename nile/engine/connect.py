@@ -11,6 +11,7 @@ from nile.base.durations import parse_duration
 from nile.base.interrupts import INTERRUPTS
 from nile.base.sizes import parse_size
 from nile.engine.database import Database
+from nile.execution.live.means.bounds import Means
 from nile.summaries.errors import ConfigError, StoreError
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.lazy import lazy
@@ -24,6 +25,8 @@ __all__ = ["connect", "default"]
 
 _LEAST_MEMORY = 16_000_000
 """Bytes: what sealing a segment of a history needs."""
+_LEAST_STATE = 100_000
+"""Bytes: tables of a few queries that hold next to nothing."""
 
 
 @cache
@@ -41,6 +44,8 @@ def connect(
     hash_secret: bytes | None = None,
     token: str | None = None,
     threads: int | None = None,
+    state: int | str | None = None,
+    cpu: float | None = None,
 ) -> Database:
     """Open a database: in memory, with a durable store (path), or one served by `nile serve`.
 
@@ -49,7 +54,9 @@ def connect(
     (None: NILE_TOKEN): streams, statements, pushes and standing queries through the same methods (docs/server.md), and
     no other settings.  None or ":memory:": no store.
     memory: the limit for kept rows, such as "256MB"; beyond it they move to the store's files.  It also limits
-    the state of each standing query.
+    the state of each standing query.  Without a path, as `state`.
+    state: the limit for what all standing queries hold; beyond it they are answered from samples, with intervals.
+    cpu: likewise the share of a core (0.5: half of one) for pushes (docs/runtime.md).  None: no query is sampled.
     checkpoint: a push writes a checkpoint if the last one is older than this; None: only `Database.checkpoint`
     and `close` write one.
     read_only: open the store as of its last checkpoint, while another process may go on writing it; nothing can be
@@ -65,7 +72,15 @@ def connect(
     if path == ":memory:":
         path = None
     if isinstance(path, str) and path.startswith(("http://", "https://")):
-        if (memory, checkpoint, read_only, hash_secret, threads) != (None, "10 s", False, None, None):
+        if (memory, checkpoint, read_only, hash_secret, threads, state, cpu) != (
+            None,
+            "10 s",
+            False,
+            None,
+            None,
+            None,
+            None,
+        ):
             raise ConfigError(
                 "connect: needed an address and a token; got settings, which are the server's; leave them out"
             )
@@ -77,18 +92,18 @@ def connect(
             f"connect, threads: needed a whole number of at least 1; got {threads!r}; leave it out for all cores"
         )
     hasher = PUBLIC if hash_secret is None else _keyed(hash_secret)
-    limit = None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY)
+    limit = (
+        None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY if path else _LEAST_STATE)
+    )
+    bound = None if state is None else parse_size(state, where="state", least=_LEAST_STATE)
     if path is None:
         if read_only:
             raise ConfigError(
                 "connect, read_only: needed the path of a store; got none; write nile.connect('store', read_only=True)"
             )
         if limit is not None:
-            raise ConfigError(
-                "connect, memory: needed a path, where what is beyond the limit can go; got none; write "
-                "nile.connect('store', memory=...)"
-            )
-        return Database(hasher=hasher, threads=threads)
+            bound = limit if bound is None else min(bound, limit)
+        return Database(hasher=hasher, threads=threads, means=_means(bound, cpu))
     from nile.durable.keeper import Keeper
     from nile.pyramid.disk.directory import StoreDirectory
 
@@ -98,7 +113,8 @@ def connect(
         directory = StoreDirectory.open(path, read_only=read_only)
         while True:
             try:
-                return Database(Keeper(directory, memory=limit, every=every, hasher=hasher), hasher, threads=threads)
+                keeper = Keeper(directory, memory=limit, every=every, hasher=hasher)
+                return Database(keeper, hasher, threads=threads, means=_means(bound, cpu))
             except BaseException as error:
                 directory.close()
                 if not (read_only and isinstance(error, StoreError)):
@@ -126,3 +142,13 @@ def _keyed(secret: bytes) -> KeyHasher:
             f"connect, hash_secret: needed 16 to 64 bytes; got {type(secret).__name__}; use secrets.token_bytes(32)"
         )
     return KeyHasher.keyed(secret)
+
+
+def _means(state: int | None, cpu: float | None) -> Means | None:
+    """Raises ConfigError."""
+    if cpu is not None and (isinstance(cpu, bool) or not isinstance(cpu, int | float) or not 0.001 <= cpu <= 1.0):
+        raise ConfigError(
+            f"connect, cpu: needed the share of a core that pushes may take, from 0.001 to 1; got {cpu!r}; leave it "
+            "out for no bound"
+        )
+    return None if state is None and cpu is None else Means(state, cpu)

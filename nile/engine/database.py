@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nile.answers.result import Result
 from nile.engine.builders import Builders
 from nile.execution.live.live import Live
+from nile.execution.live.means.bounds import Means
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
@@ -53,11 +54,18 @@ class Database(Builders):
     [('tea',)]
     """
 
-    def __init__(self, keeper: Keeper | None = None, hasher: KeyHasher = PUBLIC, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper | None = None,
+        hasher: KeyHasher = PUBLIC,
+        *,
+        threads: int | None = None,
+        means: Means | None = None,
+    ) -> None:
         self._names = Registry(
             hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads
         )
-        self._live = Live(self._names, keeper)
+        self._live = Live(self._names, keeper, means)
 
     def __enter__(self) -> Database:
         self._names.check_open()

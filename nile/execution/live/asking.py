@@ -14,6 +14,9 @@ from nile.execution.live.approximate.aggregate import SampledSubscription, is_ag
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.means.bounded import BoundedSubscription
+from nile.execution.live.means.bounds import Means
+from nile.execution.live.means.weighing import weighed
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.preferences.budget import Budget
@@ -42,9 +45,10 @@ class Asked:
         callback: Callable[[Any], None] | None,
         state: Mapping[str, Any] | None,
         known: Known | None = None,
+        means: Means | None = None,
     ) -> Subscription:
         """The standing query, which hears of nothing yet.  state: what it held when it was kept;
-        known: constraints on its streams.
+        known: constraints on its streams; means: bounds of the database, within which it may be sampled.
 
         The query of a view begins with what its streams have kept.
         """
@@ -52,6 +56,11 @@ class Asked:
             made_of = SampledSubscription if is_aggregate(self.query) else ApproximateSubscription
             return made_of(names, self.query, self.options, streams, commits, callback, state)
         choice = choose(self.query, self.options)
+        if self.definition.into is None and (means is not None if state is None else "means" in state):
+            fit = weighed(self.query, choice, streams)
+            if fit is not None:
+                bounds = means or Means(None, None)
+                return BoundedSubscription(names, self.query, choice, streams, commits, callback, state, fit, bounds)
         made = ExactSubscription(names, self.query, choice, streams, commits, callback, state, known)
         if state is None and self.definition.into is not None and self.definition.into.relation:
             made.begin_with_kept()

@@ -69,7 +69,7 @@ class ExactSubscription(Subscription):
         self.query = query
         self.choice = choice
         self._may_drop = choice.emit != "changes"
-        self.schema = output_schema(query, choice.emit)
+        self.schema = self._output_schema(query, choice)
         self._names = tuple(self.schema.names)
         if state is not None and known is not None:
             had = str(state.get("constraints", "")).split("\n")
@@ -79,6 +79,7 @@ class ExactSubscription(Subscription):
             plan = Running(home, query, choice, live, whole=True)
         self._plan = plan
         plan.readers.append(self)
+        self._prepare(plan)
         self._tail, self._tail_key, self._sought, self._turn = plan.tail(), plan.tail_key, plan.sought, 0
         self._changes = 0
         self._more: tuple[list[Any], int | None] | None = None
@@ -104,6 +105,12 @@ class ExactSubscription(Subscription):
             f"<nile.Subscription over {', '.join(self._streams)}, emit {self.choice.emit}: {len(self._found)} batches "
             f"wait, {state}>"
         )
+
+    def _output_schema(self, query: Query, choice: Choice) -> pa.Schema:
+        return output_schema(query, choice.emit)
+
+    def _prepare(self, plan: Running) -> None:
+        """What a plan needs before anything is pushed to it."""
 
     @property
     def accounting(self) -> dict[str, Accounting]:

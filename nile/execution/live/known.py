@@ -14,6 +14,7 @@ from nile.execution.definitions import StreamDefinition, stream_definition
 from nile.execution.live.commits import Commits
 from nile.execution.live.constraints import Constraints
 from nile.execution.live.keeping import Keeping
+from nile.execution.live.means.bounds import Means
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
 from nile.execution.registry import Registry
@@ -34,10 +35,11 @@ __all__ = ["Known"]
 class Known:
     """What is known of live streams, standing queries and summaries.  Every change is one piece, or undone whole.
 
+    means: bounds on what its standing queries may hold and take, None without.
     names: of the database.  definitions, offsets: of each stream, as made and how far read.  standing: its queries.
     """
 
-    def __init__(self, names: Registry, keeper: Keeping | None = None) -> None:
+    def __init__(self, names: Registry, keeper: Keeping | None = None, means: Means | None = None) -> None:
         self.names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
@@ -48,6 +50,9 @@ class Known:
         self.offsets: dict[str, Any] = {}
         names.offsets = self.offsets
         self.standing = Subscriptions()
+        self.means = means
+        if means is not None:
+            means.others = self.standing.besides
         self.summaries = LiveSummaries(names)
         self.constraints = Constraints(self.streams)
         self.idleness = Idleness()

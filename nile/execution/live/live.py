@@ -48,7 +48,7 @@ class Live(Known):
         with self.lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
-            self.standing.check_state(stream, self.memory)
+            self.standing.check_state(stream, self.memory, self.means)
             goes: Goes | None = None
             if (signed := signed_apart(stream, data)) is not None:
                 data, go = signed
@@ -105,6 +105,8 @@ class Live(Known):
             stream.check(parts)
             gone = None if goes is None else TakingBack.of(self, stream, goes(stream))
             with self.commits:
+                if self.means is not None:
+                    self.means.begin()
                 if gone is not None:
                     gone.apply(self)
                 done = stream.take(parts)
@@ -112,6 +114,8 @@ class Live(Known):
                 self._move_on()
                 if offset is not None:
                     self.offsets[stream.name] = offset
+                if self.means is not None:
+                    self.means.end(done)
         return done
 
     def tick(self) -> None:
@@ -232,7 +236,7 @@ class Live(Known):
                     inputs = inputs_of(query, self.names, self.streams())
                     known = {**self.streams(), **{each.stream.name: each.stream for each in inputs}}
                     promised = self.constraints.known()
-                    made = new = asked.made(self.names, known, self.commits, callback, state, promised)
+                    made = new = asked.made(self.names, known, self.commits, callback, state, promised, self.means)
                     made.bound(unread, when_full, self.tick, most)
                     filled = None if into is None else self._filling(made, into)
                     with INTERRUPTS:

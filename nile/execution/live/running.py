@@ -140,6 +140,8 @@ class Running:
         self._made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above))
         self.pipeline: Pipeline = self._made()
         self.readers: list[Any] = []
+        self.gate: Any = None
+        """What is let in of its streams, in a database with bounds; None: all."""
         self._events: deque[Event] = deque()
         self._first = 0
         self.ending = False

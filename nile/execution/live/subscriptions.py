@@ -9,6 +9,8 @@ from nile.base.sizes import format_size
 from nile.exact.pipeline.constraints import StreamConstraint
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.means.bounded import BoundedSubscription
+from nile.execution.live.means.bounds import Means
 from nile.execution.live.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
@@ -193,11 +195,29 @@ class Subscriptions:
             for standing in full:
                 standing.wait_for_reader()
 
-    def check_state(self, stream: LiveStream, memory: int | None) -> None:
+    def besides(self) -> int:
+        """Bytes of outputs that wait, and of the state of those that are never sampled."""
+        plans = {
+            id(one.plan): one.memory
+            for one in self._running
+            if isinstance(one, ExactSubscription) and not isinstance(one, BoundedSubscription) and not one.closed
+        }
+        others = sum(one.memory for one in self._running if not isinstance(one, ExactSubscription) and not one.closed)
+        return others + sum(plans.values()) + sum(one.unread_bytes + one.waiting_bytes for one in self._running)
+
+    def check_state(self, stream: LiveStream, memory: int | None, means: Means | None = None) -> None:
         """Before a stream takes rows, now and then: that no query over it holds more than `memory`, or its share.
 
-        memory: what kept rows may take, bytes; None without such a limit: a share of the machine.  Raises Overloaded.
+        memory: what kept rows may take, bytes; None without such a limit: a share of the machine;
+        means: the bounds of the database: that what is never sampled leaves them kept.  Raises Overloaded.
         """
+        if means is not None and means.memory is not None and means.besides > means.memory:
+            raise Overloaded(
+                f"push: needed less than {format_size(means.memory)} of what standing queries hold that is never "
+                f"sampled (outputs that nobody reads, queries such as outer joins); got "
+                f"{format_size(means.besides)}; nothing was taken: poll() or close() some, then push the same again, "
+                "or connect with more memory"
+            )
         seen = stream.accounting.tuples_in // _LOOK_EVERY
         if self._looked.get(stream.name) == seen:
             return

@@ -7,6 +7,7 @@ Source: STREAM (CIDR 2003), section 6: entities with control tables, which is al
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from nile.base.durations import format_duration
 from nile.base.interrupts import INTERRUPTS
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
 from nile.execution.statement.statements import run_query, said
@@ -39,7 +41,8 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
         "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "budget": _NUMBER,
         "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER,
-        "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT,
+        "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT, "weight": _NUMBER,
+        "approximate": _YES,
     },
     "nile_operators": {
         "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
@@ -68,7 +71,7 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
 }  # fmt: skip
 CONTROL = tuple(_COLUMNS)
 """The names of these relations; one that is registered under such a name comes first."""
-_SETTABLE = {"nile_queries": ("active", "budget", *PLANNED), "nile_summaries": ("memory",)}
+_SETTABLE = {"nile_queries": ("active", "budget", "weight", *PLANNED), "nile_summaries": ("memory",)}
 _LEAST_COUNTERS = 1_024  # bytes
 
 Rows = Iterator[dict[str, Any]]
@@ -187,9 +190,20 @@ def _set_memory(live: Live, name: str, value: Any) -> Callable[[], object]:
     return lambda: live.change(lambda: live.names.keep_summary(fresh))
 
 
+def _set_weight(live: Live, name: str | None, value: Any) -> Callable[[], object]:
+    standing = None if name is None else live.standing.get(name)
+    if not isinstance(standing, BoundedSubscription) or type(value) not in (int, float) or not 0.0 < value < math.inf:
+        raise ConfigError(
+            "UPDATE nile_queries, weight: needed a number above 0 and a query with a name that may be sampled, in a "
+            f"database with bounds; got {value!r} for {name!r}; connect with memory= or cpu="
+        )
+    return partial(setattr, standing, "weight", value)
+
+
 _SET = {
     ("nile_queries", "active"): _set_active,
     ("nile_queries", "budget"): _set_budget,
+    ("nile_queries", "weight"): _set_weight,
     ("nile_summaries", "memory"): _set_memory,
 }
 
@@ -217,6 +231,8 @@ def _queries(live: Live) -> Rows:
             "unit": budget.unit, "asked": budget.asked,
             "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
             "high": estimate.high, "shares": _names(live, one.sharers),
+            "weight": one.weight if isinstance(one, BoundedSubscription) else None,
+            "approximate": one.approximate if isinstance(one, BoundedSubscription) else None,
             **({} if choice is None else {"scheduling": choice.scheduling, "algorithm": choice.algorithm or None}),
         }  # fmt: skip
 

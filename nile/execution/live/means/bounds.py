@@ -1,0 +1,188 @@
+"""How much of what comes the standing queries of a database take in, so that memory and CPU time stay in bounds.
+
+Memory.  What a plan holds grows with the tuples in its windows, in steps of twice as much, since tables double.  So a
+plan may hold as many tuples as it ever did, and twice as many only if twice its bytes leave the bound kept, or a table
+has doubled just now.  A stream
+whose tuples, as fast as they come now, would not all fit into its window is sampled, so that those that are let in do
+for as long as it goes on; what was there before leaves meanwhile.
+CPU time.  Credit comes in as the clock goes on and every push spends what it took; a push may spend half of the credit
+there is.  What a tuple costs each plan, and the push itself, is measured while it runs.
+Both are dealt out by the weights of queries: who needs less than its part leaves the rest to the others.
+Source: STREAM (CIDR 2003), sections 5.2 and 5.4, which leave open when reduction begins and how it ends.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from nile.execution.live.means.gate import MOST_LEVEL, Gate
+
+__all__ = ["Means"]
+
+_FILL = 0.95
+"""Of the bound on memory: how much is used by plan, since a push is let in before its bytes are known."""
+_BYTES = 1024
+"""At most of a tuple, as long as tables are small."""
+_SAFE = 0.9
+"""Of the tuples that there is room for: a sample is now and then larger than on average."""
+_JUMP = 1.1
+"""Times as many bytes after a push: a table has doubled, and does so next at twice as many tuples."""
+_SOON = 8.0
+"""Pushes of this size that there is room for at least: then no rate has to be looked at."""
+_LEARN = 0.3
+_BURST = 1.0
+"""Seconds for which CPU credit is saved up."""
+
+
+class Means:
+    """The bounds of one database.  memory: bytes, None without; cpu: of one core, None without.
+
+    clock, meter: seconds of the wall's clock and of this thread's work; others: bytes held by what is not sampled.
+    """
+
+    def __init__(
+        self,
+        memory: int | None,
+        cpu: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        meter: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.memory = memory
+        self.cpu = cpu
+        self.clock = clock
+        self.meter = meter
+        self.others: Callable[[], int] = lambda: 0
+        self._gates: list[Gate] = []
+        self._credit: float | None = None
+        self._seen = 0.0
+        self._gap = 0.0
+        self._begun = 0.0
+        self._in_plans = 0.0
+        self._push_seconds = 0.0
+        self._besides = 0
+
+    def add(self, gate: Gate) -> None:
+        """One more plan."""
+        self._gates.append(gate)
+
+    def remove(self, gate: Gate) -> None:
+        """One that has ended, or shares another."""
+        self._gates = [each for each in self._gates if each is not gate]
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """Those of all plans that may be sampled."""
+        return tuple(self._gates)
+
+    @property
+    def held(self) -> int:
+        """Bytes that all held after the last push."""
+        return self._besides + sum(each.bytes for each in self._gates)
+
+    @property
+    def besides(self) -> int:
+        """Bytes among them that sampling cannot lessen."""
+        return self._besides
+
+    def begin(self) -> None:
+        """A push begins."""
+        if self.cpu is not None:
+            now = self.clock()
+            if self._credit is None:
+                self._credit = self.cpu * _BURST
+            else:
+                passed = max(0.0, now - self._seen)
+                self._gap += _LEARN * (passed - self._gap)
+                most = self.cpu * max(_BURST, 2.0 * self._gap)
+                self._credit = min(most, self._credit + self.cpu * passed)
+            self._seen = now
+        self._besides = self.others()
+        self._begun, self._in_plans = self.meter(), 0.0
+
+    def end(self, tuples: int) -> None:
+        """It has ended, and brought so many tuples."""
+        if self.cpu is not None and self._credit is not None:
+            spent = self.meter() - self._begun
+            self._credit -= spent
+            if tuples:
+                each = max(0.0, spent - self._in_plans) / tuples
+                self._push_seconds += (_LEARN if self._push_seconds else 1.0) * (each - self._push_seconds)
+        for gate in self._gates:
+            self._measured(gate)
+        self._besides = self.others()
+
+    def _measured(self, gate: Gate) -> None:
+        took = sum(gate.took.values())
+        if took > gate.took_before:
+            each = gate.spent / (took - gate.took_before)
+            gate.seconds = each if gate.seconds is None else gate.seconds + _LEARN * (each - gate.seconds)
+            gate.spent = 0.0
+        gate.took_before = took
+        held, there = gate.held(), gate.memory()
+        if there > gate.bytes:
+            gate.grown = held
+        if there > _JUMP * gate.bytes > 0:
+            again = [each for each in gate.jumps if 1.8 * each <= gate.peak_before <= 2.2 * each]
+            if again:
+                gate.jumps.remove(again[0])
+            gate.jumps.append(gate.peak_before)
+        gate.jumps = [each for each in gate.jumps if each >= gate.peak / 2]
+        gate.bytes, gate.peak_before = there, gate.peak
+
+    def spent(self, gate: Gate, seconds: float) -> None:
+        """What a plan took, and handing out what it found."""
+        self._in_plans += seconds
+        gate.spent += seconds
+
+    def level(self, gate: Gate, name: str, tuples: int, at: int) -> int:
+        """Of a batch of a stream that ends at an instant (ns): 0 takes all of it in, k a share of 2**-k."""
+        allowed = min(self._by_memory(gate, name, tuples, at), self._by_cpu(gate, name, tuples))
+        if allowed >= tuples:
+            return 0
+        return min(MOST_LEVEL, math.ceil(math.log2(tuples / max(allowed, 1.0))))
+
+    def _by_memory(self, gate: Gate, name: str, tuples: int, at: int) -> float:
+        """How many of the tuples there is room for."""
+        if self.memory is None:
+            return math.inf
+        held, there = gate.held(), gate.memory()
+        spare = self.memory * _FILL - self.held
+        if spare < 0:
+            return tuples / 2.0 ** (gate.newest(name) + 1)
+        part = spare * gate.weight / sum(each.weight for each in self._gates)
+        if gate.peak == 0:
+            return math.inf if tuples <= part / _BYTES else part / _BYTES
+        if held >= 4 * max(gate.grown, 1) and there <= gate.bytes:
+            return math.inf  # its state does not grow with what comes
+        limit = gate.peak * 2.0 ** int(math.log2((part + there) / max(there, 1)))
+        limit = max(limit, gate.peak + (part - there) / _BYTES, 2.0 * _SAFE * min(gate.jumps, default=0))
+        if held + tuples <= limit and tuples * _BYTES <= part / _SOON:
+            return math.inf  # the next push is measured again
+        window = gate.made.window
+        if window is None:
+            return math.inf if limit > 8 * (held + tuples) else max(0.0, limit - held) / 8.0
+        share = limit / (gate.rate(name, tuples, at) * window + tuples)
+        if share >= 1.0 and held + tuples <= limit:
+            return math.inf
+        return min(_SAFE * share * tuples, max(0.0, limit - held))
+
+    def _by_cpu(self, gate: Gate, name: str, tuples: int) -> float:
+        """How many of the tuples there is time for."""
+        if self.cpu is None or self._credit is None or gate.seconds is None:
+            return math.inf
+        left = max(0.0, self._credit / 2.0 - self._push_seconds * tuples)
+        asking = [each for each in self._gates if name in each.came]
+        needs = {id(each): tuples * (each.seconds or 0.0) for each in asking}
+        waiting = sorted(asking, key=lambda each: needs[id(each)] / each.weight)
+        weights = sum(each.weight for each in asking)
+        for each in waiting:
+            fair = left * each.weight / weights if weights else 0.0
+            given = min(needs[id(each)], fair)
+            if each is gate:
+                return math.inf if given >= needs[id(each)] else given / gate.seconds
+            left -= given
+            weights -= each.weight
+        return math.inf
