@@ -170,7 +170,7 @@ def test_the_memory_of_a_summary_is_set_while_it_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("UPDATE nile_queries SET outputs = 3", "active, budget, query, scheduling, algorithm of nile_queries"),
+        ("UPDATE nile_queries SET outputs = 3", "active, budget, weight, query, scheduling, algorithm of nile_queries"),
         ("UPDATE nile_queries SET active = 3", "true or false"),
         ("UPDATE nile_zones SET tuples = 3", "memory of nile_summaries"),
         ("DELETE FROM nile_queries", "a relation that changes"),
