@@ -84,6 +84,8 @@ def read(path: str, kind: str, address: str, outputs: str) -> None:
         source.init(address, {})
         say(total)
         while True:
+            if kind == "mqtt":
+                time.sleep(0.05)  # one by one they come, and a commit for each would take long
             found = source.read()
             values = (
                 [each["n"] if isinstance(each, dict) else each for each in found[1]] if type(found) is tuple else []

@@ -76,9 +76,9 @@ def killed(store: Path, kind: str, address: str, kills: int, each: int, send: Ca
             send(sent, each)
             sent += each
             with feeder.life() as line:
-                line()
-                if draw.random() < 0.7:
-                    line()
+                until = draw.randrange(sent - each, sent)
+                while line() < until:
+                    pass
                 time.sleep(draw.random() * 0.1)
         with feeder.life() as line:
             while line() < sent:
