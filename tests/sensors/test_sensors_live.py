@@ -177,6 +177,22 @@ def test_a_callback_is_told_and_ends_its_query_when_it_raises() -> None:
     until(lambda: not [one for one in threading.enumerate() if "feed" in one.name and one.ident not in before])
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_exception_in_a_callback_reaches_the_reader_and_no_other_query(kind: type[BaseException]) -> None:
+    db = database(count=100)
+    told: list[int] = []
+
+    def callback(_: Any) -> None:
+        raise kind("of a callback")
+
+    bad = db.subscribe("SELECT id, reading FROM d", callback)
+    good = db.subscribe("SELECT id, reading FROM d", lambda batch: told.append(batch.num_rows))
+    until(lambda: bad.closed and good.closed)
+    with pytest.raises(kind, match="of a callback"):
+        bad.poll()
+    assert sum(told) == good.outputs == 600
+
+
 @pytest.mark.parametrize(
     ("text", "opened"),
     [

@@ -68,7 +68,7 @@ class Feed:
                 while raw.batch.num_rows and not reader.closed and not self._taken(raw.batch, live):
                     time.sleep(_AGAIN)
             self._finish(reader, live)
-        except Exception as error:
+        except BaseException as error:  # this thread has nobody above it who would hear of SystemExit
             reader.fail(error)
 
     def _taken(self, rows: pa.RecordBatch, live: Live) -> bool:

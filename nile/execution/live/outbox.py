@@ -40,7 +40,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         self._most_bytes: int | None = None
         self._when_full = "wait"
         self._tick: Callable[[], None] = lambda: None
-        self._fault: Exception | None = None
+        self._fault: BaseException | None = None
         self.into: Into | None = None
         self.hearing: list[Callable[[], None]] = []
         """Called under the lock when there may be more to `peek` at, or it has ended; they must not wait or raise."""

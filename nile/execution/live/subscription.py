@@ -240,7 +240,7 @@ class Subscription(Outbox):
             self._commits.fault(error)
             self._end()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """End: nothing more can come.  Who reads is told once, after what was found before."""
         with self._lock, INTERRUPTS:
             self._fault = error
