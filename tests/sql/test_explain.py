@@ -73,7 +73,7 @@ def test_groups_of_a_join_are_explained_word_for_word(db: nile.Database) -> None
         [
             "project a.item, count(*) as n, sum(b.price) as total  [about 1.5 by rule; actual 10 in, +5 -5]",
             "  group by a.item: count(*), sum(b.price)  [about 1.5 by rule; actual 8 in, +5 -5; 12,800 bytes]",
-            "    join of 2: a.item = b.item  [about 15 by rule; actual 14 in, +4 -4; 11,264 bytes]",
+            "    join of 2: a.item = b.item  [about 15 by rule; actual 14 in, +4 -4; 11,776 bytes]",
             "      stream sales as a by ts, window 10 s  [5 by its source; actual 5 in, +5 -4]",
             "      stream returns as b by ts, window 10 s  [3 by its source; actual 3 in, +3 -2]",
         ]
@@ -82,7 +82,7 @@ def test_groups_of_a_join_are_explained_word_for_word(db: nile.Database) -> None
         [
             "project a.item, count(*) as n, sum(b.price) as total  [about 1.5 by rule; actual 10 in, +5 -5]",
             "  group by a.item: count(*), sum(b.price)  [about 1.5 by rule; actual 4 in, +5 -5; 12,800 bytes]",
-            "    join of 2: a.item = b.item  [about 15 by rule; actual 8 in, +4 -0; 20,010 bytes]",
+            "    join of 2: a.item = b.item  [about 15 by rule; actual 8 in, +4 -0; 20,026 bytes]",
             "      stream sales as a by ts, window 10 s  [5 by its source; actual 5 in, +5 -0]",
             "      stream returns as b by ts, window 10 s  [3 by its source; actual 3 in, +3 -0]",
             "window of the output  [actual 10 in, +5 -5]",
