@@ -118,7 +118,7 @@ def _cpu(share: float, seconds: float) -> list[Measure]:
             each.poll()
         if part == "after" and any(each.approximate for each in standing):
             back = at - 2.0 * seconds
-        last = at if at > last else last
+        last = max(at, last + 1e-3)  # after the rows of this push
         time.sleep(max(0.0, 0.05 - (time.monotonic() - begun - at)))
         at = time.monotonic() - begun
     db.close()
