@@ -102,7 +102,7 @@ def asked() -> Iterator[Any]:
                 continue
             if kind.is_collected:
                 call = f"{kind.sql}({column}{(', v' if column == 'n' else ', n') if kind.argument else ''})"
-                yield pytest.param(call, {"progress": "in an order", "spark": f"got {kind.name}"}, id=call)
+                yield pytest.param(call, {"progress": "in the order of rows", "spark": f"got {kind.name}"}, id=call)
                 continue
             for share in (0.0, 0.3, 0.9) if kind.argument else (None,):
                 inner = column if share is None else f"{column}, {share}"

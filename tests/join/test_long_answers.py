@@ -57,6 +57,28 @@ def test_what_is_not_kept_is_found_again(
     assert answer._found.kept <= 1
 
 
+@pytest.mark.parametrize("asked_first", [False, True])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        nile.Budget(outputs=2_000),
+        nile.Budget(fraction=0.3),
+        nile.Budget(seconds=20),
+    ],
+)
+def test_samples_are_estimated_under_every_kind_of_budget(
+    db: nile.Database, budget: nile.Budget, asked_first: bool
+) -> None:
+    exact = asked(db, "", 2).run().estimate.value
+    answer = asked(db, "weighted", 2).run(budget)
+    if not asked_first:
+        answer.to_arrow()
+    estimate = answer.estimate
+    assert estimate.value == pytest.approx(exact, rel=0.1)
+    assert estimate.low <= estimate.value <= estimate.high
+    assert estimate.value == pytest.approx(np.sum(answer.to_arrow()["weight"].to_numpy()), rel=0.05)
+
+
 def test_two_readers_of_one_answer_each_read_all_of_it(db: nile.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_outputs, "_MOST_KEPT", 1000)
     answer = asked(db, "desc", 2).run(0.5)

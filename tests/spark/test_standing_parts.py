@@ -251,7 +251,7 @@ def test_streams_are_dealt_out_by_what_all_that_meets_has_in_common(text: str, k
     [
         ("SELECT a.k FROM a, b WHERE a.v > b.v WINDOW 5", "no key in common"),
         ("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.v = c.v WINDOW 5", "no key in common"),
-        ("SELECT x.k FROM a AS x, a AS y WHERE x.v = y.w WINDOW 5", "twice, under columns that differ"),
+        ("SELECT x.k FROM a AS x, a AS y WHERE x.v = y.w WINDOW 5", "twice, keyed by different columns"),
         ("SELECT count(*) FROM a WINDOW 5", "groups without the key"),
         ("SELECT a.v, count(*) FROM a, b WHERE a.k = b.k GROUP BY a.v WINDOW 5", "groups without the key"),
         ("SELECT DISTINCT v + 1 AS w FROM a WINDOW 5", "DISTINCT without the key"),

@@ -22,7 +22,7 @@ def test_a_row_that_does_not_come_is_refused_with_its_push(sign: Any) -> None:
     db.push("s", pa.table({"ts": [0.0], "item": [1]}))
     signs = [sign, sign] if isinstance(sign, bool | str) else [1, sign]
     with pytest.raises(
-        nile.SourceError, match=r"needed rows that come, _sign 1, or .* go, -1; got _sign .* in row [23]; mend"
+        nile.SourceError, match=r"needed rows that come, _sign 1, or .* go, -1; got _sign .* in row [23]; fix"
     ):
         db.push("s", pa.table({"ts": [1.0, 2.0], "item": [1, 1], "_sign": signs}))
     assert db.sql("SELECT count(*) FROM s").fetchall() == [(1,)]
