@@ -107,7 +107,7 @@ def asked() -> Iterator[Any]:
             for share in (0.0, 0.3, 0.9) if kind.argument else (None,):
                 inner = column if share is None else f"{column}, {share}"
                 yield pytest.param(f"{kind.sql}({inner})", {}, id=f"{kind.sql}({inner})")
-    refused = {"progress": "how many different values", "spark": "of DISTINCT values"}
+    refused = {"progress": "the number of distinct values", "spark": "of DISTINCT values"}
     yield pytest.param("count(*)", {}, id="count(*)")
     yield pytest.param("count(DISTINCT n)", {"progress": refused["progress"]}, id="count(DISTINCT n)")
     both = {**refused, "standing changes": "emit='snapshot'"}
