@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from nile.exact.pipeline.algebra import Plan, Scan, inputs_of, walk
 from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.plan.algebra import Plan, Scan, inputs_of, walk
 from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from nile.experiments.atlas.pipeline_queries import QUERIES, Sales, made, query, read
 from nile.experiments.run.fields import one_of

@@ -14,7 +14,7 @@ import numpy as np
 
 import nile
 from nile.exact.join.chain import encode_all
-from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Plan, Project, Range, Scan, Select, Stored
+from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Plan, Project, Range, Scan, Select, Stored
 from nile.experiments.atlas.kinds import Data
 from nile.summaries.lazy import lazy
 

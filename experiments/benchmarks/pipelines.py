@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Aggregate, Group, Join, Plan, Range, Scan, Select, Unbounded, Window
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan.algebra import Aggregate, Group, Join, Plan, Range, Scan, Select, Unbounded, Window
 from nile.experiments.benchmarks.harness import Contestant, Measure, Result, benchmark, race
 from nile.summaries.lazy import lazy
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.base.cells import misfit_reason
-from nile.exact.pipeline.algebra import SIGN
+from nile.exact.plan.algebra import SIGN
 from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
 from nile.expressions.tree import Node, rename

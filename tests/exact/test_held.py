@@ -12,8 +12,8 @@ from twin_held import apart, bytes_of, cut, feed, restored, split_apart, undecid
 from workload_pipeline import ROW, case
 
 from nile.exact.join.wjoin import ALGORITHMS
-from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored
 from nile.execution.held import content, flat, of
 from nile.summaries.envelope import pack, unpack
 from nile.summaries.errors import ConfigError, EnvelopeError

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from twin_held import feed
 
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.pipeline import FORMAT, Pipeline
+from nile.exact.plan.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -26,7 +27,6 @@ from nile.exact.pipeline.algebra import (
     Unbounded,
     Union,
 )
-from nile.exact.pipeline.pipeline import FORMAT, Pipeline
 from nile.execution.held import content, flat, packed
 from nile.summaries.envelope import unpack
 

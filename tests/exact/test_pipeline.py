@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nile.exact.pipeline.algebra import Aggregate, Group, Range, Scan, Select
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan.algebra import Aggregate, Group, Range, Scan, Select
 
 SALES = pa.schema([("price", pa.int64())])
 

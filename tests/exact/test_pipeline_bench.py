@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from nile.exact.pipeline.algebra import Range
+from nile.exact.plan.algebra import Range
 from nile.experiments.benchmarks.pipelines import join_group, ran, sales, select_sum
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.pipeline import Pipeline, check
+from nile.exact.plan.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -22,7 +23,6 @@ from nile.exact.pipeline.algebra import (
     Scan,
     Union,
 )
-from nile.exact.pipeline.pipeline import Pipeline, check
 from nile.summaries.errors import ConfigError, KeyTypeError, TimestampOrderError, UnknownColumn, UnknownStream
 
 

@@ -13,7 +13,8 @@ import pytest
 from oracle_pipeline import key
 from workload_pipeline import ROW, told
 
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan.algebra import (
     Aggregate,
     Distinct,
     Group,
@@ -28,7 +29,6 @@ from nile.exact.pipeline.algebra import (
     Select,
     Union,
 )
-from nile.exact.pipeline.pipeline import Pipeline
 
 duckdb = pytest.importorskip("duckdb")
 

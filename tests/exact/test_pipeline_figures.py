@@ -10,7 +10,9 @@ import pytest
 from oracle_pipeline import forget, rows_of, snapshot
 from workload_pipeline import case, changes
 
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.pipeline import Figures, Pipeline
+from nile.exact.pipeline.sources.leaf import chain_of
+from nile.exact.plan.algebra import (
     Aggregate,
     GraphJoin,
     Group,
@@ -25,8 +27,6 @@ from nile.exact.pipeline.algebra import (
     inputs_of,
     walk,
 )
-from nile.exact.pipeline.pipeline import Figures, Pipeline
-from nile.exact.pipeline.sources.leaf import chain_of
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from workload_pipeline import told
 
-from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
 from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
 from nile.exact.state.sums_kernels import add_double, rounded
 from nile.summaries.errors import SumOverflow
 

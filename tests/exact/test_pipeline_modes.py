@@ -12,7 +12,9 @@ from oracle_pipeline import forget, key, rows_of, snapshot
 from workload_pipeline import case, changes, told
 
 from nile.exact.join.wjoin import ALGORITHMS
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.pipeline.sources.leaf import Stream
+from nile.exact.plan.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -26,8 +28,6 @@ from nile.exact.pipeline.algebra import (
     Unbounded,
     Union,
 )
-from nile.exact.pipeline.pipeline import Changes, Pipeline
-from nile.exact.pipeline.sources.leaf import Stream
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])

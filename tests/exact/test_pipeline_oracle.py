@@ -10,8 +10,8 @@ import pytest
 from oracle_pipeline import Row
 from workload_pipeline import case, changes, difference, told
 
-from nile.exact.pipeline.algebra import Range, Rows, Scan, walk
 from nile.exact.pipeline.pipeline import Changes
+from nile.exact.plan.algebra import Range, Rows, Scan, walk
 
 NORMAL, LONG = 190, 5000
 

@@ -14,10 +14,10 @@ from twin_pipeline import Distinct as PrintedDistinct
 from twin_pipeline import Minus as PrintedMinus
 from workload_pipeline import case, changes, told
 
-from nile.exact.pipeline.algebra import Aggregate, Distinct, Group, Join, Minus, Plan, Range, Scan, Select
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.pipeline.schedule import EARLIEST, Clock
+from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Minus, Plan, Range, Scan, Select
 
 PRICE = pa.schema([("price", pa.int64())])
 LETTER = pa.schema([("letter", pa.string())])

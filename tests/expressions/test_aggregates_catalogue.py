@@ -13,8 +13,8 @@ import pytest
 
 import nile
 from nile.aggregates.catalogue import ALIASES, CATALOGUE, COLLECTED, Kind
-from nile.exact.pipeline.algebra import RUNNING, Aggregate, Group, Range, Scan
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan.algebra import RUNNING, Aggregate, Group, Range, Scan
 from nile.expressions.tree import Column
 from nile.spark.scan.groups import Totals, added, partial
 from nile.sql import plan as plans

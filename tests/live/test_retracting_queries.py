@@ -17,8 +17,8 @@ from test_standing_sql import QUERIES, SCHEMA, WINDOW, rows, summed
 from workload_pipeline import told
 
 import nile
-from nile.exact.pipeline.algebra import Plan, Range, Scan, Slide, Unbounded
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan.algebra import Plan, Range, Scan, Slide, Unbounded
 
 END = 140
 

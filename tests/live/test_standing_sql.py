@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import nile
-from nile.exact.pipeline import algebra, setops
+from nile.exact.pipeline import setops
 from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.plan import algebra
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("k", pa.string()), ("n", pa.int64())])
 QUERIES = [

@@ -8,7 +8,7 @@ from itertools import product
 from statistics import median
 from typing import Any
 
-from nile.exact.pipeline.algebra import (
+from nile.exact.plan.algebra import (
     Distinct,
     GraphJoin,
     Group,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from nile.aggregates.catalogue import CATALOGUE, Kind
-from nile.exact.pipeline.algebra import RUNNING
+from nile.exact.plan.algebra import RUNNING
 
 __all__ = ["RandomQuery", "cell", "query", "tables"]
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from oracle_pipeline import Row, forget, instants, key, rows_of, snapshot
 
 from nile.exact.join.wjoin import ALGORITHMS
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.plan.algebra import (
     Aggregate,
     Distinct,
     GraphJoin,
@@ -31,7 +32,6 @@ from nile.exact.pipeline.algebra import (
     Unbounded,
     Union,
 )
-from nile.exact.pipeline.pipeline import Changes, Pipeline
 
 ROW = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
 DOUBLES = [0.1, 0.2, 1.0, -0.0, 0.0, 1e16, -1e16, 3.5, None, float("nan"), float("inf"), -float("inf")]

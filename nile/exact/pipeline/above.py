@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nile.exact.pipeline.algebra import Project, Select
 from nile.exact.pipeline.schedule import Delta, Operator
 from nile.exact.pipeline.sources.leaf import conformed, selected
+from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
 from nile.exact.state.held import Held, State
 

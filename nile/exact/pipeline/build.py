@@ -6,7 +6,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nile.exact.pipeline.above import Projection, Selection
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.counted import counts_alone
+from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
+from nile.exact.pipeline.first import Ordering
+from nile.exact.pipeline.graph import GraphJoining
+from nile.exact.pipeline.group import Grouping
+from nile.exact.pipeline.join import Joining
+from nile.exact.pipeline.outer import OuterJoining
+from nile.exact.pipeline.schedule import Clock, Operator
+from nile.exact.pipeline.sessions import Opening
+from nile.exact.pipeline.setops import Bag, UnionAll
+from nile.exact.pipeline.sources.changing import Signed
+from nile.exact.pipeline.sources.constrained import ConstrainedJoining
+from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_of
+from nile.exact.pipeline.sources.partitioned import PartitionedStream
+from nile.exact.pipeline.sources.sliding import SlidingStream
+from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
+from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
+from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
+from nile.exact.pipeline.whole import Placing
+from nile.exact.plan.algebra import (
     Changing,
     Distinct,
     Every,
@@ -35,25 +54,6 @@ from nile.exact.pipeline.algebra import (
     Windowed,
     inputs_of,
 )
-from nile.exact.pipeline.counted import counts_alone
-from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
-from nile.exact.pipeline.first import Ordering
-from nile.exact.pipeline.graph import GraphJoining
-from nile.exact.pipeline.group import Grouping
-from nile.exact.pipeline.join import Joining
-from nile.exact.pipeline.outer import OuterJoining
-from nile.exact.pipeline.schedule import Clock, Operator
-from nile.exact.pipeline.sessions import Opening
-from nile.exact.pipeline.setops import Bag, UnionAll
-from nile.exact.pipeline.sources.changing import Signed
-from nile.exact.pipeline.sources.constrained import ConstrainedJoining
-from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_of
-from nile.exact.pipeline.sources.partitioned import PartitionedStream
-from nile.exact.pipeline.sources.sliding import SlidingStream
-from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
-from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
-from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
-from nile.exact.pipeline.whole import Placing
 
 __all__ = ["Built", "Reader", "build"]
 

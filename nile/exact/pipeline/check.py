@@ -6,7 +6,8 @@ import difflib
 from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
-from nile.exact.pipeline.algebra import (
+from nile.exact.pipeline.graph import joined_by
+from nile.exact.plan.algebra import (
     COLLECTED,
     RUNNING,
     Aggregate,
@@ -31,7 +32,6 @@ from nile.exact.pipeline.algebra import (
     Windowed,
     walk,
 )
-from nile.exact.pipeline.graph import joined_by
 from nile.exact.state.arrow import pa
 from nile.exact.state.types import added, common, comparable, numeric, ordered
 from nile.summaries.errors import ConfigError, KeyTypeError, UnknownColumn

@@ -6,7 +6,7 @@ them, under what equals in all of them, needs one and how many they are: O(1) a 
 
 from __future__ import annotations
 
-from nile.exact.pipeline.algebra import Group, Join, Plan, Project
+from nile.exact.plan.algebra import Group, Join, Plan, Project
 from nile.exact.state.arrow import pa
 
 __all__ = ["counts_alone"]

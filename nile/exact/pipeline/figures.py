@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Plan
 from nile.exact.pipeline.schedule import Delta, Operator
+from nile.exact.plan.algebra import Plan
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import First
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
+from nile.exact.plan.algebra import First
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.rows import RowTable, grown

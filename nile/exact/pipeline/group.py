@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
-from nile.exact.pipeline.algebra import Aggregate, Group
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
+from nile.exact.plan.algebra import Aggregate, Group
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Join, Outer
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty, merged
 from nile.exact.pipeline.setops import Bag
+from nile.exact.plan.algebra import Join, Outer
 from nile.exact.state.arrow import pa
 from nile.exact.state.expire import joined
 from nile.exact.state.held import Held, State

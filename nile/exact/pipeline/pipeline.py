@@ -1,6 +1,6 @@
 """Continuous queries over windowed streams and stored relations, correct at every instant.
 
-A plan (`nile.exact.pipeline.algebra`) becomes operators; tuples are pushed, signed changes are returned.  At every
+A plan (`nile.exact.plan.algebra`) becomes operators; tuples are pushed, signed changes are returned.  At every
 instant T the changes so far add up to the snapshot query over what the windows hold at T; changes that cancel out
 within an instant are not reported.  An instant is processed once all its tuples are known, so no output depends on how
 the input was batched.  Source: negative tuples, Definition 1 and sections 3 and 4.
@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Plan
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
-from nile.exact.pipeline.constraints import StreamConstraint
 from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
+from nile.exact.plan.algebra import Plan
+from nile.exact.plan.constraints import StreamConstraint
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, joined
 from nile.exact.state.held import MOST, Held, State

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Opened
 from nile.exact.pipeline.schedule import Delta, Operator
+from nile.exact.plan.algebra import Opened
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import RowTable, grown

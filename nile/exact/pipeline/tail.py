@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nile.exact.pipeline.above import Projection, Selection
-from nile.exact.pipeline.algebra import Plan, Project, Select
 from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pipeline import Changes
 from nile.exact.pipeline.sources.leaf import conformed, selected
+from nile.exact.plan.algebra import Plan, Project, Select
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import MOST, Held, State
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Every, Hop, OnClose
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty, merged
+from nile.exact.plan.algebra import Every, Hop, OnClose
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, joined
 from nile.exact.state.held import Held, State

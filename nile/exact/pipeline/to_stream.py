@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Project, Rows, Sample, Scan, Select, Slide, ToStream, Unbounded, Windowed
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.sliding import SlidingStream
+from nile.exact.plan.algebra import Project, Rows, Sample, Scan, Select, Slide, ToStream, Unbounded, Windowed
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Whole
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
+from nile.exact.plan.algebra import Whole
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nile.exact.pipeline import algebra
 from nile.exact.pipeline.pipeline import Figures
+from nile.exact.plan import algebra
 from nile.execution.exact.relational import Path
 
 __all__ = ["Actual", "actual_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nile.exact.pipeline.algebra import Reach
+from nile.exact.plan.algebra import Reach
 from nile.exact.state.held import MOST
 from nile.expressions.tree import Between, Column, Compare, Constant, Node, conjuncts
 from nile.sql.columns import OverItem, SortKey

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.base.times import event_times
-from nile.exact.pipeline import algebra
 from nile.exact.pipeline.figures import Path
+from nile.exact.plan import algebra
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.over import order_of, over_rows
 from nile.execution.exact.over_reach import placed_by, ranks_of, reach_of

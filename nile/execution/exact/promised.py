@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nile.exact.pipeline.constraints import Promise, StreamConstraint
+from nile.exact.plan.constraints import Promise, StreamConstraint
 from nile.expressions.tree import Column
 from nile.sql.plan import Filter, Plan, Project, Stream
 from nile.sql.statements import Declare

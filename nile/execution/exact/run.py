@@ -9,8 +9,8 @@ import numpy as np
 
 from nile.answers.result import Run
 from nile.answers.tabular import row_bytes
-from nile.exact.pipeline import algebra
 from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.plan import algebra
 from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
 from nile.execution.exact.coming import Coming

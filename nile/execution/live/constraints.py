@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.pipeline.constraints import StreamConstraint
+from nile.exact.plan.constraints import StreamConstraint
 from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held
 from nile.exact.state.words import Encoder

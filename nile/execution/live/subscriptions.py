@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from nile.base.machine import memory_bytes
 from nile.base.sizes import format_size
-from nile.exact.pipeline.constraints import StreamConstraint
+from nile.exact.plan.constraints import StreamConstraint
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.aggregates.results import result_type
 from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
@@ -125,15 +126,7 @@ class Grouping:
             self.aggregates.append(AggregateItem(Field("count(*)", pa.int64()), "count", None))
 
     def _type(self, function: str, argument: Node | None) -> pa.DataType:
-        gives = CATALOGUE[function].gives
-        if argument is None or gives == "whole":
-            return pa.int64()
-        if gives == "text":
-            return pa.string()
-        if gives in ("same", "values"):
-            given = self.type_of(argument)
-            return pa.list_(given) if gives == "values" else given
-        return pa.int64() if gives == "sum" and argument.kind == "integer" else pa.float64()
+        return result_type(CATALOGUE[function], None if argument is None else self.type_of(argument))
 
 
 class ExpressionBinder(Binder):

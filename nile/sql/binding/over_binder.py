@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.aggregates.results import result_type
 from nile.base.plain import can_be_ordered
 from nile.expressions.binding import is_native, kind_of
 from nile.expressions.folding import fold
@@ -111,9 +112,7 @@ class Overs:
             kind.takes == "ordered" and not can_be_ordered(self._type_of(argument))
         ):
             raise Fault(f"needed {kind.takes} values for {kind.sql}() OVER; got {argument.kind}; CAST them", call.start)
-        if kind.gives == "same":
-            return self._type_of(argument), (argument,)
-        return (pa.int64() if kind.gives == "sum" and argument.kind == "integer" else pa.float64()), (argument,)
+        return result_type(kind, self._type_of(argument)), (argument,)
 
     def _check_frame(self, call: OverCall, order: tuple[SortKey, ...]) -> None:
         frame = call.frame

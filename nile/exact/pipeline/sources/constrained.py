@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Join, Range
-from nile.exact.pipeline.constraints import Kind, Promise, StreamConstraint
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.constrained_side import BORN, VALUE, Chain, Come, Side
 from nile.exact.pipeline.sources.leaf import selected
+from nile.exact.plan.algebra import Join, Range
+from nile.exact.plan.constraints import Kind, Promise, StreamConstraint
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, after, joined, never

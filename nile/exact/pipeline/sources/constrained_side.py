@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Project, Scan, Select
-from nile.exact.pipeline.constraints import Promise
 from nile.exact.pipeline.sources.leaf import Incoming
 from nile.exact.pipeline.sources.ordered_marks import Marks
+from nile.exact.plan.algebra import Project, Scan, Select
+from nile.exact.plan.constraints import Promise
 from nile.exact.state.arrow import Array
 from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.words import Encoder

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty, merged
 from nile.exact.pipeline.sources.taken_back import TakenBack, without
+from nile.exact.plan.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, after, joined, never
 from nile.exact.state.held import MOST, Held, State

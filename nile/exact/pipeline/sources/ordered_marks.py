@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.constraints import Promise
 from nile.exact.pipeline.schedule import EARLIEST
+from nile.exact.plan.constraints import Promise
 from nile.exact.state.arrow import Array
 from nile.exact.state.held import Held
 

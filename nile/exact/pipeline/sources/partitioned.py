@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Rows, Scan
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.plan.algebra import Rows, Scan
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.rows import RowTable, grown

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
 from nile.exact.pipeline.sources.leaf import Incoming, selected
 from nile.exact.pipeline.sources.taken_back import without
+from nile.exact.plan.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import joined

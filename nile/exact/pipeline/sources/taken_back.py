@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.algebra import GraphJoin, Join, OnClose, Opened, Plan, Rows, Sample, Scan, ToStream, walk
+from nile.exact.plan.algebra import GraphJoin, Join, OnClose, Opened, Plan, Rows, Sample, Scan, ToStream, walk
 from nile.exact.state.arrow import Array
 from nile.exact.state.expire import joined, uncancelled
 from nile.exact.state.held import Held, State

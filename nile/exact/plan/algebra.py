@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, COLLECTED, RUNNING
-from nile.exact.pipeline.constraints import Promise
-from nile.exact.pipeline.reach import Reach
-from nile.exact.pipeline.windows import Range, Rows, Slide, Unbounded, Window
+from nile.aggregates.results import result_type
+from nile.exact.plan.constraints import Promise
+from nile.exact.plan.reach import Reach
+from nile.exact.plan.streams import Every, Hop, OnClose, Sample, ToStream, Windowed
+from nile.exact.plan.windows import Range, Rows, Slide, Unbounded, Window
 from nile.exact.state.arrow import Array, pa
 from nile.summaries.errors import UnknownColumn
 
@@ -267,8 +269,12 @@ class Group:
     @property
     def schema(self) -> pyarrow.Schema:
         fields = [_column(self.input.schema, name) for name in self.by]
-        results = [pa.field(each.name, _result_type(self.input.schema, each)) for each in self.aggregates]
+        results = [pa.field(each.name, self._type(each)) for each in self.aggregates]
         return pa.schema(fields + results)
+
+    def _type(self, aggregate: Aggregate) -> pyarrow.DataType:
+        given = None if aggregate.column is None else _column(self.input.schema, aggregate.column).type
+        return result_type(CATALOGUE[aggregate.function], given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,79 +328,6 @@ class First:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
-class ToStream:
-    """A relation as a stream: rows it gains (istream), loses (dstream) or, where it changes, has (rstream)."""
-
-    input: Plan
-    kind: Literal["istream", "dstream", "rstream"]
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Each tuple of a stream with probability `share`: its number among them and the seed say whether."""
-
-    input: ToStream
-    share: float
-    seed: int
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, slots=True)
-class Windowed:
-    """A stream that a plan gives, in a window.  position: its place in the statement."""
-
-    input: ToStream | Sample
-    window: Window
-    position: int
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """Rows once for each window of fixed bounds that they are in.
-
-    spread: of rows (those rows, which row each is of int64 [n], when its window ends int64 [n] ns); closes: they go
-    when their window ends.
-    """
-
-    input: Plan
-    spread: Callable[[pyarrow.RecordBatch], tuple[pyarrow.RecordBatch, Array, Array]]
-    schema: pyarrow.Schema
-    closes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OnClose:
-    """Rows that go at the instant that their column `end` (timestamp[us]) says, as new tuples without it."""
-
-    input: Plan
-    end: str
-    schema: pyarrow.Schema
-
-
-@dataclass(frozen=True, slots=True)
-class Every:
-    """The changes between two multiples of `step` ns, at the later one."""
-
-    input: Plan
-    step: int
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        return self.input.schema
-
-
 _Unary = Opened | Select | Project | Distinct | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
 Plan = Scan | Stored | Changing | Join | GraphJoin | Outer | Union | Intersect | Minus | Sample | _Unary
 
@@ -426,18 +359,3 @@ def _column(schema: pyarrow.Schema, name: str) -> pyarrow.Field:
             f"plan: needed one column {name!r}; got {len(at)} of that name among {', '.join(schema.names)}; take one"
         )
     return schema.field(at[0])
-
-
-def _result_type(schema: pyarrow.Schema, aggregate: Aggregate) -> pyarrow.DataType:
-    if aggregate.function == "count" or aggregate.column is None:
-        return pa.int64()
-    given = _column(schema, aggregate.column).type
-    if pa.types.is_dictionary(given):
-        given = given.value_type
-    types, kind = pa.types, CATALOGUE[aggregate.function]
-    if kind.gives in ("values", "text"):
-        return pa.string() if kind.gives == "text" else pa.list_(given)
-    if kind.gives == "sum":
-        return pa.int64() if types.is_integer(given) or types.is_boolean(given) else pa.float64()
-    keeps = kind.gives == "same" or (kind.is_quantile and types.is_temporal(given))
-    return given if keeps else pa.float64()
