@@ -38,7 +38,7 @@ class Served:
         """How often the guard refused, by reason."""
         return dict(self.server.app.refused)
 
-    def wait_until(self, holds: Any, seconds: float = 10.0) -> None:
+    def wait_until(self, holds: Any, seconds: float = 60.0) -> None:
         """Until something holds.  Raises AssertionError."""
         end = time.monotonic() + seconds
         while not holds():

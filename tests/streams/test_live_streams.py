@@ -25,8 +25,17 @@ def plain(row: dict[str, Any], *without: str) -> tuple[Any, ...]:
     return tuple(cell(value) for name, value in row.items() if name not in without)
 
 
-def end_of(world: World) -> int:
-    return 2 + max([at for name in ("s1", "s2", "s3") for at in world.data[name].column("ts").to_pylist()], default=0)
+def lived(world: World, rng: random.Random, changes: float = 0.0) -> int:
+    """Push all there is, cut at random, the relation changed between pushes as often as `changes`; when it ended."""
+    end = 2 + max([at for name in ("s1", "s2", "s3") for at in world.data[name].column("ts").to_pylist()], default=0)
+    now = 0
+    while now < end:
+        step = rng.randrange(1, 25)
+        world.push(now, now + step)
+        now += step
+        if changes and rng.random() < changes:
+            world.change(now)
+    return now
 
 
 def rstream(seed: int) -> str | None:
@@ -45,13 +54,7 @@ def rstream(seed: int) -> str | None:
         return None
     streams = {table for table, _ in made.inputs if table != "r"}
     first = min([at for name in streams for at in world.data[name].column("ts").to_pylist()], default=10**6)
-    now, end = 0, end_of(world)
-    while now < end:
-        step = rng.randrange(1, 25)
-        world.push(now, now + step)
-        now += step
-        if rng.random() < 0.4:
-            world.change(now)
+    now = lived(world, rng, 0.4)
     world.db.close()
     states: dict[int, Rows] = {}
     for row in told(standing):
@@ -78,13 +81,7 @@ def looked_up(seed: int) -> str | None:
     told_of = rng.choice(["a.id, a.k, p.w", "a.id, a.n + p.w AS c", "p.k, a.id, a.v"])
     text = f"SELECT {told_of} FROM s1 a {kind} r{{}} p ON a.k = p.k{more}{where}"
     standing = world.db.subscribe(text.format(" FOR SYSTEM_TIME AS OF a.ts AS"))
-    now, end = 0, end_of(world)
-    while now < end:
-        step = rng.randrange(1, 25)
-        world.push(now, now + step)
-        now += step
-        if rng.random() < 0.6:
-            world.change(now)
+    lived(world, rng, 0.6)
     world.db.close()
     wanted: Rows = Counter()
     begins = [at for at, _ in world.versions]
@@ -115,11 +112,7 @@ def sampled(seed: int) -> str | None:
         plainly, names = "FROM s1 a JOIN s2 b ON a.k = b.k GROUP BY a.k", ["s1", "s2"]
     standing = world.db.subscribe(f"SELECT a.k, count(*) AS c, sum(a.n) AS t, max(a.n) AS m {text} WINDOW {window}",
                                   emit="changes")  # fmt: skip
-    now, end = 0, end_of(world)
-    while now < end:
-        step = rng.randrange(1, 25)
-        world.push(now, now + step)
-        now += step
+    now = lived(world, rng)
     kept = {}
     for name, tail in zip(names, behind, strict=False):
         with nile.connect() as other:  # the same coins over the same numbers, all at once

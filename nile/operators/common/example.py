@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
-from nile.summaries.hashing import KeyHasher
+from nile.summaries.hashing import Encoded, KeyHasher
 
-__all__ = ["EXAMPLE_ARRIVALS", "example_keys", "example_plan", "example_times"]
+__all__ = ["EXAMPLE_ARRIVALS", "example_keys", "example_pair", "example_plan", "example_times"]
 
 Array = np.ndarray[Any, Any]
 EXAMPLE_ARRIVALS = 4_096
@@ -32,3 +33,16 @@ def example_keys(streams: int) -> tuple[Array, Array]:
 def example_plan(plan: JoinPlan, ts: Array) -> JoinPlan:
     """The plan with a window that a sixteenth of the input falls into."""
     return plan if plan.window is None else replace(plan, window=int(ts[-1]) // 16)
+
+
+def example_pair(plan: JoinPlan) -> tuple[JoinPlan, JoinInput]:
+    """The plan as it is for the example, and the example's two streams."""
+    ts = example_times(plan, streams=2)
+    codes, hashes = example_keys(2)
+    order = np.tile(np.array([0, 1], np.int8), EXAMPLE_ARRIVALS // 2)
+    sides = [Encoded(codes=codes[order == side], hashes=hashes[codes[order == side]]) for side in (0, 1)]
+    data = JoinInput(
+        left_ts=ts[order == 0], right_ts=ts[order == 1], left=sides[0], right=sides[1], order=order,
+        costs=np.ones(order.shape[0]), keys=hashes.shape[0],
+    )  # fmt: skip
+    return example_plan(plan, ts), data

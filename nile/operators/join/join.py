@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.common.contract import Kept
 from nile.operators.common.data import JoinInput, Outputs
-from nile.operators.common.example import EXAMPLE_ARRIVALS, example_keys, example_plan, example_times
+from nile.operators.common.example import example_pair
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.growing import grown, renumber_store, rows_at
 from nile.operators.common.plan import JoinPlan
@@ -391,12 +391,4 @@ class PromisingJoin:
 
 def example_join(plan: JoinPlan) -> PromisingJoin:
     """A small join of a plan, not yet run (`nile.operators.common.example`)."""
-    ts = example_times(plan, streams=2)
-    codes, hashes = example_keys(2)
-    order = np.tile(np.array([0, 1], np.int8), EXAMPLE_ARRIVALS // 2)
-    sides = [Encoded(codes=codes[order == side], hashes=hashes[codes[order == side]]) for side in (0, 1)]
-    data = JoinInput(
-        left_ts=ts[order == 0], right_ts=ts[order == 1], left=sides[0], right=sides[1], order=order,
-        costs=np.ones(order.shape[0]), keys=hashes.shape[0],
-    )  # fmt: skip
-    return PromisingJoin(example_plan(plan, ts), data)
+    return PromisingJoin(*example_pair(plan))
