@@ -42,6 +42,7 @@ __all__ = [
     "hash_keys",
     "hash_order",
     "key_words",
+    "mixed",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -149,6 +150,14 @@ def key_words(column: pa.Array, *, where: str = "key") -> tuple[Array, Array]:
         return words_of(column, family), valid
     except pa.ArrowInvalid as error:
         raise unfit(where, column.type, error) from None
+
+
+def mixed(words: Array) -> Array:
+    """The output function of splitmix64, of each word: uint64 [n] (Steele, Lea, Flood, OOPSLA 2014)."""
+    z = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    found: Array = z ^ (z >> np.uint64(31))
+    return found
 
 
 def hash_order(hashes: Array) -> Array:

@@ -15,6 +15,7 @@ from nile.summaries.countsketch import SEED, splitmix
 from nile.summaries.envelope import Envelope
 from nile.summaries.errors import ConfigError
 from nile.summaries.estimate import Estimate
+from nile.summaries.hashing import mixed
 from nile.summaries.summary import TOP, Summary
 
 __all__ = ["Kll", "Reservoir"]
@@ -118,7 +119,7 @@ class Reservoir(Summary):
         """The next n draws: uint64 [n]."""
         at = np.arange(self._drawn + 1, self._drawn + n + 1, dtype=np.uint64)
         self._drawn += n
-        return _mixed(np.uint64(self.seed) + at * np.uint64(_GOLDEN))
+        return mixed(np.uint64(self.seed) + at * np.uint64(_GOLDEN))
 
     def _keep(self, keys: Array, draws: Array) -> None:
         keys, draws = np.concatenate([self.keys, keys]), np.concatenate([self.draws, draws])
@@ -348,15 +349,6 @@ class Kll(Summary):
 def _sum(n: int, weights: Array | None) -> int:
     """The weight of a batch of n tuples, without wrapping."""
     return n if weights is None else sum(weights.tolist())
-
-
-def _mixed(words: Array) -> Array:
-    """splitmix64 of each word: uint64 [n]."""
-    z = words
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Array = z ^ (z >> np.uint64(31))
-    return mixed
 
 
 def _whole(kind: str, name: str, value: object, low: int, high: int, usual: int) -> int:

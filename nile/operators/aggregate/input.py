@@ -16,6 +16,7 @@ from nile.operators.aggregate.scope import Scope
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SLICE
 from nile.summaries.costs import CostTable
+from nile.summaries.hashing import mixed
 from nile.summaries.intervals import TAIL
 
 __all__ = [
@@ -160,10 +161,7 @@ def unit_hash(n: int, seed: int) -> Array:
 def units(words: Array, seed: int) -> Array:
     """A number in [0, 1) for each word (uint64 [n]): float64 [n], splitmix64 of the word and the seed."""
     with np.errstate(over="ignore"):
-        z = (words + np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
+        z = mixed((words + np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)) * np.uint64(0x9E3779B97F4A7C15))
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
