@@ -79,7 +79,7 @@ class BoundJoin:
         from_ = ", ".join(
             place.stream if place.stream == place.name else f"{place.stream} AS {place.name}" for place in self.places
         )
-        first, *others = (f"{place.name}.{place.key}" for place in self.places)
+        first, *others = map(_keyed, self.places)
         where = [f"{first} = {other}" for other in others]
         where += [place.where.text for place in self.places if place.where is not None]
         where += [] if self.condition is None else [self.condition.text]
@@ -305,7 +305,7 @@ class BoundJoin:
         plan = self.asked_once(home, budget)
         shared = self.shared(home, plan)
         window = "the whole stream" if self.window is None else format_duration(self.window)
-        keys = " = ".join(f"{place.name}.{place.key}" for place in self.places)
+        keys = " = ".join(map(_keyed, self.places))
         how = (
             f"exactly: {TOLD['chain'] if is_chain_join(plan) else 'every tuple probes'}"
             if plan.is_exact
@@ -368,6 +368,11 @@ class BoundJoin:
                 f"zones by {spec.confidence}"
             )
         return lines
+
+
+def _keyed(place: Place) -> str:
+    """A stream's key; in brackets one of several columns."""
+    return f"{place.name}.({place.key})" if ", " in place.key else f"{place.name}.{place.key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from nile.sql.catalog import Entry
 from nile.sql.plan import Query, Relation, Stream
 from nile.sql.reading.listed import Listed
 from nile.sql.statements import CreateView
+from nile.streams.computed import ComputedSource
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import CountedSource, KeptSource, Source, open_source
@@ -330,10 +331,20 @@ class Registry(SummaryNames):
         held = self.stream(name)
         return StreamManager(
             StreamSpec(
-                name=name, source=held.source, time=self.time_column(name), key=key, where=held.where,
+                name=name, source=self._with_attributes(name, held.source, (key, *carry)),
+                time=self.time_column(name), key=key, where=held.where,
                 lateness=held.lateness, carry=carry, hasher=self.hasher, threads=self.threads,
             )
         )  # fmt: skip
+
+    def _with_attributes(self, name: str, source: Source, columns: Sequence[str]) -> Source:
+        """A stream's source, and those of the columns that are what summaries of it are of, computed."""
+        wanted = {
+            made.column: made.parts
+            for made in self._summaries.values()
+            if made.parts and made.stream == name and made.column in columns
+        }
+        return ComputedSource(source, wanted) if wanted else source
 
     def sensors(self, name: str) -> SensorsSource | None:
         """A table of sensors; None where that is none.  Raises DatabaseClosed."""

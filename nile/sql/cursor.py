@@ -10,7 +10,7 @@ from nile.expressions.places import Fault, Parameter, nearest
 from nile.expressions.tokens import Token
 from nile.summaries.errors import ConfigError
 
-__all__ = ["Cursor", "is_reserved", "written"]
+__all__ = ["Cursor", "ends_of_parts", "is_reserved", "written"]
 
 _RESERVED = (
     "SELECT FROM WHERE WITH AND OR NOT ON AS BY IN IS JOIN USING UNION INTERSECT EXCEPT HAVING LIMIT OFFSET WINDOW "
@@ -207,3 +207,22 @@ def written(token: Token | None) -> str:
     if token is None:
         return "the end"
     return f"'{token.text[:40]}'"
+
+
+def ends_of_parts(cursor: Cursor) -> list[int]:
+    """Where each part of a list ends that goes on to the bracket that closes: indices of its commas and of that.
+
+    Raises Fault where no bracket closes it, or a part is empty.
+    """
+    ends, depth, begin = [], 0, cursor.at
+    for at in range(cursor.at, len(cursor.tokens)):
+        word = cursor.tokens[at].word
+        if depth == 0 and word in (",", ")"):
+            if at == begin:
+                raise Fault("needed a column or an expression; got none", cursor.tokens[at].start)
+            ends.append(at)
+            begin = at + 1
+            if word == ")":
+                return ends
+        depth += (word == "(") - (word == ")")
+    raise Fault("needed ')' at the end of the list; got the end", cursor.tokens[-1].end)

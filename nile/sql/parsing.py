@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, Literal
 
 from nile.base.sizes import parse_size
+from nile.expressions.attributes import columns_of_parts
 from nile.expressions.places import Fault, listed, nearest
 from nile.expressions.tokens import Token
 from nile.pyramid.grid.choosing import KINDS
@@ -15,8 +16,9 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.changing import read_delete, read_insert, read_punctuate, read_update
-from nile.sql.cursor import Cursor
-from nile.sql.named import known_name, new_name, read_condition
+from nile.sql.cursor import Cursor, ends_of_parts
+from nile.sql.expression_text import identifier
+from nile.sql.named import known_name, new_name, read_condition, read_expression
 from nile.sql.plan import OnClose, Query, ToStream
 from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.declaring import read_declare
@@ -64,7 +66,7 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         if kind == "SENSORS":
             return read_sensors(cursor, new_name(cursor, "sensors"), replace)
         if kind == "SUMMARY":
-            return _summary(cursor, catalog, replace)
+            return _summary(cursor, text, catalog, replace)
         return _source(cursor, text, replace, stream=kind == "STREAM")
     if cursor.take("DECLARE"):
         return read_declare(cursor, catalog)
@@ -133,13 +135,13 @@ def _typed(cursor: Cursor) -> tuple[tuple[str, str], ...]:
             return tuple(columns.items())
 
 
-def _summary(cursor: Cursor, catalog: Catalog, replace: bool) -> CreateSummary:
+def _summary(cursor: Cursor, text: str, catalog: Catalog, replace: bool) -> CreateSummary:
     name = new_name(cursor, "summary")
     cursor.need("ON")
     streams = {entry.name: entry for entry in catalog.entries.values() if entry.is_stream}
     entry = streams[known_name(cursor, streams, "a stream")]
     cursor.need("(")
-    column = _summarised(cursor, entry)
+    column, parts = _summarised(cursor, text, entry)
     cursor.need(")", "WITH", "GRANULARITY")
     cursor.take("=")
     granularity = cursor.duration("GRANULARITY")
@@ -161,7 +163,7 @@ def _summary(cursor: Cursor, catalog: Catalog, replace: bool) -> CreateSummary:
         raise Fault("needed WITH ERROR or WITH MEMORY, which choose the columns, or columns; got both", sized)
     try:
         made = CreateSummary(
-            name, entry.name, column, granularity, rate, depth, options, replace, error, memory, kind, parameters
+            name, entry.name, column, granularity, rate, depth, options, replace, error, memory, kind, parameters, parts
         )
         _ = made.grid
     except (ConfigError, MemoryRefused, TypeError) as error:
@@ -227,7 +229,40 @@ def _memory(cursor: Cursor) -> int:
         raise Fault(str(error), start) from None
 
 
-def _summarised(cursor: Cursor, entry: Entry) -> str:
+def _summarised(cursor: Cursor, text: str, entry: Entry) -> tuple[str, tuple[str, ...]]:
+    """A column; or expressions over columns, or several of both: all of them as one, and each."""
+    if cursor.word(1) == ")" or cursor.peek(1) is None or cursor.start in cursor.values:
+        return _own_column(cursor, entry), ()
+    parts = []
+    for end in ends_of_parts(cursor):
+        start, one = cursor.start, end == cursor.at + 1
+        told = identifier(_own_column(cursor, entry)) if one else _expression(cursor, text, end, entry)
+        if told in parts:
+            raise Fault(f"needed each attribute once; got {told} again; leave one out", start)
+        parts.append(told)
+        cursor.take(",")
+    column = ", ".join(parts)
+    if column in entry.schema.names:
+        raise Fault(f"needed attributes; got {column}, which is also the name of a column; rename the column", start)
+    return column, tuple(parts)
+
+
+def _expression(cursor: Cursor, text: str, end: int, entry: Entry) -> str:
+    """An expression, with the columns of a stream in their own spelling."""
+    start = cursor.start
+    told = read_expression(cursor, text, end, "a summary", entry.schema.names)
+    columns = columns_of_parts((told,))
+    if not columns:
+        raise Fault(f"needed an expression over columns of {entry.name}; got {told}; name a column", start)
+    for name in columns:
+        if name not in entry.schema.names:
+            raise Fault(
+                f"needed a column in its own spelling; got {name}; write {find(name, entry.schema.names)[0]}", start
+            )
+    return told
+
+
+def _own_column(cursor: Cursor, entry: Entry) -> str:
     start = cursor.start
     names = list(entry.schema.names)
     name = cursor.name(f"a column of {entry.name}").text

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from nile.expressions.tree import Node
+
 __all__ = ["Preference", "Term"]
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a preference looks at: the estimated count of a column's value, or that count times the value."""
+    """What a preference looks at: the estimated count of a column's value, or that count times the value.
+
+    parts: where the column is what a summary is of and none of its stream's own, the expressions that it is made of.
+    """
 
     column: str
     by: Literal["count", "value"] = "count"
+    parts: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

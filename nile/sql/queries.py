@@ -9,6 +9,7 @@ from itertools import count
 from nile.expressions.places import Fault, NotYetFault, Parameter, listed
 from nile.expressions.tokens import Token
 from nile.sql import plan as ops
+from nile.sql.binding.attribute_terms import Reading, attribute_term
 from nile.sql.binding.binder import BoundBlock, QueryBinder
 from nile.sql.binding.scope import Scope
 from nile.sql.catalog import Catalog
@@ -74,7 +75,7 @@ def _read(
         plan,
         window=clauses.window,
         windowed=binder.sources.windowed or bool(clauses.pairs),
-        preference=_preference(clauses, bound),
+        preference=_preference(clauses, bound, Reading(whole, values, catalog)),
         budget=clauses.budget,
         error=clauses.error,
         emit=None if clauses.emit == "close" else clauses.emit,
@@ -152,13 +153,13 @@ def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
         )
 
 
-def _preference(clauses: Clauses, bound: BoundBlock) -> ops.Preference | None:
+def _preference(clauses: Clauses, bound: BoundBlock, reading: Reading) -> ops.Preference | None:
     if clauses.preference is None:
         return None
     assert bound.scope is not None
     terms = []
     for clause in clauses.terms:
-        term = _term(clause, bound.scope)
+        term = attribute_term(clause, bound.scope, reading) if clause.parts else _term(clause, bound.scope)
         if term in terms:
             raise Fault("needed each column once in WITH PREFERENCE; got it again; leave one out", clause.start)
         terms.append(term)

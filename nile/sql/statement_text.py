@@ -131,8 +131,9 @@ def _create_sensors(statement: CreateSensors) -> str:
 
 
 def _create_summary(statement: CreateSummary) -> str:
+    on = ", ".join(statement.parts) or identifier(statement.column)
     text = (
-        f"{_made('SUMMARY', statement)} ON {identifier(statement.stream)} ({identifier(statement.column)}) "
+        f"{_made('SUMMARY', statement)} ON {identifier(statement.stream)} ({on}) "
         f"WITH GRANULARITY {duration_text(statement.granularity)} AND COLLAPSE ({statement.rate}, {statement.depth})"
     )
     if statement.error is not None:

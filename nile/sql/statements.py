@@ -90,8 +90,11 @@ class CreateSensors:
 
 @dataclass(frozen=True, slots=True)
 class CreateSummary:
-    """CREATE [OR REPLACE] SUMMARY name ON stream (column) WITH GRANULARITY t AND COLLAPSE (rate, depth)
-    [WITH ERROR p | WITH MEMORY bytes] [USING ...].
+    """CREATE [OR REPLACE] SUMMARY name ON stream (column | expression, ...) WITH GRANULARITY t AND COLLAPSE (rate,
+    depth) [WITH ERROR p | WITH MEMORY bytes] [USING ...].
+
+    column: what it is of.  parts: where that is no column, the expressions that it is computed of, in their canonical
+    texts, and `column` lists them (`nile.expressions.attributes`).
 
     granularity: ns.  options: as written, numbers, texts, true or false; fields of SummarySpec.  error: of a count, as
     a share of the tuples, and memory: of the counters, in bytes (`nile.pyramid.grid.sizing`), choose the columns.
@@ -111,6 +114,7 @@ class CreateSummary:
     memory: int | None = None
     kind: str = "countsketch"
     parameters: tuple[tuple[str, str | float | int | bool], ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def query_text(query: Query) -> str:
     parts = [writer.top(plan)]
     preference = query.preference
     if preference is not None:
-        terms = [writer.term(term.column, term.by) for term in preference.terms]
+        terms = [writer.term(term) for term in preference.terms]
         parts.append(" ".join(["WITH PREFERENCE", preference.kind, ", ".join(terms)]).rstrip())
         if preference.fade != 1.0:
             parts.append(f"FADE FACTOR {preference.fade!r}")
@@ -101,9 +101,11 @@ class _Writer:
         self._columns: dict[str, str] = {}
         self.windows: list[str] = []
 
-    def term(self, column: str, by: str) -> str:
-        written = self._columns[column]
-        return f"COUNT({written})" + (f" * {written}" if by == "value" else "")
+    def term(self, term: ops.Term) -> str:
+        if term.parts:
+            return f"COUNT({', '.join(expression_text(part, self._columns.__getitem__) for part in term.parts)})"
+        written = self._columns[term.column]
+        return f"COUNT({written})" + (f" * {written}" if term.by == "value" else "")
 
     def top(self, plan: Plan) -> str:
         """A query with ORDER BY and LIMIT, and under its join the windows of pairs."""

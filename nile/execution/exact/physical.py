@@ -348,8 +348,11 @@ def one_key(
     named: columns, of which the key is one where several keys would do.
     """
     owner = {field.name: k for k, each in enumerate(node.inputs) for field in each.fields}
+    aliases = {name.partition(".")[0]: k for name, k in owner.items()}
     classes: list[set[str]] = []
     for pair in node.equal:
+        for name in pair:  # what a summary is of may be computed, and no column of the input
+            owner.setdefault(name, aliases[name.partition(".")[0]])
         touching = [one for one in classes if one & set(pair)]
         classes = [one for one in classes if one not in touching] + [set(pair).union(*touching)]
     for one in sorted(classes, key=named.isdisjoint):

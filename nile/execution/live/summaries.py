@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.execution.registry import Registry
+from nile.expressions.attributes import columns_of_parts, computed
 from nile.pyramid.grid.manager import SummaryManager
 from nile.sql.statements import CreateSummary
 from nile.streams.live import LiveStream
@@ -57,12 +58,12 @@ class LiveSummaries:
         """Tuples of a stream whose turn has come."""
         for made, stream, manager in list(self._held.values()):
             if stream.name == name and batch.carried is not None:
-                _taken(manager, stream, made, batch.ts, batch.carried.column(made.column))
+                _taken(manager, stream, made, batch.ts, batch.carried)
                 self._widen(made, stream, manager)
 
     def _begin(self, made: CreateSummary, stream: LiveStream) -> None:
         manager = self._counted(made, stream, made.grid.begun(self._keys()))
-        if stream.history is not None:
+        if stream.history is not None and not made.parts:
             stream.history.index(made.column)
         self.adopt(made, stream, manager)
         self._widen(made, stream, manager)
@@ -72,8 +73,8 @@ class LiveSummaries:
 
     def _counted(self, made: CreateSummary, stream: LiveStream, manager: SummaryManager) -> SummaryManager:
         """A manager that was empty, and has counted all that the stream keeps."""
-        for ts, rows in stream.kept((made.column,)):
-            _taken(manager, stream, made, ts, rows.column(0))
+        for ts, rows in stream.kept(columns_of_parts(made.parts) or (made.column,)):
+            _taken(manager, stream, made, ts, rows)
         return manager
 
     def recount(self, stream: LiveStream) -> None:
@@ -89,7 +90,9 @@ class LiveSummaries:
             self.adopt(made, stream, manager)
 
 
-def _taken(manager: SummaryManager, stream: LiveStream, made: CreateSummary, ts: Array, column: pa.Array) -> None:
+def _taken(manager: SummaryManager, stream: LiveStream, made: CreateSummary, ts: Array, rows: pa.RecordBatch) -> None:
+    where = f"stream '{stream.name}', {made.column}"
+    column = computed(made.parts, rows, where=where) if made.parts else rows.column(made.column)
     with manager.changing:
-        manager.ingest(ts, column, where=f"stream '{stream.name}', {made.column}")
+        manager.ingest(ts, column, where=where)
         manager.store.release(manager.store.tuples)

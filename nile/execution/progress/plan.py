@@ -24,6 +24,11 @@ def progressive(engine: Kept, query: Query, options: Options) -> Progressive:
             "progress: needed a query without BUDGET and ERROR, it goes on to the full answer; got one; leave them "
             "out, and stop when there is enough"
         )
+    if query.preference is not None and any(term.parts for term in query.preference.terms):
+        raise NotYet(
+            "progress: needed a preference over one column, of which the history keeps an index; got one over "
+            "expressions, which it has none of; name a column, or none"
+        )
     if query.windowed:
         raise NotYet(
             "progress: needed a query over all that is kept; got a WINDOW, which has no progressive operator yet; "

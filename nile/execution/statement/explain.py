@@ -274,7 +274,9 @@ def window_text(window: ops.StreamWindow) -> str:
 
 def preference_text(preference: ops.Preference) -> str:
     """A preference in words."""
-    terms = ", ".join(f"count({t.column})" + (f" * {t.column}" if t.by == "value" else "") for t in preference.terms)
+    counted = [", ".join(map(_shown, t.parts)) or t.column for t in preference.terms]
+    told = zip(counted, preference.terms, strict=True)
+    terms = ", ".join(f"count({text})" + (f" * {text}" if t.by == "value" else "") for text, t in told)
     fade = "" if preference.fade == 1.0 else f", fade {preference.fade:g}"
     return f"preference {preference.kind}{' by ' + terms if terms else ''}{fade}"
 

@@ -10,6 +10,7 @@ from nile.answers.result import Result, Run
 from nile.base.durations import format_duration
 from nile.base.raw import check_columns
 from nile.base.writing import form_of, write, write_parts
+from nile.execution.approximate.attributes import attributed
 from nile.execution.approximate.run import approximate, is_approximate
 from nile.execution.choice import choose
 from nile.execution.exact.run import ExactRun, output_schema
@@ -18,6 +19,7 @@ from nile.execution.progress.plan import progressive
 from nile.execution.statement.engine import Engine, known_name, near_names
 from nile.execution.statement.explain import explain_approximate, explain_exact
 from nile.execution.statement.showing import described, shown
+from nile.expressions.attributes import computed_types
 from nile.sensors.connectors import CONNECTORS
 from nile.sensors.queue import BUFFER
 from nile.sensors.sensor import sensor_class
@@ -101,7 +103,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
         return engine.scanned(query, options)
     if is_approximate(query, options):
         options.check_approximate()
-        prepared = approximate(engine, query, options)
+        prepared = approximate(engine, attributed(query, engine), options)
         return Result(
             prepared.start,
             prepared.schema,
@@ -269,9 +271,14 @@ def _create_summary(engine: Engine, made: CreateSummary) -> Result:
     entry = engine.entries[name]
     if not entry.is_stream:
         raise SqlError(f"CREATE SUMMARY {made.name}: needed a stream; '{name}' is a stored relation; name a stream")
-    check_columns(entry.schema, (made.column,), where=f"CREATE SUMMARY {made.name}: stream '{name}'")
-    place = f"CREATE SUMMARY {made.name}: stream '{name}', column '{made.column}'"
-    key_family(entry.schema.field(made.column).type, where=place)
+    place = f"CREATE SUMMARY {made.name}: stream '{name}'"
+    if made.parts:
+        kinds = computed_types(made.parts, entry.schema, where=place)
+    else:
+        check_columns(entry.schema, (made.column,), where=place)
+        kinds = (entry.schema.field(made.column).type,)
+    for kind in kinds:
+        key_family(kind, where=f"{place}, column '{made.column}'")
     spec = made.spec
     engine.keep_summary(replace(made, stream=name))
     return said(

@@ -108,6 +108,11 @@ def target_of(directory: StoreDirectory, lake: LakeStream, statements: Sequence[
                 f"build, summary '{made.name}': needed USING countsketch, which parts of a build count and sum; got "
                 f"{made.kind}; DROP SUMMARY it, or build without it and CREATE it over the store"
             )
+        if made.parts:
+            raise ConfigError(
+                f"build, summary '{made.name}': needed a column of the lake, by which tasks count; got {made.column}, "
+                "which is computed; open the store and say CREATE SUMMARY there, which counts what it keeps"
+            )
         manager = live.summaries.get(made.name)
         summaries.append((made, SummaryManager(made.spec) if manager is None else manager))
     indexed = dict.fromkeys([*history.indexed, layout.key, *index, *(made.column for made, _ in summaries)])

@@ -15,7 +15,7 @@ from typing import Literal
 from nile.expressions.places import Fault, Parameter
 from nile.expressions.tokens import Token
 from nile.preferences.budget import Budget
-from nile.sql.cursor import Cursor
+from nile.sql.cursor import Cursor, ends_of_parts
 from nile.sql.reading.own_windows import (
     STREAM_FUNCTIONS,
     OwnWindow,
@@ -55,12 +55,13 @@ class PairWindow:
 
 @dataclass(frozen=True, slots=True)
 class TermClause:
-    """What a preference looks at, as written."""
+    """What a preference looks at, as written.  parts: spans of expressions, where it is no single column."""
 
     qualifier: str | None
     name: str
     by: Literal["count", "value"]
     start: int
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +244,26 @@ class _Splitter:
         kind = kinds[cursor.one_of(kinds, "asc, desc or weighted")]
         terms = []
         token = cursor.peek()
-        if token is not None and token.kind in ("VAR", "IDENTIFIER") and self._clause_here(sure=True) is None:
+        named = token is not None and (token.kind in ("VAR", "IDENTIFIER") or token.word == "(")
+        if named and self._clause_here(sure=True) is None:
             terms.append(self._term())
             while cursor.take(","):
                 terms.append(self._term())
         self._said = replace(self._said, preference=kind, terms=tuple(terms))
 
     def _term(self) -> TermClause:
-        """SUMMARY.Estimate.Count(column), COUNT(column) or column; the first two maybe times the column."""
+        """SUMMARY.Estimate.Count(column), COUNT(column) or column; the first two maybe times the column.
+
+        In brackets, with COUNT or without, also what a summary is of: expressions, and several of them.
+        """
         cursor = self._cursor
         start = cursor.start
         cursor.take("SUMMARY", ".", "ESTIMATE", ".")
         counted = cursor.take("COUNT", "(")
         if not counted and cursor.start != start:
             raise cursor.fault("Count(column)")
+        if (parts := self._parts(counted)) is not None:
+            return TermClause(None, "", "count", start, parts)
         column = self._column()
         if not counted:
             return TermClause(*column, "count", start)
@@ -267,6 +274,20 @@ class _Splitter:
         if self._column() != column:
             raise Fault("needed the column that is counted, once more; got another one", place)
         return TermClause(*column, "value", start)
+
+    def _parts(self, counted: bool) -> tuple[tuple[int, int], ...] | None:
+        """Spans of a list of expressions in brackets, stepped over; None where it is one column, or none is open."""
+        cursor = self._cursor
+        if not counted and not cursor.take("("):
+            return None
+        ends = ends_of_parts(cursor)
+        if counted and len(ends) == 1 and ends[0] - cursor.at in (1, 3) and cursor.word(1) in (")", "."):
+            return None
+        spans = []
+        for end in ends:
+            spans.append((cursor.start, cursor.tokens[end - 1].end))
+            cursor.at = end + 1
+        return tuple(spans)
 
     def _column(self) -> tuple[str | None, str]:
         name = self._cursor.name("a column").text

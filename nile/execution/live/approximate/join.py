@@ -83,6 +83,11 @@ class ApproximateSubscription(Subscription):
                 )
             options = replace(options, replay="data")  # credit comes with time, and what finds no work expires
         self.query = query
+        if query.preference is not None and any(term.parts for term in query.preference.terms):
+            raise NotYet(
+                "standing query: needed a preference over columns, whose values its own grid counts; got one over "
+                "what a summary computes; name a column, or none"
+            )
         self._prepared = approximate(names, query, options)
         self._operator = _operator_of(self._prepared, live)
         self.schema = self._prepared.schema
