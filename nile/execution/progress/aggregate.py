@@ -11,20 +11,20 @@ from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.aggregates.linear import Units
 from nile.answers.progress import Progressive
 from nile.execution.approximate.shape import Shape
-from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
+from nile.execution.progress.output import topped
 from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.progress.rows import figures_text, grids_text
-from nile.execution.values import all_of, column_of, filtered, maker, schema_of, value_of
-from nile.expressions.tree import Column, conjuncts
+from nile.execution.values import all_of, column_of, filtered, schema_of, value_of
+from nile.expressions.tree import conjuncts
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import row_codes
 from nile.operators.history.blocks import Blocks, UnitTotals, blocks_of
 from nile.operators.history.lookup import HistoryFigures
 from nile.operators.history.ruling import left_of
 from nile.operators.history.sums import DoubleSums, WholeSums
-from nile.sql.plan import AggregateItem, Filter, Query, Sort, Stream
+from nile.sql.plan import AggregateItem, Query, Stream
 from nile.summaries.errors import NotYet, SumOverflow
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa, pc
@@ -144,32 +144,11 @@ class ProgressiveAggregate(Progressive):
             estimates[running.item.name] = estimate
         keys = self._keys or [pa.nulls(0, item.field.type) for item in self._group.by]
         batch = pa.RecordBatch.from_arrays([*keys, *columns], schema=schema_of(self._group.fields))
-        batch, names, rows = self._topped(batch)
+        batch, names, rows = topped(self._shape, batch, self.schema)
         self._shown = {
             shown: [estimates[name][row] for row in rows] for shown, name in names.items() if name in estimates
         }
         return [batch]
-
-    def _topped(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, str], list[int]]:
-        """Through what is above the groups: (rows, which aggregate each plain column is, which groups are left)."""
-        row = pa.array(np.arange(batch.num_rows))
-        names = {name: name for name in batch.schema.names}
-        for step in self._shape.above[::-1]:
-            if isinstance(step, Filter):
-                kept = filtered(step.condition, batch.append_column("\0row", row))
-                row, batch = kept.column(kept.num_columns - 1), kept.select(list(range(batch.num_columns)))
-            else:
-                names = {
-                    item.name: names[item.node.name]
-                    for item in step.items
-                    if isinstance(item.node, Column) and item.node.name in names
-                }
-                batch = maker(step.items)(batch)
-        for top in self._shape.top[::-1]:
-            whole = batch.append_column("\0row", row)
-            whole = Relational.ordered(top, whole) if isinstance(top, Sort) else whole.slice(top.offset, top.count)
-            row, batch = whole.column(whole.num_columns - 1), whole.select(list(range(batch.num_columns)))
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema), names, row.to_pylist()
 
     @property
     def _is_complete(self) -> bool:

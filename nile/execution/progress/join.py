@@ -285,16 +285,6 @@ def _two_streams(join: Join) -> tuple[Stream, Stream]:
             each = Stream(*fields, all_of(each.where, *where))
         check_stream(each)
         streams.append(each)
-    if len(streams) != 2:
-        raise NotYet(
-            f"progress: needed a join of two streams; got {len(streams)}, for which there is no progressive operator "
-            "yet; join two and the rest of what comes"
-        )
-    if join.constraints:
-        raise NotYet(
-            "progress: needed a join over all that is kept; got a WINDOW, which has no progressive operator yet; bound "
-            "the time of a stream instead, or read the result with batches()"
-        )
     return streams[0], streams[1]
 
 
