@@ -80,7 +80,9 @@ def choose(query: Query, options: Options) -> Choice:
             f"projections around it; got emit {emit!r}{' with scheduling' if named else ''}; leave them out, or say "
             "emit='append'"
         )
-    passes = is_chain(body) and (query.plan is body or (isinstance(query.plan, ops.Limit) and query.plan.input is body))
+    passes = _is_passing(body) and (
+        query.plan is body or (isinstance(query.plan, ops.Limit) and query.plan.input is body)
+    )
     if streamed:
         way: Way = "pipeline"
         reasons.append("streams of relations and ticks are told as they come")
@@ -125,6 +127,13 @@ def is_chain(plan: Plan) -> bool:
     return isinstance(plan, Stream | ops.Relation)
 
 
+def _is_passing(plan: Plan) -> bool:
+    """What is made of each batch of one leaf alone."""
+    while isinstance(plan, ops.Filter | ops.Project | ops.Unnest):
+        plan = plan.input
+    return isinstance(plan, Stream | ops.Relation)
+
+
 def is_flat_join(plan: Plan) -> bool:
     """Selections and projections over one join of chains, none of them in a window of rows."""
     while isinstance(plan, ops.Filter | ops.Project):
@@ -155,7 +164,7 @@ def _emit(query: Query, options: Options) -> tuple[str, str]:
 def _adds(plan: Plan) -> bool:
     """Whether rows only come, but for windows that let go of them: selections, projections and joins of streams."""
     match plan:
-        case ops.Filter() | ops.Project() | ops.Join():
+        case ops.Filter() | ops.Project() | ops.Unnest() | ops.Join():
             return all(map(_adds, ops.inputs_of(plan)))
         case ops.Relation():
             return not plan.changes

@@ -52,6 +52,7 @@ NAMED: Mapping[str, tuple[Function, tuple[str, ...]]] = {
     "Reverse": ("reverse", ("this",)),
     "Trim": ("trim", ("this", "expression")),
     "Replace": ("replace", ("this", "expression", "replacement")),
+    "Split": ("string_split", ("this", "expression")),
     "SplitPart": ("split_part", ("this", "delimiter", "part_index")),
     "StrPosition": ("strpos", ("this", "substr")),
     "StartsWith": ("starts_with", ("this", "expression")),

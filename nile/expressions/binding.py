@@ -15,8 +15,12 @@ from dataclasses import replace
 from nile.base.plain import can_be_ordered
 from nile.base.raw import check_columns
 from nile.expressions.functions import PLAIN
+from nile.expressions.list_binding import as_list, bound_call
+from nile.expressions.list_functions import LISTS
+from nile.expressions.list_values import LIST_KINDS, element_kind, is_list
 from nile.expressions.literals import read_time
 from nile.expressions.places import Fault
+from nile.expressions.told import KIND_NAMES, describe, hint, remedy
 from nile.expressions.tree import (
     Arithmetic,
     Between,
@@ -49,17 +53,6 @@ _CASTS: dict[Kind, tuple[Kind, ...]] = {
     "timestamp": ("timestamp", "date", "text"),
     "date": ("timestamp", "date", "text"),
 }
-_NAMES: dict[Kind, str] = {
-    "boolean": "true or false",
-    "integer": "a whole number",
-    "number": "a number",
-    "text": "text",
-    "timestamp": "a timestamp",
-    "date": "a date",
-    "interval": "an interval",
-    "null": "NULL",
-    "other": "of a type that only IS NULL can use",
-}
 
 
 def kind_of(column: pa.DataType) -> Kind:
@@ -79,6 +72,9 @@ def kind_of(column: pa.DataType) -> Kind:
         return "timestamp"
     if types.is_date(column):
         return "date"
+    if types.is_list(column) or types.is_large_list(column):
+        inner = kind_of(column.value_type)
+        return LIST_KINDS.get(inner, "other") if inner != "null" else "other"
     return "null" if types.is_null(column) else "other"
 
 
@@ -110,9 +106,9 @@ class Binder(ABC):
 
     def told(self, node: Node) -> str:
         """What a bound node is, for a message."""
-        if isinstance(node, Column) and node.kind == "other" and node.name in self.arrow:
+        if isinstance(node, Column) and (node.kind == "other" or is_list(node.kind)) and node.name in self.arrow:
             return f"'{node.name}', which is {self.arrow[node.name]}"
-        return _describe(node)
+        return describe(node)
 
     def wanted(self, node: Node, kind: Kind, what: str) -> Node:
         """`node` bound, which must be of `kind` (a NULL becomes one)."""
@@ -120,7 +116,7 @@ class Binder(ABC):
         if bound.kind == "null":
             return _null(kind)
         if bound.kind != kind:
-            raise Fault(f"{what} needs {_NAMES[kind]}, got {self.told(bound)}; {_remedy(bound)}")
+            raise Fault(f"{what} needs {KIND_NAMES[kind]}, got {self.told(bound)}; {remedy(bound)}")
         return bound
 
     def bind(self, node: Node) -> Node:
@@ -197,12 +193,14 @@ class Binder(ABC):
 
     def _common(self, kind: Kind, node: Node, what: str) -> Kind:
         other = node.kind
-        if other in ("other", "interval"):
-            raise Fault(f"{what} cannot use {self.told(node)}; {_remedy(node)}")
+        if other in ("other", "interval") or (is_list(other) and what not in ("CASE", "coalesce()")):
+            raise Fault(f"{what} cannot use {self.told(node)}; {remedy(node)}")
         if kind == "null" or kind == other:
             return other
-        if other == "null":
+        if other == "null" or (other == "null[]" and is_list(kind)):
             return kind
+        if kind == "null[]" and is_list(other):
+            return other
         if kind in _NUMERIC and other in _NUMERIC:
             return "number"
         if kind in _TIMES and other in _TIMES:
@@ -211,16 +209,18 @@ class Binder(ABC):
             return kind
         if kind == "text" and other in _TIMES:
             return other  # a text column here is refused by _as
-        raise Fault(f"{what} cannot compare {_NAMES[kind]} with {_describe(node)}{_hint(kind, node)}")
+        raise Fault(f"{what} cannot compare {KIND_NAMES[kind]} with {describe(node)}{hint(kind, node)}")
 
     def _as(self, node: Node, kind: Kind) -> Node:
         if node.kind == "null":
             return _null(kind)
+        if is_list(kind):
+            return as_list(node, kind)
         if node.kind == "text" and kind in _TIMES:
             if not (isinstance(node, Constant) and isinstance(node.value, str)):
                 name = f'"{node.name}"' if isinstance(node, Column) else "..."
                 raise Fault(
-                    f"cannot compare {_NAMES[kind]} with {_describe(node)}; write CAST({name} AS {kind.upper()})"
+                    f"cannot compare {KIND_NAMES[kind]} with {describe(node)}; write CAST({name} AS {kind.upper()})"
                 )
             return read_time(node.value, kind)
         if isinstance(node, Constant) and node.kind == "integer" and kind == "number":
@@ -239,12 +239,14 @@ class Binder(ABC):
             return replace(node, left=left, right=right, kind="integer" if days else "interval")
         for side in (left, right):
             if side.kind not in (*_NUMERIC, "null"):
-                raise Fault(f"{what} needs numbers, or a time and an interval; got {self.told(side)}; {_remedy(side)}")
+                raise Fault(f"{what} needs numbers, or a time and an interval; got {self.told(side)}; {remedy(side)}")
         whole = left.kind != "number" and right.kind != "number" and node.operator != "/"
         kind: Kind = "integer" if whole else "number"
         return replace(node, left=self._as(left, kind), right=self._as(right, kind), kind=kind)
 
     def _call(self, node: Call) -> Node:
+        if node.function in LISTS:
+            return bound_call(node, [self.bind(each) for each in node.arguments], self.told)
         if node.function in PLAIN:
             return self._plain(node)
         if node.function == "coalesce":
@@ -256,27 +258,33 @@ class Binder(ABC):
         if node.function in _OF_NUMBER:
             return self._of_number(node)
         if node.function == "concat":
-            return replace(node, arguments=tuple(self._part(each) for each in node.arguments), kind="text")
+            return self._concat(node)
         if node.function == "substring":
             item = self.wanted(node.arguments[0], "text", "substring()")
             return replace(node, arguments=(item, *node.arguments[1:]), kind="text")
         if node.function == "abs":
             item = self.bind(node.arguments[0])
             if item.kind not in (*_NUMERIC, "null"):
-                raise Fault(f"abs() needs a number, got {self.told(item)}; {_remedy(item)}")
+                raise Fault(f"abs() needs a number, got {self.told(item)}; {remedy(item)}")
             item = self._as(item, "integer")
             return replace(node, arguments=(item,), kind=item.kind)
         raise AssertionError(node.function)
 
-    def _part(self, node: Node) -> Node:
+    def _concat(self, node: Call) -> Node:
+        bound = [self.bind(each) for each in node.arguments]
+        if any(is_list(each.kind) for each in bound):  # null where one of them is, which list_concat() is not
+            joined = bound_call(Call("list_concat", tuple(bound)), bound, self.told)
+            return Call("concat", joined.arguments, joined.kind)
+        return replace(node, arguments=tuple(self._part(each) for each in bound), kind="text")
+
+    def _part(self, bound: Node) -> Node:
         """A part of ||, as text."""
-        bound = self.bind(node)
         if bound.kind in ("integer", "number", "boolean", "timestamp", "date"):
             return Cast(bound, "text", 0)
         if bound.kind == "null":
             return _null("text")
         if bound.kind != "text":
-            raise Fault(f"'||' needs text, got {self.told(bound)}; {_remedy(bound)}")
+            raise Fault(f"'||' needs text, got {self.told(bound)}; {remedy(bound)}")
         return bound
 
     def _plain(self, node: Call) -> Node:
@@ -284,13 +292,15 @@ class Binder(ABC):
         rule = PLAIN[node.function]
         written, literals = rule.split(node.arguments)
         values = [self.bind(each) for each in written]
+        if node.function == "length" and is_list(values[0].kind):
+            return bound_call(Call("len", node.arguments), values, self.told)
         for at, (value, kind) in enumerate(zip(values, rule.takes, strict=True)):
             also = ["integer"] if kind == "number" else ["date"] if kind == "timestamp" else []
             also += ["interval"] if node.function == "epoch" else []
             if value.kind == "null":
                 values[at] = _null(kind)
             elif value.kind not in (kind, *also):
-                raise Fault(f"{node.function}() needs {_NAMES[kind]}, got {self.told(value)}; {_remedy(value)}")
+                raise Fault(f"{node.function}() needs {KIND_NAMES[kind]}, got {self.told(value)}; {remedy(value)}")
         arguments = (*literals, *values) if rule.leading else (*values, *literals)
         return replace(node, arguments=arguments, kind=rule.gives)
 
@@ -308,14 +318,14 @@ class Binder(ABC):
         if bound.kind == "null":
             bound = _null("timestamp")
         if bound.kind not in _TIMES:
-            raise Fault(f"{node.function}() needs a timestamp or a date, got {self.told(bound)}; {_remedy(bound)}")
+            raise Fault(f"{node.function}() needs a timestamp or a date, got {self.told(bound)}; {remedy(bound)}")
         return replace(node, arguments=(*unit, bound), kind="timestamp" if unit else "integer")
 
     def _of_number(self, node: Call) -> Node:
         item, *digits = node.arguments
         bound = self.bind(item)
         if bound.kind not in (*_NUMERIC, "null"):
-            raise Fault(f"{node.function}() needs a number, got {self.told(bound)}; {_remedy(bound)}")
+            raise Fault(f"{node.function}() needs a number, got {self.told(bound)}; {remedy(bound)}")
         whole = bound.kind == "integer" and node.function != "sqrt"
         if whole and any(isinstance(each, Constant) and int(each.value or 0) < 0 for each in digits):
             raise Fault("round() of a whole number needs digits of 0 or more; CAST it to DOUBLE")
@@ -332,8 +342,14 @@ class Binder(ABC):
         item = self.bind(node.item)
         if item.kind == "null":
             return _null(node.kind)
+        if item.kind == "null[]" and is_list(node.kind):
+            return as_list(item, node.kind)
+        if is_list(item.kind) and is_list(node.kind) and element_kind(item.kind) in _CASTS[element_kind(node.kind)]:
+            return replace(node, item=item)
+        if is_list(node.kind):
+            raise Fault(f"{self.told(item)} cannot be cast to {KIND_NAMES[node.kind]}; {remedy(item)}")
         if item.kind not in _CASTS[node.kind]:
-            raise Fault(f"{self.told(item)} cannot be cast to {_NAMES[node.kind]}; {_remedy(item)}")
+            raise Fault(f"{self.told(item)} cannot be cast to {KIND_NAMES[node.kind]}; {remedy(item)}")
         return replace(node, item=item)
 
 
@@ -364,30 +380,3 @@ def _kind_of_all(nodes: Sequence[Node]) -> Kind:
 
 def _null(kind: Kind) -> Constant:
     return Constant(None, kind)
-
-
-def _describe(node: Node) -> str:
-    if isinstance(node, Column):
-        return f"'{node.name}', which is {_NAMES[node.kind]}"
-    if isinstance(node, Constant) and node.kind in ("text", "integer", "number", "boolean"):
-        return f"{str(node.value)[:40]!r}" if node.kind == "text" else str(node.value).lower()
-    return _NAMES[node.kind]
-
-
-def _remedy(node: Node) -> str:
-    """What to do about a value of the wrong kind."""
-    if node.kind == "other":
-        return "take another column, or convert it where it comes from"
-    return "CAST it" if node.kind != "interval" else "add it to a time"
-
-
-def _hint(kind: Kind, node: Node) -> str:
-    if isinstance(node, Constant) and node.kind == "text" and kind in _NUMERIC:
-        return "; write the number without quotes"
-    if kind == "text" and node.kind in _NUMERIC:
-        return "; write the number in quotes" if isinstance(node, Constant) else "; CAST one of them"
-    if kind == "boolean" and node.kind in _NUMERIC:
-        return "; write TRUE or FALSE"
-    if kind in _TIMES and node.kind in _NUMERIC:
-        return f"; write it as {kind.upper()} '2011-12-09'"
-    return "; CAST one of them"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.cells import BOOLEAN, INTEGER, NUMBER, NUMBER_WORD, TIMESTAMP, parse_cells
+from nile.expressions.list_values import Lists, element_kind, is_list
 from nile.expressions.time_functions import time_text
 from nile.expressions.tree import Kind
 from nile.summaries.heavy import pa, pc
@@ -32,6 +33,9 @@ def leaf(column: pa.Array, kind: Kind) -> pa.Array:
     """A column as an array of the type its kind computes in."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if is_list(kind):
+        lists = Lists.of(column)
+        return Lists(leaf(lists.values, element_kind(kind)), lists.lengths, lists.valid).array()
     if kind == "integer":
         return column.cast(pa.int64())
     if kind == "number":
@@ -75,6 +79,10 @@ def cast_values(value: Any, source: Kind, wanted: Kind, bits: int) -> Any:
 
 
 def _cast(value: pa.Array, source: Kind, wanted: Kind, bits: int) -> pa.Array:
+    if is_list(wanted):
+        lists = Lists.of(value)
+        made = _cast(lists.values, element_kind(source), element_kind(wanted), bits)
+        return Lists(made, lists.lengths, lists.valid).array()
     if wanted == "integer":
         return _to_integer(value, source, bits)
     if source == wanted:

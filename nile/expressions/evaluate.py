@@ -21,6 +21,9 @@ import numpy as np
 
 from nile.expressions.convert import MICROSECONDS_A_DAY, cast_values, in_nanoseconds, leaf, to_number
 from nile.expressions.functions import PLAIN
+from nile.expressions.list_evaluation import joined_lists, list_value, repeated
+from nile.expressions.list_functions import LISTS
+from nile.expressions.list_values import element_kind, is_list
 from nile.expressions.tree import (
     Arithmetic,
     Between,
@@ -58,7 +61,7 @@ def evaluate_mask(tree: Node, batch: pa.RecordBatch) -> pa.BooleanArray:
 def evaluate_value(tree: Node, batch: pa.RecordBatch) -> pa.Array:
     """The value of a bound tree for each row, null where it has none. O(rows x nodes)."""
     value = _value(tree, batch)
-    return pa.repeat(value, len(batch)) if isinstance(value, pa.Scalar) else value
+    return repeated(value, len(batch)) if isinstance(value, pa.Scalar) else value
 
 
 def _value(node: Node, batch: pa.RecordBatch) -> Value:
@@ -101,12 +104,15 @@ _ARROW_TYPES: dict[Kind, Callable[[], pa.DataType]] = {
     "timestamp": lambda: pa.timestamp("us"),
     "date": lambda: pa.timestamp("us"),
     "interval": lambda: pa.duration("us"),
+    "null": lambda: pa.int64(),
 }
 
 
 def _constant(node: Constant) -> pa.Scalar:
     if node.kind == "null":
         return pa.scalar(None, pa.bool_())
+    if is_list(node.kind):
+        return pa.scalar(None, pa.list_(_ARROW_TYPES[element_kind(node.kind)]()))
     return pa.scalar(node.value, _ARROW_TYPES[node.kind]())
 
 
@@ -115,6 +121,8 @@ def _alike(batch: pa.RecordBatch, *nodes: Node) -> list[Value]:
     values = [_value(node, batch) for node in nodes]
     if any(node.kind == "number" for node in nodes):
         return [to_number(value) for value in values]
+    if any(value.type == pa.list_(pa.timestamp("ns")) for value in values):
+        return [value.cast(pa.list_(pa.timestamp("ns"))) for value in values]
     if any(value.type == pa.timestamp("ns") for value in values):
         return [in_nanoseconds(value) for value in values]
     return values
@@ -356,6 +364,10 @@ def _plain(node: Call, batch: pa.RecordBatch) -> Value:
 
 
 def _call(node: Call, batch: pa.RecordBatch) -> Value:
+    if node.function in LISTS or (is_list(node.kind) and node.function == "concat"):
+        values = [_value(each, batch) for each in node.arguments]
+        arrays = [repeated(each, len(batch)) if isinstance(each, pa.Scalar) else each for each in values]
+        return joined_lists(arrays) if node.function == "concat" else list_value(node, arrays, len(batch))
     if node.function in PLAIN:
         return _plain(node, batch)
     if node.function == "coalesce":

@@ -192,6 +192,10 @@ PLAIN: Mapping[str, Plain] = {
         ("text",), "text", _split_part, (_TEXT, Literal("integer", -(2**31), zero=False)),
         ("split_part(t, '/', 2)", "split_part(t, '/', 9)", "split_part(t, 'a', -1)"),
     ),
+    "string_split": Plain(
+        ("text",), "text[]", lambda value, separator: pc.split_pattern(value, separator), (_TEXT,),
+        ("string_split(t, '/')", "split(t, 'a')", "len(string_split(t, '='))"),
+    ),
     "strpos": Plain(
         ("text",), "integer", _position, (_TEXT,), ("strpos(t, 'b')", "position('/' IN t)", "instr(t, 'é')"),
     ),

@@ -28,6 +28,8 @@ def own_start(node: Any) -> int | None:
 
 def sql_of(node: Any) -> str:
     """A node as SQL, for a message."""
+    if node is None:
+        return "nothing"
     try:
         return str(node.sql(dialect=DIALECT, unsupported_level=sqlglot_errors.ErrorLevel.IGNORE))[:80]
     except (ValueError, RecursionError):

@@ -15,6 +15,8 @@ from nile.expressions import tree as nodes
 from nile.expressions.convert import CAST_PATTERNS
 from nile.expressions.evaluate import lower_text
 from nile.expressions.functions import PLAIN
+from nile.expressions.list_functions import LISTS
+from nile.expressions.list_values import is_list
 from nile.expressions.tree import Column, Node, parts_of, whole_numbers
 from nile.summaries.errors import ExpressionError
 
@@ -138,6 +140,11 @@ def _arithmetic(node: nodes.Arithmetic) -> str:
 
 def _call(node: nodes.Call) -> str:
     arguments = ", ".join(map(spark_text, node.arguments))
+    if node.function in LISTS or is_list(node.kind) or any(is_list(each.kind) for each in node.arguments):
+        raise ExpressionError(
+            f"{node.function}(): needed a function that Spark knows alike; got one of lists; leave it to a query over "
+            "what Spark wrote"
+        )
     if node.function in PLAIN and node.function not in _UNTYPED:
         raise ExpressionError(
             f"{node.function}(): needed a function that Spark knows alike; got one that is not there yet; "

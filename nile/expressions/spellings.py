@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from nile.expressions.allowed import CALLED, PARTS
 from nile.expressions.functions import PLAIN
+from nile.expressions.list_spellings import LIST_NAMES, LIST_SPELLINGS, list_call
 from nile.expressions.named_functions import check_literal
 from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault
@@ -141,6 +142,8 @@ def called_by_name(taker: Takes, node: Any, depth: int) -> Node | None:
         if unit not in PARTS:
             raise Fault(f"{name}() needs one of {', '.join(PARTS)}, got {unit!r:.40}", start_of(node))
         return Call(PARTS[unit], (taker.take(given[1], depth),))
+    if name in LIST_NAMES:
+        return list_call(taker, LIST_NAMES[name], given, node, depth)
     function = CALLED.get(name)
     if function is None:
         return None
@@ -175,6 +178,7 @@ def _counted(taker: Takes, node: Any, depth: int) -> Node:
 
 
 SPELLINGS: Mapping[str, Callable[[Takes, Any, int], Node]] = {
+    **LIST_SPELLINGS,
     "Is": _is,
     "NullSafeEQ": _same,
     "NullSafeNEQ": _differ,

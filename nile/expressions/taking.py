@@ -25,6 +25,8 @@ from nile.expressions.allowed import (
     UNITS,
 )
 from nile.expressions.functions import PLAIN
+from nile.expressions.list_functions import LISTS
+from nile.expressions.list_values import list_of
 from nile.expressions.literals import read_interval, read_number, read_parameter, read_pattern, read_time
 from nile.expressions.named_functions import called, check_literal
 from nile.expressions.parsed_nodes import own_start, sql_of, start_of
@@ -200,7 +202,10 @@ class Taker:
         return nodes.Between(item, self.take(node.args["low"], depth), self.take(node.args["high"], depth))
 
     def listed(self, node: Any, depth: int) -> Node:
-        """IN of a list."""
+        """IN of values, or of one that is a list."""
+        if node.args.get("field") is not None:
+            item = self.take(self.only(node, "this", "field"), depth)
+            return nodes.Call("list_contains", (self.take(node.args["field"], depth), item))
         item = self.take(self.only(node, "this", "expressions"), depth)
         choices = tuple(self.take(choice, depth) for choice in node.expressions)
         if not choices:
@@ -330,7 +335,11 @@ class Taker:
     def _cast(self, node: Any, depth: int) -> Node:
         item = self.take(self.only(node, "this", "to"), depth)
         wanted = node.args["to"]
-        kind, bits = TYPES.get(getattr(wanted.this, "name", ""), ("other", 0))
+        listed = getattr(wanted.this, "name", "") == "ARRAY" and len(wanted.expressions) == 1
+        inner = wanted.expressions[0] if listed else wanted
+        kind, bits = TYPES.get(getattr(getattr(inner, "this", None), "name", ""), ("other", 0))
+        if kind != "other" and listed and not inner.expressions:
+            return nodes.Cast(item, list_of(kind), bits)
         if kind == "other" or wanted.expressions:
             raise Fault(
                 f"cannot cast to {sql_of(wanted).upper()}; the types are BIGINT (and smaller), DOUBLE, VARCHAR, "
@@ -353,7 +362,7 @@ class Taker:
     def _spelling(self, node: Any, name: str) -> str:
         if name == "Anonymous":
             function = str(node.this)
-            known = [each for each in (*PLAIN, *nodes.SPECIAL) if each != "concat"]  # which is ||
+            known = [each for each in (*PLAIN, *LISTS, *nodes.SPECIAL) if each != "concat"]  # which is ||
             near = get_close_matches(function.lower(), known, n=1)
             return f"the function {function[:40]}()" + (f" (did you mean {near[0]}()?)" if near else "")
         if name in _INSTEAD:

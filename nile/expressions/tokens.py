@@ -23,7 +23,7 @@ _MAX_PREFIXES = 256
 _SIGNS = {"DASH", "PLUS", "INTERVAL"}
 _PREFIXED = {"IN", "LIKE", "ILIKE", "BETWEEN", "NULL", "EXISTS"}  # NOT IN is no prefix of its own
 _LITERALS = {"STRING", "NUMBER", "IDENTIFIER"}
-_SYMBOLS = frozenset("(),.;=<>+-*/%?$[]") | {"==", "<>", "!=", "<=", ">=", "||", "::", "=>", "//", "**", "^"}
+_SYMBOLS = frozenset("(),.;=<>+-*/%?$[]:") | {"&&", "==", "<>", "!=", "<=", ">=", "||", "::", "=>", "//", "**", "^"}
 _WORD = re.compile(r"[^\W\d][\w\s]*")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
 
@@ -105,11 +105,14 @@ def _token(raw: sqlglot.Token, text: str) -> Token:
 
 def _check_nesting(tokens: list[Token]) -> None:
     """Refuses what could overflow a parser's stack."""
-    depth = prefixes = 0
+    depth = prefixes = brackets = 0
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         kind = token.kind
         after = following.kind if following else ""
         depth += (token.word in ("(", "[")) - (token.word in (")", "]")) + (kind == "CASE") - (kind == "END")
+        brackets += (token.word == "[") - (token.word == "]")
+        if token.word == ":" and brackets <= 0:
+            raise Fault("needed a word, a number, a text or one of Nile's signs; got ':'", token.start)
         prefixes += (
             (kind == "NOT" and after not in _PREFIXED)
             or (kind == after and token.word not in ("(", ")", "[", "]") and kind not in _LITERALS)

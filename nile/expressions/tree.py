@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-Kind = Literal["boolean", "integer", "number", "text", "timestamp", "date", "interval", "null", "other", "unknown"]
+Kind = Literal[
+    "boolean", "integer", "number", "text", "timestamp", "date", "interval", "null", "other", "unknown",
+    "boolean[]", "integer[]", "number[]", "text[]", "timestamp[]", "date[]", "null[]",
+]  # fmt: skip
 """What a value is. `number` is a double; decimals and unsigned 64-bit columns are read as doubles.
-`unknown` is a column before its schema is known; `other` is a column that only IS NULL may look at."""
+`unknown` is a column before its schema is known; `other` is a column that only IS NULL may look at; those with
+brackets are lists of values, null[] of nothing but NULLs."""
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
 Operator = Literal["+", "-", "*", "/", "%"]

@@ -10,6 +10,7 @@ from functools import lru_cache
 from nile.aggregates.catalogue import CATALOGUE
 from nile.base.durations import format_duration
 from nile.expressions import tree as nodes
+from nile.expressions.list_values import list_of
 from nile.expressions.places import Fault
 from nile.expressions.tokens import tokens_of
 from nile.expressions.tree import Column, Node
@@ -27,6 +28,7 @@ _TYPES: dict[nodes.Kind, str] = {
     "timestamp": "TIMESTAMP",
     "date": "DATE",
 }
+_TYPES |= {list_of(kind): f"{name}[]" for kind, name in tuple(_TYPES.items())}
 _BITS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
 _OR, _AND, _NOT, _COMPARED, _SUM, _PRODUCT, _ATOM = range(7)
 _OPERATORS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
@@ -111,6 +113,7 @@ def _text(node: Node, shown: Shown) -> tuple[str, int]:
             return f"CASE {' '.join(branches)} ELSE {inner(node.default, _OR)} END", _ATOM
         case nodes.Cast():
             to = _BITS[node.bits] if node.kind == "integer" else _TYPES[node.kind]
+            to = f"{_BITS[node.bits]}[]" if node.kind == "integer[]" else to
             return f"CAST({inner(node.item, _OR)} AS {to})", _ATOM
 
 

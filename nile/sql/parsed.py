@@ -33,6 +33,7 @@ __all__ = [
     "Star",
     "Streamed",
     "Table",
+    "Unnested",
     "Written",
 ]
 
@@ -100,7 +101,7 @@ class Nested:
 class Expression:
     """An expression: its columns are called "#i", the i-th reference, and "@i", the i-th aggregate.
 
-    Queries in it are called "?i", window functions "%i".  text: what an output is called that has no other name.
+    Queries in it are called "?i", window functions "%i", an element of the i-th (list, start) that is unnested "^i".
     places: the offset of each node of the tree, by id.
     """
 
@@ -111,6 +112,7 @@ class Expression:
     text: str
     nested: tuple[Nested, ...] = ()
     overs: tuple[OverCall, ...] = ()
+    unnests: tuple[tuple[Node, int], ...] = ()
     places: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -177,7 +179,17 @@ class Derived:
     sample: SampleCall | None = None
 
 
-Source = Table | Derived
+@dataclass(frozen=True, slots=True)
+class Unnested:
+    """unnest(list) in FROM, whose list may be of the sources before it."""
+
+    value: Expression
+    alias: str
+    start: int
+    columns: tuple[str, ...] = ()
+
+
+Source = Table | Derived | Unnested
 
 
 JoinKind = Literal["comma", "inner", "left", "right", "full", "semi", "anti"]

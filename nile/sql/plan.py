@@ -19,43 +19,11 @@ from nile.sql.windows import Rows, Slide, StreamWindow
 from nile.summaries.heavy import pa
 
 __all__ = [
-    "AggregateItem",
-    "Constraint",
-    "Distinct",
-    "Every",
-    "Field",
-    "Filter",
-    "Group",
-    "Hop",
-    "Item",
-    "Join",
-    "Limit",
-    "OnClose",
-    "Outer",
-    "Over",
-    "OverItem",
-    "Plan",
-    "Preference",
-    "Project",
-    "Query",
-    "Relation",
-    "Rows",
-    "Sample",
-    "SetOperation",
-    "Slide",
-    "Sort",
-    "SortKey",
-    "Stream",
-    "StreamWindow",
-    "Term",
-    "ToStream",
-    "Windowed",
-    "inputs_of",
-    "leaves_of",
-    "map_inputs",
-    "walk",
-    "with_inputs",
-]
+    "AggregateItem", "Constraint", "Distinct", "Every", "Field", "Filter", "Group", "Hop", "Item", "Join", "Limit",
+    "OnClose", "Outer", "Over", "OverItem", "Plan", "Preference", "Project", "Query", "Relation", "Rows", "Sample",
+    "SetOperation", "Slide", "Sort", "SortKey", "Stream", "StreamWindow", "Term", "ToStream", "Unnest", "Windowed",
+    "inputs_of", "leaves_of", "map_inputs", "walk", "with_inputs",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +248,22 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class Unnest:
+    """Each row once for each element of its lists, the elements appended; none where all of them are empty or null.
+
+    items: the lists, one beside the other: of a shorter one what is missing is null; their fields are the elements'.
+    Right below a Project which names every element, as it is written.
+    """
+
+    input: Plan
+    items: tuple[Item, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.input.fields, *(item.field for item in self.items))
+
+
+@dataclass(frozen=True, slots=True)
 class OnClose:
     """Rows as they are when their window ends, once.  span: ns, within which after a tuple its windows have ended.
 
@@ -332,7 +316,9 @@ class Limit:
         return self.input.fields
 
 
-_Unary = Filter | Project | Distinct | Group | Over | Sort | Limit | Hop | ToStream | Windowed | OnClose | Every
+_Unary = (
+    Filter | Project | Distinct | Group | Over | Sort | Limit | Hop | Unnest | ToStream | Windowed | OnClose | Every
+)
 Plan = Stream | Relation | Join | Outer | SetOperation | Sample | _Unary
 
 

@@ -49,7 +49,9 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str], static: Static) -> P
         case ops.Filter():
             needed = needed | _of(plan.condition)
         case ops.Project():
-            plan = replace(plan, items=tuple(item for item in plan.items if item.name in needed) or plan.items[:1])
+            counted = {item.name for item in plan.input.items} if isinstance(plan.input, ops.Unnest) else set()
+            kept = [item for item in plan.items if item.name in needed or counted & _of(item.node)]
+            plan = replace(plan, items=tuple(kept) or plan.items[:1])
             needed = _of(*(item.node for item in plan.items))
         case ops.Outer() if plan.kind == "mark" and plan.mark not in needed:
             return _pruned(plan.left, needed, always, static)
@@ -65,6 +67,8 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str], static: Static) -> P
             return map_inputs(plan, lambda each: prune(each, always))
         case ops.Hop():
             needed = (needed - set(plan.names)) | {plan.time}
+        case ops.Unnest():
+            needed = (needed - {item.name for item in plan.items}) | _of(*(item.node for item in plan.items))
         case ops.OnClose():
             needed = needed | {plan.end}
         case ops.Over():
@@ -74,12 +78,33 @@ def _pruned(plan: Plan, needed: Set[str], always: Set[str], static: Static) -> P
         case ops.Sort():
             needed = needed | _of(*(key.node for key in plan.keys))
     plan = map_inputs(plan, lambda each: _pruned(each, needed, always, static))
-    return _numbered(plan) if isinstance(plan, ops.Project) else plan
+    return _numbered(_elements(plan)) if isinstance(plan, ops.Project) else plan
+
+
+def _elements(plan: ops.Project) -> ops.Project:
+    """Elements of lists called, and in the order, as they are written."""
+    below = plan.input
+    if not isinstance(below, ops.Unnest):
+        return plan
+    said = list(dict.fromkeys(name for item in plan.items for name in columns_of(item.node)))
+    items = sorted(below.items, key=lambda item: said.index(item.name))
+    names = {item.name: f"_unnest{at}" for at, item in enumerate(items)}
+    if all(old == new for old, new in names.items()) and tuple(items) == below.items:
+        return plan
+
+    def called(column: Column) -> Column:
+        return replace(column, name=names.get(column.name, column.name))
+
+    made = tuple(replace(item, field=Field(names[item.name], item.field.type)) for item in items)
+    return ops.Project(
+        replace(below, items=made), tuple(replace(item, node=rename(item.node, called)) for item in plan.items)
+    )
 
 
 def _numbered(plan: ops.Project) -> ops.Project:
     """Window functions below called as where those that nobody asks for were never written."""
-    over = plan.input.input if isinstance(plan.input, ops.Filter) else plan.input
+    under = plan.input.input if isinstance(plan.input, ops.Unnest) else plan.input
+    over = under.input if isinstance(under, ops.Filter) else under
     if not isinstance(over, ops.Over):
         return plan
     names = {item.name: f"_over{at}" for at, item in enumerate(over.items)}
@@ -91,8 +116,11 @@ def _numbered(plan: ops.Project) -> ops.Project:
 
     made = tuple(replace(item, field=Field(names[item.name], item.field.type)) for item in over.items)
     below: Plan = replace(over, items=made)
-    if isinstance(plan.input, ops.Filter):
-        below = ops.Filter(below, rename(plan.input.condition, called))
+    if isinstance(under, ops.Filter):
+        below = ops.Filter(below, rename(under.condition, called))
+    if isinstance(plan.input, ops.Unnest):
+        lists = tuple(replace(item, node=rename(item.node, called)) for item in plan.input.items)
+        below = ops.Unnest(below, lists)
     return ops.Project(below, tuple(replace(item, node=rename(item.node, called)) for item in plan.items))
 
 

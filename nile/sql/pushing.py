@@ -47,6 +47,8 @@ def _pushed(plan: Plan, conditions: Sequence[Node]) -> Plan:
             own = [each for each in conditions if set(columns_of(each)).isdisjoint(plan.names)]
             below = replace(plan, input=_pushed(plan.input, own))
             return _filtered(below, [each for each in conditions if each not in own])
+        case ops.Unnest():
+            return replace(plan, input=_pushed(plan.input, conditions))  # no condition names an element: `_through`
         case ops.Outer():
             return _into_outer(plan, conditions)
         case ops.Distinct() | ops.SetOperation():
@@ -68,7 +70,7 @@ def _may_enter(plan: Plan, condition: Node) -> bool:
             right = _on_the_right(plan, condition)
             return _may_enter(plan.left, condition) and _may_enter(plan.right, right)
         case ops.Project():
-            renamed = {item.name for item in plan.items if isinstance(item.node, Column)}
+            renamed = {item.name for item in plan.items if _is_below(plan, item.node)}
             names = columns_of(condition)
             return bool(names) and all(name in renamed for name in names)
     return False
@@ -94,7 +96,7 @@ def _filtered(plan: Plan, conditions: Sequence[Node]) -> Plan:
 
 def _through(plan: ops.Project | ops.Group, below: Mapping[str, Node], conditions: Sequence[Node]) -> Plan:
     """Conditions on columns that are only called differently below go below."""
-    renamed = {name: node for name, node in below.items() if isinstance(node, Column)}
+    renamed = {name: node for name, node in below.items() if isinstance(node, Column) and _is_below(plan, node)}
     free = [each for each in conditions if columns_of(each) and all(name in renamed for name in columns_of(each))]
     bound = [each for each in conditions if each not in free]
     if free:
@@ -106,6 +108,12 @@ def _through(plan: ops.Project | ops.Group, below: Mapping[str, Node], condition
             plan = decided or plan
         plan = replace(plan, input=_pushed(plan.input, inner))
     return _filtered(plan, bound)
+
+
+def _is_below(plan: ops.Project | ops.Group, node: Node) -> bool:
+    """Whether a value is a column of the rows below, which an element of a list is not."""
+    elements = {item.name for item in plan.input.items} if isinstance(plan.input, ops.Unnest) else ()
+    return isinstance(node, Column) and node.name not in elements
 
 
 def _decided(plan: ops.Project | ops.Group, condition: Node) -> ops.Project | ops.Group | None:
@@ -229,6 +237,12 @@ def merge_projections(plan: Plan) -> Plan:
     upper, lower = plan, plan.input
     if not (_only_renames(upper) or _only_renames(lower)):
         return plan
+    if isinstance(lower.input, ops.Unnest):
+        said = _named([item.node for item in upper.items])
+        elements = {item.name for item in lower.input.items}
+        lost = [item for item in lower.items if item.name not in said and elements & set(columns_of(item.node))]
+        if lost:
+            return plan  # how many rows there are hangs on every element
     below = {item.name: item.node for item in lower.items}
     items = [(item.field, rename(item.node, lambda column: below[column.name])) for item in upper.items]
     # What a constant was put into is folded, as it would be had it been written so.

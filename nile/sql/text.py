@@ -147,7 +147,8 @@ class _Writer:
         if not isinstance(plan, ops.Project):
             # Only a query's own outputs are called as the user sees them.
             plan = ops.Project(plan, tuple(ops.Item(each, Column(each.name)) for each in plan.fields))
-        below: Plan = plan.input
+        lists = plan.input.items if isinstance(plan.input, ops.Unnest) else ()
+        below: Plan = plan.input.input if isinstance(plan.input, ops.Unnest) else plan.input
         qualify: tuple[Node, ...] = ()
         if isinstance(below, ops.Filter) and isinstance(below.input, ops.Over):
             qualify, below = conjuncts(below.condition), below.input
@@ -179,6 +180,7 @@ class _Writer:
 
         below_overs = dict(names)
         names |= {item.name: item_text(item, lambda name: below_overs[name]) for item in overs}
+        names |= {item.name: f"unnest({text(item.node)})" for item in lists}
         visible = plan.items if shown is None else plan.items[:shown]
         items = [f"{text(item.node)} AS {identifier(item.name[prefix:])}" for item in visible]
         parts = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)}", f"FROM {', '.join(source.items)}"]
@@ -243,8 +245,7 @@ class _Writer:
         if sample is not None and isinstance(plan, Stream):
             item += _sample(sample)
         if hop is not None and isinstance(plan, Stream):
-            item = self._hop(hop, plan)
-            names |= {name: name[len(alias) + 1 :] for name in hop.names}
+            item, names = self._hop(hop, plan), names | {name: name[len(alias) + 1 :] for name in hop.names}
         written = {name: f"{identifier(alias)}.{identifier(short)}" for name, short in names.items()}
         source.names |= written
         self._columns |= written
@@ -309,8 +310,8 @@ class _Writer:
         source.names |= parts.names
         condition = [f"{parts.names[a]} = {parts.names[b]}" for a, b in plan.equal] + parts.conditions
         condition += [_closed(parts.text(each), each) for each in (*conjuncts(plan.condition), *above)]
-        *first, last = parts.items
-        source.items.append(f"{' CROSS JOIN '.join(first)} JOIN {last} ON {' AND '.join(condition) or 'TRUE'}")
+        first = " CROSS JOIN ".join(parts.items[:-1])
+        source.items.append(f"{first} JOIN {parts.items[-1]} ON {' AND '.join(condition) or 'TRUE'}")
 
     def _table(self, plan: Stream | ops.Relation) -> str:
         if isinstance(plan.name, Listed):

@@ -161,7 +161,6 @@ query_table('rooms')
 range(1000000000)
 generate_series(1, 1000000000)
 repeat('x', 1000000000)
-unnest([1, 2])
 UNNEST(rooms)
 LATERAL (SELECT 1)
 (SELECT * FROM read_csv('x')) AS t
@@ -245,12 +244,10 @@ list_transform([1], x -> x)
 list_filter([1], lambda x: x)
 x -> x + 1
 [x for x in range(3)]
-[1, 2, 3]
 room[1]
 room[1:2]
 {'a': 1}
 MAP {'a': 1}
-ARRAY[1]
 ROW(1, 2)
 (1, 2)
 STRUCT_PACK(a := 1)

@@ -189,6 +189,9 @@ def _value(rng: random.Random, a: str) -> str:
         [
             f"{a}.n", f"{a}.v", f"{a}.k", f"{a}.id", f"{a}.n + 1", f"{a}.v * 2", f"upper({a}.k)", f"abs({a}.n)",
             f"coalesce({a}.k, 'none')", f"{a}.n * {a}.n - 1", f"{a}.n > 1", f"concat({a}.k, '-', {a}.n)", f"{a}.n // 2",
+            f"list_sum([{a}.n, 2, {a}.id])", f"list_contains([{a}.n, 1, NULL], 2)", f"[{a}.k, 'x'][-1]",
+            f"array_to_string(list_sort([{a}.k, 'm', {a}.k]), '-')", f"len(string_split({a}.k, 'a'))",
+            f"list_max([{a}.v, 1.5])", f"list_position([3, {a}.n][1:2], {a}.n)", f"len(list_distinct([{a}.n, 1, 2]))",
             f"{a}.k || {a}.n", f"strftime(make_timestamp({a}.id * 100000000), '%H:%M')", f"isnan({a}.v)",
         ]
     )  # fmt: skip
@@ -243,6 +246,8 @@ def query(rng: random.Random, *, running: bool) -> RandomQuery:
         _windowed,
         _windowed,
         _streamed,
+        _unnested,
+        _unnested,
     ]
     made = rng.choice(kinds)(rng, running)
     if made.forms:
@@ -313,6 +318,44 @@ def _group(rng: random.Random, running: bool) -> RandomQuery:
             return made
     text = f"SELECT {_columns([*keys, *aggregates])} FROM {{0}}{{where}}"
     return RandomQuery(text, [("s1", "a")], "state", where=_where(rng, ["a"]), tail=by + having)
+
+
+def _list(rng: random.Random, a: str) -> str:
+    """A list of whole numbers."""
+    return rng.choice(
+        [
+            f"[{a}.n, {a}.n + 1]", f"[{a}.n, NULL, 2, {a}.n]", f"list_sort([{a}.n, 1])", f"[{a}.id % 3, 2][{a}.n:]",
+            f"list_concat([{a}.n], CASE WHEN {a}.n > 1 THEN [7, 8] END)",
+            f"CASE WHEN {a}.n > 0 THEN [{a}.n] ELSE [] END",
+            f"list_append(list_reverse([1, {a}.n]), 4)", "[1, 2]", f"list_sort(list_distinct([{a}.n, 0, {a}.n]))[1:1]",
+        ]
+    )  # fmt: skip
+
+
+def _unnested(rng: random.Random, running: bool) -> RandomQuery:
+    """Lists as rows, in SELECT and in FROM."""
+    how = rng.randrange(6)
+    if how == 0:
+        values = f"a.id AS c0, unnest({_list(rng, 'a')}) AS c1, unnest({_list(rng, 'a')}) * 2 AS c2"
+        return RandomQuery(f"SELECT {values} FROM {{0}}{{where}}", [("s1", "a")], "rows", where=_where(rng, ["a"]))
+    if how == 1:
+        inputs = [("s1", "a"), (rng.choice(["s1", "s2"]), "b")]
+        text = f"SELECT a.id AS c0, b.id AS c1, u.x AS c2 FROM {{0}}, unnest({_list(rng, 'a')}) AS u(x), {{1}}{{where}}"
+        where = [rng.choice(["a.k = b.k", "a.n = b.n AND a.k = b.k", "a.k = b.k AND u.x = b.n"]), *_where(rng, ["b"])]
+        return RandomQuery(text, inputs, "state", where=where)
+    source = f"{{0}}, unnest({_list(rng, 'a')}) AS u(x){{where}}"
+    where = [*_where(rng, ["a"]), *rng.choice([[], ["u.x > 1"], ["u.x = a.n"], ["u.x IS NULL"]])]
+    if how == 2:
+        source = f"{{0}} LEFT JOIN unnest({_list(rng, 'a')}) AS u(x) ON TRUE{{where}}"
+    if how == 3:
+        text = "SELECT a.id AS c0, w.word AS c1 FROM {0}, unnest(string_split(a.k, 'a')) AS w(word){where}"
+        return RandomQuery(text, [("s1", "a")], "rows", where=_where(rng, ["a"]))
+    if how == 4:
+        more = _aggregate(rng, "a", running)
+        text = f"SELECT u.x AS c0, count(*) AS c1, {more} AS c2 FROM {source} GROUP BY u.x"
+        return RandomQuery(text, [("s1", "a")], "state", where=where)
+    text = f"SELECT {_value(rng, 'a')} AS c0, a.id AS c1, u.x AS c2 FROM {source}"
+    return RandomQuery(text, [("s1", "a")], "rows", where=where)
 
 
 def _distinct(rng: random.Random, running: bool) -> RandomQuery:

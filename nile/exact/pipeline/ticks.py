@@ -44,7 +44,8 @@ class Hopping:
         rows, at, ends = self.plan.spread(delta.rows)
         ts, sign = delta.ts[at], delta.sign[at]
         if not self.plan.closes:
-            return Delta(ts, sign, rows, None if delta.until is None else delta.until[at])
+            until, times = (None if each is None else each[at] for each in (delta.until, delta.times))
+            return Delta(ts, sign, rows, until, times)
         open_still = ts < ends  # what goes was taken back: the streams below have no window of their own
         ts, sign, ends, rows = ts[open_still], sign[open_still], ends[open_still], rows.filter(pa.array(open_still))
         come = Delta(ts, sign, rows, None if self.clock.negative else ends)

@@ -76,6 +76,7 @@ def _not_yet(plan: Plan) -> NotYet:
         "Windowed": "a window on a query, or SAMPLE",
         "ToStream": "ISTREAM, DSTREAM or RSTREAM",
         "Hop": "TUMBLE or HOP",
+        "Unnest": "unnest",
         "OnClose": "EMIT ON WINDOW CLOSE",
         "Every": "EMIT EVERY",
         "Over": "a window function (OVER)",

@@ -14,8 +14,10 @@ from nile.execution.exact.over import order_of, over_rows
 from nile.execution.exact.over_reach import placed_by, ranks_of, reach_of
 from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
+from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
+from nile.expressions.list_values import element_kind, is_list
 from nile.expressions.tree import Column, Compare, Node, columns_of
 from nile.sql import plan as ops
 from nile.sql.plan import Field, Plan, Stream, map_inputs
@@ -93,6 +95,9 @@ class Compiler:
             case ops.Hop():
                 below = self.plan(node.input, (*path, 0))
                 return algebra.Hop(below, lambda batch: hop_rows(node, batch), schema_of(node.fields), node.closes)
+            case ops.Unnest():
+                below = self.plan(node.input, (*path, 0))
+                return algebra.Hop(below, lambda batch: unnested_rows(node, batch), schema_of(node.fields), False)
             case ops.OnClose():
                 return algebra.OnClose(self.plan(node.input, (*path, 0)), node.end, schema_of(node.fields))
             case ops.Every():
@@ -319,6 +324,10 @@ def _type_of(node: Node, below: Plan) -> pa.DataType:
     """The Arrow type of an expression over a plan's rows."""
     if isinstance(node, Column):
         return next(field.type for field in below.fields if field.name == node.name)
+    if is_list(node.kind):
+        fine = any(field.type == pa.list_(pa.timestamp("ns")) for field in below.fields)
+        inner = _KINDS[element_kind(node.kind)]()
+        return pa.list_(pa.timestamp("ns") if fine and inner == pa.timestamp("us") else inner)
     return _KINDS[node.kind]()
 
 

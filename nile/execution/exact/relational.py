@@ -18,6 +18,7 @@ from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.exact.outer import outer_joined
 from nile.execution.exact.over import over_rows, sorted_rows
+from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import row_codes
@@ -76,6 +77,8 @@ class Relational:
                 return Side(_grouped(plan, below.batch))
             case ops.Hop():
                 return Side(hop_rows(plan, below.batch)[0])
+            case ops.Unnest():
+                return Side(unnested_rows(plan, below.batch)[0])
             case ops.ToStream() | ops.Sample() | ops.Windowed() | ops.OnClose() | ops.Every():
                 raise AssertionError(plan)  # these run as pipelines
             case ops.Over():

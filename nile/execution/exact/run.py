@@ -17,6 +17,7 @@ from nile.execution.exact.coming import Coming
 from nile.execution.exact.joining import Side, in_pairs, joined, refuse_beyond
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
+from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.reading import Leaf, Readable, Reading
 from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
@@ -34,6 +35,7 @@ from nile.sql.plan import (
     Rows,
     Slide,
     Stream,
+    Unnest,
     inputs_of,
     leaves_of,
     walk,
@@ -153,6 +155,11 @@ class ExactRun(Run):
             make = maker(plan.items) if isinstance(plan, Project) else None
             for batch in self._chain_batches(plan.input, (*path, 0)):
                 out = filtered(plan.condition, batch) if make is None else make(batch)  # type: ignore[union-attr]
+                self._count(path, out.num_rows)
+                yield out
+        elif isinstance(plan, Unnest):
+            for batch in self._chain_batches(plan.input, (*path, 0)):
+                out = unnested_rows(plan, batch)[0]
                 self._count(path, out.num_rows)
                 yield out
         elif isinstance(plan, Stream):

@@ -217,6 +217,8 @@ def node_text(plan: Plan) -> str:
             told = f"windows of {format_duration(plan.size)}"
             told += "" if plan.slide == plan.size else f" every {format_duration(plan.slide)}"
             return told + f" by {_name(plan.time)}" + (", which close" if plan.closes else "")
+        case ops.Unnest():
+            return "unnest: " + ", ".join(_named(_shown(item.node), item.name) for item in plan.items)
         case ops.OnClose():
             return "when windows close"
         case ops.Every():

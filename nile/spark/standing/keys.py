@@ -30,6 +30,7 @@ from nile.sql.plan import (
     SetOperation,
     Stream,
     ToStream,
+    Unnest,
     Windowed,
 )
 from nile.summaries.errors import ConfigError
@@ -85,7 +86,7 @@ def _ways(plan: Plan) -> list[_Way]:
     match plan:
         case Stream():
             return list(_of_stream(plan))
-        case Filter() | Every() | ToStream() | Hop() | OnClose():
+        case Filter() | Every() | ToStream() | Hop() | OnClose() | Unnest():
             return _ways(plan.input)
         case Windowed():
             return [way for way in _ways(plan.input) if _window_holds(plan.window, way.carried)]

@@ -21,6 +21,7 @@ from nile.sql.binding.nesting import Nesting
 from nile.sql.binding.outputs import Output, alias, aliases, expanded, few, named, of_rows, position, spread
 from nile.sql.binding.over_binder import Overs
 from nile.sql.binding.scope import Scope, ScopeSource, find, unique
+from nile.sql.binding.unnesting import Unnests
 from nile.sql.catalog import Catalog
 from nile.sql.parsed import Block, Expression, GroupingSets, Operation, Ordered, Streamed, Written
 from nile.sql.plan import Field, Plan
@@ -49,11 +50,12 @@ class _Reading:
     grouping: Grouping | None
     nesting: Nesting | None
     overs: Overs | None
+    unnests: Unnests | None = None
 
     def binder(self, written: Expression, known: Mapping[str, Expression] | None = None) -> ExpressionBinder:
         """What binds one of them.  known: aliases that it may name."""
         queries = None if self.nesting is None else self.nesting.value
-        return ExpressionBinder(self.scope, written, self.grouping, known, queries, self.overs)
+        return ExpressionBinder(self.scope, written, self.grouping, known, queries, self.overs, self.unnests)
 
 
 class QueryBinder:
@@ -200,7 +202,10 @@ class QueryBinder:
         nesting = below if grouping is None else Nesting(self, self.sources, scope, grouping)
         overs = _overs(scope, grouping)
         reading = _Reading(scope, grouping, nesting, overs)
-        bound = [self._item(item, reading, aliases(items[:at])) for at, item in enumerate(items)]
+        unnests = Unnests()
+        bound = [
+            self._item(item, replace(reading, unnests=unnests), aliases(items[:at])) for at, item in enumerate(items)
+        ]
         having = None
         if block.having is not None and grouping is not None:
             node = ExpressionBinder(scope, block.having, grouping, aliases(items), nesting).condition("HAVING")
@@ -228,6 +233,7 @@ class QueryBinder:
         plan = overs.over(plan)
         if qualify is not None:
             plan = ops.Filter(plan, qualify)
+        plan = unnests.over(plan)
         visible = named([item.name for item in items])
         outputs = [ops.Item(typed(name, node, plan), node) for name, node in zip(visible, bound, strict=True)]
         aggregates = grouping is not None and bool(grouping.aggregates)

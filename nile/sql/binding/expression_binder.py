@@ -12,6 +12,8 @@ from nile.aggregates.results import result_type
 from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
+from nile.expressions.list_binding import as_list
+from nile.expressions.list_values import element_kind, is_list
 from nile.expressions.places import Fault
 from nile.expressions.tree import (
     Arithmetic,
@@ -144,8 +146,10 @@ class ExpressionBinder(Binder):
         aliases: Mapping[str, Expression] | None = None,
         queries: Callable[[Nested, ExpressionBinder], Node] | None = None,
         overs: Callable[[OverCall, ExpressionBinder], Node] | None = None,
+        unnests: Callable[[Node, pa.DataType], Node] | None = None,
     ) -> None:
         super().__init__()
+        self._unnests = unnests
         self._overs = overs
         self._queries = queries
         self._value: Node | None = None
@@ -164,6 +168,8 @@ class ExpressionBinder(Binder):
         node = self._finished(lambda: self.bind(self._expression.node), clause)
         if node.kind == "null" and not isinstance(node, Column):
             return Constant(None, "integer")
+        if node.kind == "null[]":
+            return as_list(node, "integer[]")
         if node.kind == "interval":
             raise Fault("needed a value; got an interval, which only adds to a time", self._expression.start)
         return node
@@ -217,6 +223,8 @@ class ExpressionBinder(Binder):
                     call.start,
                 )
             return self._overs(call, self)
+        if node.name.startswith("^"):
+            return self._element(*self._expression.unnests[at])
         if node.name.startswith("@"):
             return self._aggregate(self._expression.aggregates[at])
         reference = self._expression.references[at]
@@ -228,12 +236,37 @@ class ExpressionBinder(Binder):
                 raise
             before = dict(takewhile(lambda each: each[0] != alias[0], self._aliases.items()))
             inner = ExpressionBinder(
-                self._scope, self._aliases[alias[0]], self._grouping, before, self._queries, self._overs
+                self._scope, self._aliases[alias[0]], self._grouping, before, self._queries, self._overs, self._unnests
             )
             return inner.bind(self._aliases[alias[0]].node)
         self._places.setdefault(field.name, reference.start)
         self.arrow[field.name] = field.type
         return Column(field.name, kind_of(field.type), is_native(field.type))
+
+    def _element(self, written: Node, start: int) -> Node:
+        """An element of a list that is unnested in SELECT."""
+        if self._unnests is None:
+            raise Fault(
+                "needed an expression without unnest() here; got one; it may stand in SELECT, and in FROM: FROM s, "
+                "unnest(s.x) AS u(v)",
+                start,
+            )
+        node = fold(self.bind(written))
+        node = node if self._grouping is None else fold(self._above(node))
+        return self._unnests(*self._as_list(node, start))
+
+    def listed(self) -> tuple[Node, pa.DataType]:
+        """A list and the type of its elements."""
+        node = self._finished(lambda: self.bind(self._expression.node), "unnest()")
+        return self._as_list(node, self._expression.start)
+
+    def _as_list(self, node: Node, start: int) -> tuple[Node, pa.DataType]:
+        if node.kind in ("null", "null[]"):
+            node = as_list(node, "integer[]")
+        if not is_list(node.kind):
+            raise Fault(f"needed a list in unnest(); got {self.told(node)}; write one such as [1, 2]", start)
+        fields = self._scope.fields if self._grouping is None else self._scope.fields | self._grouping.fields
+        return node, type_of(node, fields).value_type
 
     def compared(self, item: Node, operator: Comparison, value: Node, types: Mapping[str, pa.DataType]) -> Node:
         """A written value of this expression compared with a bound one.  types: of the bound one's columns."""
@@ -274,7 +307,7 @@ class ExpressionBinder(Binder):
         where = None if written.where is None else fold(self.wanted(written.where, "boolean", "FILTER"))
         own = (argument,)
         if written.function == "string_agg" and argument.kind != "text":
-            if argument.kind == "other":
+            if argument.kind == "other" or is_list(argument.kind):
                 raise Fault("needed text for string_agg(); got a value that has none; CAST it", written.start)
             argument = Constant(None, "text") if argument.kind == "null" else fold(Cast(argument, "text", 0))
         if written.distinct and any(key.node not in (argument, *own) for key in order):
@@ -338,10 +371,14 @@ def type_of(node: Node, fields: Mapping[str, Field]) -> pa.DataType:
     """The Arrow type of a value over columns."""
     if isinstance(node, Column) and node.name in fields:
         return fields[node.name].type
-    if node.kind == "timestamp":
+    if node.kind in ("timestamp", "timestamp[]"):
         below = [fields[name].type for name in columns_of(node) if name in fields]
+        below += [each.value_type for each in below if is_list(kind_of(each))]
         fine = any(pa.types.is_timestamp(each) and each.unit == "ns" for each in below)
-        return pa.timestamp("ns" if fine else "us")
+        kind = pa.timestamp("ns" if fine else "us")
+        return kind if node.kind == "timestamp" else pa.list_(kind)
+    if is_list(node.kind):
+        return pa.list_(type_of(Constant(None, element_kind(node.kind)), fields))
     return {
         "boolean": pa.bool_(),
         "integer": pa.int64(),

@@ -12,9 +12,10 @@ from nile.sql.binding.expression_binder import ExpressionBinder, told_apart, typ
 from nile.sql.binding.inputs import Inputs, column_of, common, moved_names, using
 from nile.sql.binding.mining import mined
 from nile.sql.binding.scope import Scope, ScopeSource, find, unique
+from nile.sql.binding.unnesting import unnested
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.files import own_alias
-from nile.sql.parsed import Block, Derived, HopCall, Joined, JoinKind, Reference, Source, Table, Written
+from nile.sql.parsed import Block, Derived, HopCall, Joined, JoinKind, Reference, Source, Table, Unnested, Written
 from nile.sql.plan import Field, Plan, Stream
 
 __all__ = ["FromBinder"]
@@ -50,15 +51,12 @@ class FromBinder:
         merged: dict[str, Field] = {}
         inputs = Inputs()
         for joined in block.sources:
+            if isinstance(joined.source, Unnested):
+                unnested(joined, known, inputs, merged, lambda table: self._source(table).plan, self.derived)
+                self._check_name(known[-1], known[:-1], joined.source.start)
+                continue
             source = self._source(joined.source)
-            if "." in source.alias or not source.alias:
-                raise Fault(f"needed an alias without a dot; got '{source.alias}'", joined.source.start)
-            if any(source.alias.lower() == other.alias.lower() for other in known):
-                raise Fault(
-                    f"needed another name for each stream; got '{source.alias}' twice; write "
-                    f"{source.name or source.alias} AS other",
-                    joined.source.start,
-                )
+            self._check_name(source, known, joined.source.start)
             before = Scope(tuple(known), dict(merged))
             as_of = joined.source.as_of if isinstance(joined.source, Table) else None
             window = None if as_of is None else self._as_of_now(joined, as_of, before, source, inputs)
@@ -73,6 +71,17 @@ class FromBinder:
             elif joined.kind == "full" and joined.using:
                 self._coalesced(joined, before, known, inputs, merged)
         return Scope(tuple(known), merged), inputs
+
+    @staticmethod
+    def _check_name(source: ScopeSource, known: Sequence[ScopeSource], start: int) -> None:
+        if "." in source.alias or not source.alias:
+            raise Fault(f"needed an alias without a dot; got '{source.alias}'", start)
+        if any(source.alias.lower() == other.alias.lower() for other in known):
+            raise Fault(
+                f"needed another name for each stream; got '{source.alias}' twice; write "
+                f"{source.name or source.alias} AS other",
+                start,
+            )
 
     def _join(
         self, joined: Joined, before: Scope, source: ScopeSource, inputs: Inputs, merged: dict[str, Field], scope: Scope
@@ -167,6 +176,7 @@ class FromBinder:
             plan, share = self._bind(source.query)
             made = self.derived(source.alias, self._windowed(plan, source), source.columns, source.start)
             return replace(made, share=share * (1.0 if source.sample is None else source.sample.share))
+        assert isinstance(source, Table)
         self._leaves += 1
         if self._leaves > MAX_LEAVES:
             raise Fault(

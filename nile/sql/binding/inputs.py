@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Literal
 
 from nile.expressions.binding import is_native, kind_of
 from nile.expressions.places import Fault
-from nile.expressions.tree import Column, Node, columns_of, conjunction
+from nile.expressions.tree import Column, Node, columns_of, conjunction, rename
 from nile.sql import plan as ops
 from nile.sql.binding.expression_binder import told_apart
 from nile.sql.binding.scope import Scope, ScopeSource, find
@@ -35,6 +35,7 @@ class Inputs:
         self.equal: list[tuple[str, str]] = []
         self.conditions: list[Node] = []
         self._group = (0, 0, 0)
+        self._hole = 0
 
     def add(self, plan: Plan, *, comma: bool) -> None:
         """One more input."""
@@ -88,6 +89,34 @@ class Inputs:
             raise Fault("needed columns of both sides in ON; got one of an input before a comma", start)
         del self.plans[plans:], self.equal[pairs:], self.conditions[wheres:]
         return plan
+
+    def taken(self, names: Set[str], start: int) -> Plan:
+        """The one input that has some columns, or the join of the last group where several have; it is taken out."""
+        for at, each in enumerate(self.plans):
+            if names <= {field.name for field in each.fields}:
+                self._hole = at
+                return self.plans.pop(at)
+        if not names <= {field.name for each in self.group for field in each.fields}:
+            raise Fault(
+                "needed columns of one input, or of several without a comma between them, in unnest(); got others; "
+                "write JOIN in place of the comma",
+                start,
+            )
+        self._hole = self._group[0]
+        return self.joined(start)
+
+    def put(self, plan: Plan, moved: Mapping[str, Field], *, comma: bool) -> None:
+        """An input in the place of the one that was taken out, of whose columns some are called differently now."""
+        if not moved:
+            self.add(plan, comma=comma)
+            return
+        self.plans.insert(self._hole, plan)
+        names = {old: field.name for old, field in moved.items()}
+        self.equal[:] = [(names.get(a, a), names.get(b, b)) for a, b in self.equal]
+        self.conditions[:] = [
+            rename(each, lambda column: replace(column, name=names.get(column.name, column.name)))
+            for each in self.conditions
+        ]
 
     def plan(self) -> Plan:
         """All of it."""

@@ -136,7 +136,7 @@ def of_rows(block: Block) -> dict[str, Expression]:
     return {
         name: value
         for name, value in named.items()
-        if isinstance(value, Expression) and not (value.aggregates or value.overs or value.nested)
+        if isinstance(value, Expression) and not (value.aggregates or value.overs or value.nested or value.unnests)
     }
 
 

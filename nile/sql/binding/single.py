@@ -41,9 +41,7 @@ def _of(query: Block, value: Expression, start: int) -> Block:
         (count, most),
         start,
         value.text,
-        (),
-        (),
-        value.places,
+        places=value.places,
     )
     return Block(
         (SelectItem(made, "value"),), query.sources, query.start, where=query.where, order=(), limit=None, offset=0

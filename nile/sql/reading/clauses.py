@@ -21,6 +21,7 @@ from nile.sql.reading.own_windows import (
     OwnWindow,
     SampleCall,
     is_sample,
+    is_window,
     read_bracket,
     read_sample,
     words_of_flink,
@@ -124,7 +125,7 @@ class _Splitter:
         while cursor.peek() is not None:
             word = cursor.word()
             depth += (word == "(") - (word == ")")
-            if word == "[":
+            if word == "[" and is_window(cursor):
                 before, window, span = read_bracket(cursor)
                 sampled = next(reversed(self._samples.items()), None)
                 if (

@@ -33,6 +33,7 @@ from nile.sql.reading.listed import listed_rows, listed_series
 from nile.sql.reading.over_reading import is_span
 from nile.sql.reading.own_windows import SESSION, STREAM_FUNCTIONS, OwnWindow, SampleCall
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
+from nile.sql.reading.unnesting import read_unnest
 from nile.summaries.errors import ConfigError
 
 __all__ = ["QUERIES", "FromReader", "StreamKind", "alias_of", "stream_of"]
@@ -51,7 +52,6 @@ _JOINS: Mapping[str, JoinKind] = {
 }
 _NOT_THERE = {
     "Lateral": "LATERAL is not there yet; write a JOIN with the query, grouped or numbered by what it is joined on",
-    "Unnest": "unnest is not there yet; write VALUES (1), (2)",
 }
 _STREAMS: Mapping[str, StreamKind] = {
     "ISTREAM": "istream",
@@ -154,6 +154,11 @@ class FromReader:
         name = type(node).__name__
         if name == "Values":
             return self._listed(node, *alias_of(node.args.get("alias")), start)
+        if name == "Lateral" and type(node.this).__name__ == "Unnest" and not node.this.args.get("alias"):
+            node.this.set("alias", node.args.get("alias"))
+            node, name = node.this, "Unnest"
+        if name == "Unnest":
+            return read_unnest(node, alias_of(node.args.get("alias")), self._expressions.read, start)
         if name in _NOT_THERE:
             raise NotYetFault(_NOT_THERE[name], start)
         if name not in ("Table", "Subquery"):

@@ -9,7 +9,7 @@ from nile.sql.cursor import Cursor, written
 from nile.sql.windows import Rows, Slide, StreamWindow
 
 __all__ = [
-    "SESSION", "STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "read_bracket", "read_sample",
+    "SESSION", "STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "is_window", "read_bracket", "read_sample",
     "words_of_flink", "words_of_session",
 ]  # fmt: skip
 
@@ -45,6 +45,16 @@ class OwnWindow:
     start: int
 
 
+def is_window(cursor: Cursor) -> bool:
+    """Whether a bracket holds a window, or words that look as if they were meant for one; else it is of a list."""
+    if cursor.word(1) in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
+        return True
+    inside, then = cursor.peek(1), cursor.peek(2)
+    before = cursor.peek(-1)
+    named = before is not None and before.kind in ("VAR", "IDENTIFIER")
+    return named and inside is not None and inside.kind == "VAR" and then is not None and then.kind in ("NUMBER", "VAR")
+
+
 def read_bracket(cursor: Cursor) -> tuple[int, OwnWindow, tuple[int, int]]:
     """(where the name before begins, the window, from where to where it stands) of a bracket.  Raises Fault."""
     start, before = cursor.start, cursor.peek(-1)
@@ -52,7 +62,7 @@ def read_bracket(cursor: Cursor) -> tuple[int, OwnWindow, tuple[int, int]]:
     if before is None or cursor.word() not in ("RANGE", "ROWS", "NOW", "PARTITION BY"):
         raise Fault(
             "needed RANGE, ROWS, NOW or PARTITION BY, which begin a stream's window; got "
-            f"{written(cursor.peek())} in brackets; Nile has no literals and no elements of lists",
+            f"{written(cursor.peek())} in brackets; an element of a list is x[1] or list_extract(x, i)",
             start,
         )
     by = _parts(cursor)

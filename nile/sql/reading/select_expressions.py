@@ -75,6 +75,7 @@ class ExpressionReader:
         aggregates: list[Aggregate] = []
         queries: list[Nested] = []
         overs: list[OverCall] = []
+        unnests: list[tuple[Node, int]] = []
         inside = False
 
         def column(qualifier: str | None, name: str, start: int | None) -> Column:
@@ -123,6 +124,14 @@ class ExpressionReader:
             overs.append(read_over(node, taker, depth, lambda call, at: self._call(call, taker, at)))
             return Column(f"%{len(overs) - 1}")
 
+        def unnest(node: Any, depth: int) -> Node:
+            start = start_of(node) or 0
+            if inside:
+                raise Fault("needed an aggregate of columns; got one of unnest(); unnest in FROM", start)
+            plain_only(node, "this")
+            unnests.append((taker.take(node.this, depth), start))
+            return Column(f"^{len(unnests) - 1}")
+
         def nested(
             kind: Literal["exists", "in", "scalar"],
             below: Any,
@@ -158,7 +167,9 @@ class ExpressionReader:
             plain_only(node, "this", "expression")
             plain_only(quantifier, "this")
             if type(quantifier.this).__name__ not in _QUERIES:
-                raise NotYetFault("ANY and ALL of a list are not there yet; write IN (1, 2)", start_of(node))
+                raise NotYetFault(
+                    "ANY and ALL of a list are not there yet; write IN (1, 2) or list_contains(x, 1)", start_of(node)
+                )
             operator, item = COMPARISONS[type(node).__name__], taker.take(node.this, depth)
             if type(quantifier).__name__ == "Any":
                 return nested("in", quantifier.this, node, item, operator)
@@ -191,6 +202,7 @@ class ExpressionReader:
                 **dict.fromkeys(_LATER, later),
                 **dict.fromkeys(_QUERIES, scalar),
                 "Filter": filtered,
+                "Explode": unnest,
                 "Exists": exists,
                 "In": listed,
                 "Window": over,
@@ -209,6 +221,8 @@ class ExpressionReader:
             at = int(name[1:])
             if name.startswith("%"):
                 return call_text(overs[at], shown)
+            if name.startswith("^"):
+                return f"unnest({expression_text(unnests[at][0], shown)})"
             if name.startswith("?"):
                 return "(SELECT ...)" if queries[at].kind == "scalar" else f"{queries[at].kind} (SELECT ...)"
             if name.startswith("#"):
@@ -231,7 +245,15 @@ class ExpressionReader:
 
         text = expression_text(tree, shown)
         return Expression(
-            tree, tuple(references), tuple(aggregates), start, text, tuple(queries), tuple(overs), taker.places
+            tree,
+            tuple(references),
+            tuple(aggregates),
+            start,
+            text,
+            tuple(queries),
+            tuple(overs),
+            tuple(unnests),
+            taker.places,
         )
 
     def _call(self, node: Any, taker: Taker, depth: int) -> tuple[str, Node | None, float | None] | None:

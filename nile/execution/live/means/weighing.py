@@ -45,6 +45,7 @@ from nile.sql.plan import (
     Query,
     SetOperation,
     Stream,
+    Unnest,
     leaves_of,
     walk,
 )
@@ -238,7 +239,7 @@ class _Weighing:
                 names = (weight, group) if self._drawn == "keys" else (weight,)
                 made = replace(plan, fields=(*plan.fields, *(Field(name, pa.int64()) for name in names)))
                 return made, whole(weight), whole(group)
-            case Filter() | Hop():
+            case Filter() | Hop() | Unnest():
                 below, weight_of, group_of = self._below(plan.input)
                 return replace(plan, input=below), weight_of, group_of
             case Project():
