@@ -106,12 +106,12 @@ def _token(raw: sqlglot.Token, text: str) -> Token:
 def _check_nesting(tokens: list[Token]) -> None:
     """Refuses what could overflow a parser's stack."""
     depth = prefixes = brackets = 0
-    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
+    for at, (token, following) in enumerate(zip(tokens, [*tokens[1:], None], strict=False)):
         kind = token.kind
         after = following.kind if following else ""
         depth += (token.word in ("(", "[")) - (token.word in (")", "]")) + (kind == "CASE") - (kind == "END")
         brackets += (token.word == "[") - (token.word == "]")
-        if token.word == ":" and brackets <= 0:
+        if token.word == ":" and brackets <= 0 and tokens[max(at - 2, 0)].word != "LAMBDA":  # refused by its name
             raise Fault("needed a word, a number, a text or one of Nile's signs; got ':'", token.start)
         prefixes += (
             (kind == "NOT" and after not in _PREFIXED)
