@@ -15,9 +15,9 @@ from dataclasses import replace
 from nile.base.plain import can_be_ordered
 from nile.base.raw import check_columns
 from nile.expressions.functions import PLAIN
-from nile.expressions.list_binding import as_list, bound_call
-from nile.expressions.list_functions import LISTS
-from nile.expressions.list_values import LIST_KINDS, element_kind, is_list
+from nile.expressions.lists.binding import as_list, bound_call
+from nile.expressions.lists.functions import LISTS
+from nile.expressions.lists.values import LIST_KINDS, element_kind, is_list
 from nile.expressions.literals import read_time
 from nile.expressions.places import Fault
 from nile.expressions.told import KIND_NAMES, describe, hint, remedy

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.cells import BOOLEAN, INTEGER, NUMBER, NUMBER_WORD, TIMESTAMP, parse_cells
-from nile.expressions.list_values import Lists, element_kind, is_list
+from nile.expressions.lists.values import Lists, element_kind, is_list
 from nile.expressions.time_functions import time_text
 from nile.expressions.tree import Kind
 from nile.summaries.heavy import pa, pc

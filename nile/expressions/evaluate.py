@@ -21,9 +21,9 @@ import numpy as np
 
 from nile.expressions.convert import MICROSECONDS_A_DAY, cast_values, in_nanoseconds, leaf, to_number
 from nile.expressions.functions import PLAIN
-from nile.expressions.list_evaluation import joined_lists, list_value, repeated
-from nile.expressions.list_functions import LISTS
-from nile.expressions.list_values import element_kind, is_list
+from nile.expressions.lists.evaluation import joined_lists, list_value, repeated
+from nile.expressions.lists.functions import LISTS
+from nile.expressions.lists.values import element_kind, is_list
 from nile.expressions.tree import (
     Arithmetic,
     Between,

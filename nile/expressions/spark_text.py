@@ -15,8 +15,8 @@ from nile.expressions import tree as nodes
 from nile.expressions.convert import CAST_PATTERNS
 from nile.expressions.evaluate import lower_text
 from nile.expressions.functions import PLAIN
-from nile.expressions.list_functions import LISTS
-from nile.expressions.list_values import is_list
+from nile.expressions.lists.functions import LISTS
+from nile.expressions.lists.values import is_list
 from nile.expressions.tree import Column, Node, parts_of, whole_numbers
 from nile.summaries.errors import ExpressionError
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from nile.expressions.allowed import CALLED, PARTS
 from nile.expressions.functions import PLAIN
-from nile.expressions.list_spellings import LIST_NAMES, LIST_SPELLINGS, list_call
+from nile.expressions.lists.spellings import LIST_NAMES, LIST_SPELLINGS, list_call
 from nile.expressions.named_functions import check_literal
 from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault

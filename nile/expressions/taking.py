@@ -25,8 +25,8 @@ from nile.expressions.allowed import (
     UNITS,
 )
 from nile.expressions.functions import PLAIN
-from nile.expressions.list_functions import LISTS
-from nile.expressions.list_values import list_of
+from nile.expressions.lists.functions import LISTS
+from nile.expressions.lists.values import list_of
 from nile.expressions.literals import read_interval, read_number, read_parameter, read_pattern, read_time
 from nile.expressions.named_functions import called, check_literal
 from nile.expressions.parsed_nodes import own_start, sql_of, start_of

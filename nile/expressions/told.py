@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nile.expressions.list_values import LIST_KINDS, is_list
+from nile.expressions.lists.values import LIST_KINDS, is_list
 from nile.expressions.tree import Column, Constant, Kind, Node
 
 __all__ = ["KIND_NAMES", "describe", "hint", "remedy"]

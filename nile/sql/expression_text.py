@@ -10,7 +10,7 @@ from functools import lru_cache
 from nile.aggregates.catalogue import CATALOGUE
 from nile.base.durations import format_duration
 from nile.expressions import tree as nodes
-from nile.expressions.list_values import list_of
+from nile.expressions.lists.values import list_of
 from nile.expressions.places import Fault
 from nile.expressions.tokens import tokens_of
 from nile.expressions.tree import Column, Node

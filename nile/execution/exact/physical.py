@@ -17,7 +17,7 @@ from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.values import all_of, maker, schema_of, tester
 from nile.expressions.binding import kind_of
-from nile.expressions.list_values import element_kind, is_list
+from nile.expressions.lists.values import element_kind, is_list
 from nile.expressions.tree import Column, Compare, Node, columns_of
 from nile.sql import plan as ops
 from nile.sql.plan import Field, Plan, Stream, map_inputs

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.execution.values import value_of
-from nile.expressions.list_values import Lists
+from nile.expressions.lists.values import Lists
 from nile.sql.plan import Field, Item, Unnest
 from nile.summaries.heavy import pa, pc
 

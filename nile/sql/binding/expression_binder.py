@@ -12,8 +12,8 @@ from nile.aggregates.results import result_type
 from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import Binder, is_native, kind_of
 from nile.expressions.folding import fold
-from nile.expressions.list_binding import as_list
-from nile.expressions.list_values import element_kind, is_list
+from nile.expressions.lists.binding import as_list
+from nile.expressions.lists.values import element_kind, is_list
 from nile.expressions.places import Fault
 from nile.expressions.tree import (
     Arithmetic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nile.expressions.binding import is_native, kind_of
-from nile.expressions.list_values import element_kind
+from nile.expressions.lists.values import element_kind
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.tree import Call, Case, Column, Compare, Constant, Node, columns_of, conjuncts
 from nile.sql import plan as ops

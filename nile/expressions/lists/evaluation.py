@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nile.expressions.convert import cast_values, in_nanoseconds, to_number
-from nile.expressions.list_functions import LISTS
-from nile.expressions.list_values import Lists, element_kind, is_list
+from nile.expressions.lists.functions import LISTS
+from nile.expressions.lists.values import Lists, element_kind, is_list
 from nile.expressions.tree import Call, Constant, Node
 from nile.summaries.heavy import pa, pc
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nile.expressions.list_values import Lists, Numbers, codes
+from nile.expressions.lists.values import Lists, Numbers, codes
 from nile.expressions.tree import Kind
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa, pc

@@ -13,7 +13,7 @@ import pytest
 from sql_random import cell
 
 import nile
-from nile.expressions.list_functions import LISTS
+from nile.expressions.lists.functions import LISTS
 from nile.sql.catalog import Entry
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text

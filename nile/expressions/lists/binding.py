@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nile.expressions.list_functions import LISTS, OfLists
-from nile.expressions.list_values import element_kind, is_list, list_of
+from nile.expressions.lists.functions import LISTS, OfLists
+from nile.expressions.lists.values import element_kind, is_list, list_of
 from nile.expressions.places import Fault
 from nile.expressions.tree import Call, Cast, Constant, Kind, Node
 

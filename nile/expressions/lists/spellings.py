@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from nile.expressions.list_functions import LISTS, SLICE_END
+from nile.expressions.lists.functions import LISTS, SLICE_END
 from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault
 from nile.expressions.tree import Call, Constant, Node
