@@ -28,7 +28,7 @@ from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
-from nile.operators.strategies.ranked import can_rank
+from nile.operators.strategies.ranked import first_told
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
@@ -125,6 +125,7 @@ class BoundJoin:
 
     def plan(self, budget: GivenBudget | None = None) -> JoinPlan:
         """What the operator is given, checked and complete.  Raises ConfigError, BudgetError."""
+        ordered = budget is None and self.preference in ("desc", "asc")
         budget = read_budget(1.0 if budget is None else budget)
         if self.preference is None:
             if budget.fraction is None:
@@ -146,6 +147,7 @@ class BoundJoin:
             preference=preference,
             preferred=self.preference is not None,
             first=self._first_of(budget),
+            ordered=ordered,
             guide=choose_guide(spec, costs, preference).guide if self.guide == AUTO else self.guide,
             fade=Fade(self.fade),
             output=self.output,
@@ -316,8 +318,8 @@ class BoundJoin:
             f"  {how}; budget {plan.budget} ({plan.costs.name} table); output {plan.output}",
             *self._conditions(),
         ]
-        if plan.first is not None:
-            lines.append(f"  the first {plan.first:,}: {self._first_told(plan)}")
+        if (told := first_told(plan, pair=self.is_pair)) is not None:
+            lines.append(f"  {told}")
         if plan.pace.is_replay:
             lines.append(f"  {plan.pace}" + (f", {self.speed:g} times as fast" if plan.budget.share else ""))
         if not plan.budget.is_reproducible:
@@ -337,17 +339,9 @@ class BoundJoin:
         return "\n".join(lines)
 
     def _first_of(self, budget: Budget) -> int | None:
-        """The outputs that are asked for, by a limit or as the budget of a join of two streams that prefers some."""
-        asked = budget.outputs if self.is_pair and self.preference in ("desc", "asc") else None
+        """The outputs that are asked for, by a limit or as the budget of a join that prefers some."""
+        asked = budget.outputs if self.preference in ("desc", "asc") else None
         return min((each for each in (self.first, asked) if each is not None), default=None)
-
-    def _first_told(self, plan: JoinPlan) -> str:
-        """What EXPLAIN says of the outputs that are first."""
-        if not (self.is_pair and can_rank(plan)):
-            return "as they are found"
-        what = "fewest tuples of its key" if plan.preference == "asc" else "most matches"
-        told = f"pairs of the tuple with the {what} first; all are counted, only these are made"
-        return told if plan.fraction >= 1.0 else f"{told}, where the budget allows"
 
     def _conditions(self) -> list[str]:
         own = {place.name: place.where.text for place in self.places if place.where is not None}

@@ -60,10 +60,10 @@ class JoinQuery:
         return self._with(preference=preference, fade=Fade(fade).factor, outlier_cap=outlier_cap)
 
     def limit(self, first: int) -> Self:
-        """LIMIT: at most `first` outputs.  Under desc and asc the most promising pairs, best first (`RankedJoin`).
+        """LIMIT: at most `first` outputs.  Under desc and asc the most promising, best first (`RankedJoin`).
 
-        If the budget cannot guarantee that, the best that were found; `warnings` says so.  For n streams, a
-        condition on the pair, and under weighted: the first that are found.
+        If the budget cannot guarantee that, the best that were found; `warnings` says so.  Under weighted: the first
+        that are found.
         """
         return self._with(first=first)
 
@@ -113,7 +113,8 @@ class JoinQuery:
     def run(self, budget: GivenBudget | None = None, *, carry: Sequence[tuple[str, ...]] = ()) -> JoinAnswer:
         """Read the streams, each once, and prepare the answer; rows are found as they are asked for.
 
-        budget: a Budget or a fraction; None, or a query without a preference: the whole answer.  Under a share
+        budget: a Budget or a fraction; None, or a query without a preference: the whole answer, under desc and asc the
+        most promising outputs first; 1.0: all in the order in which they become true.  Under a share
         of a core outputs come while the input is played back, which takes its time over `speed`.  Under a condition
         over several streams what is spent is told as a share of the exact answer's cost, which takes a pass that
         looks at every candidate and is charged to nobody.  carry: for each stream, further columns that the answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from nile.operators.inputs.ruling import Partners, lent_grids
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
+from nile.operators.multiway.ranked import RankedCombinations, best_combinations
+from nile.operators.strategies.ranked import can_rank
+from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.summaries.heavy import pa
@@ -60,6 +64,9 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         self._join: MultiwayJoin | ExactCombinations
         if standing is not None:
             self._join, running = standing
+        elif can_rank(plan) and plan.fraction >= 1.0:
+            self._join = RankedCombinations(plan, joined)
+            running = self._join.run()
         elif is_chain_join(plan):
             self._join = ExactCombinations(plan, joined)
             running = self._join.run()
@@ -91,6 +98,45 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         for whole in self._expanded():
             assert whole.members is not None
             yield tuple(ordinal[whole.members[:, k]] for k in range(len(self.streams))), whole.weight
+
+    def _first(self, found: Iterator[Combinations]) -> Iterator[Combinations]:
+        plan = self.plan
+        certain = isinstance(self._join, RankedCombinations) or not plan.preferred or plan.fade.factor < 1.0
+        if plan.first is None or certain or plan.preference != "desc" or plan.output == "ranges":
+            yield from super()._first(found)
+            return
+        parts, rows = [], 0
+        for part in found:
+            parts.append(part)
+            rows += len(part)
+            self._refuse(rows)
+        yield from super()._first(iter([best_combinations(parts, plan.first)] if parts else []))
+
+    @property
+    def _known(self) -> int | None:
+        return self._join.whole if isinstance(self._join, RankedCombinations) else super()._known
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
+        told = super().budget
+        ranked = isinstance(self._join, RankedCombinations) and told.unit == "outputs"
+        return replace(told, spent=float(self._found.outputs)) if ranked else told
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As of every join; and of the first outputs, where they are not the most promising for certain."""
+        told, plan = super().warnings, self.plan
+        if plan.first is None or not plan.preferred or plan.preference == "weighted" or not self._found.done:
+            return told
+        if isinstance(self._join, RankedCombinations) or plan.fade.factor < 1.0:
+            return told
+        found = "the best of what was found" if plan.preference == "desc" else "the first that were found"
+        return (
+            *told,
+            f"limit: needed a budget that counts every tuple's matches for the {plan.first:,} most promising "
+            f"combinations; got {plan.budget}, {plan.preference}: these are {found}; leave the budget out",
+        )
 
     def completions(self) -> tuple[Array, Array]:
         """(the arrival that completes each combination, int64 [o]; weights), records expanded.  Runs to the end."""

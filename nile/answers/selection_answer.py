@@ -35,6 +35,9 @@ __all__ = ["AGGREGATES", "SelectionAnswer"]
 Array = np.ndarray[Any, Any]
 
 
+_CHUNK = 65_536
+
+
 def _mean(values: Array) -> float:
     return math.fsum(values) / len(values)
 
@@ -141,6 +144,29 @@ class SelectionAnswer(Answer):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches with the tuples of all queries, as they are found."""
         return map(self._rows, self.outputs())
+
+    def in_order(self) -> Iterator[pa.RecordBatch]:
+        """As `batches`, by the preference: desc values of which most tuples were found first, asc fewest.
+
+        By promise `value`, by what the tuples of a value add up to.  Of equals (under weighted all are) the earlier
+        tuple.  Runs to the end; 40 bytes a tuple found.  Raises KeyTypeError where values are no numbers.
+        """
+        data, plan = self._selectable, self.plan
+        none = np.zeros(0, np.int64)
+        parts = [self._operator.expand(part) for part in self.outputs()]
+        query, ordinal, at = (
+            np.concatenate([none, *(getattr(part, name) for part in parts)]) for name in ("query", "ordinal", "at")
+        )
+        code = data.code[ordinal].astype(np.int64)
+        worth = np.bincount(code, minlength=1).astype(np.float64)
+        if plan.promise == "value":
+            data.need_numbers("promise 'value'")
+            worth *= np.nan_to_num(data.numbers[: worth.shape[0]])
+        sign = {"desc": -1.0, "asc": 1.0, "weighted": 0.0}[plan.preference]
+        order = np.lexsort((ordinal, sign * worth[code]))
+        for begin in range(0, order.shape[0], _CHUNK):
+            kept = order[begin : begin + _CHUNK]
+            yield self._rows(Selections(query[kept], ordinal[kept], at[kept]))
 
     def _rows(self, found: Selections) -> pa.RecordBatch:
         part = self._operator.expand(found)

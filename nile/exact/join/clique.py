@@ -131,18 +131,21 @@ class ExactClique:
         """How many combinations there are."""
         return int(self.completed.sum())
 
-    def members(self, chunk: int = _CHUNK) -> Iterator[tuple[Array, Array]]:
+    def members(self, chunk: int = _CHUNK, arrivals: Array | None = None) -> Iterator[tuple[Array, Array]]:
         """(arrival that completes it [c], arrival of each stream's member [c, n]), int64, `chunk` at a time.
 
-        In the order they complete; of one arrival, the last stream fastest.
+        In the order they complete; of one arrival, the last stream fastest.  arrivals: int64, those of these alone, in
+        their order.
         """
         low, high = self.ranges
-        ends = np.cumsum(self.completed)
+        completed = self.completed if arrivals is None else self.completed[arrivals]
+        ends = np.cumsum(completed)
         total = int(ends[-1]) if ends.shape[0] else 0
         for begin in range(0, total, chunk):
             number = np.arange(begin, min(begin + chunk, total))
             last = np.searchsorted(ends, number, side="right")
-            number = number - (ends[last] - self.completed[last])
+            number = number - (ends[last] - completed[last])
+            last = last if arrivals is None else arrivals[last]
             out = np.empty((number.shape[0], len(self.ts)), np.int64)
             for k in reversed(range(len(self.ts))):
                 own = self.stream[last] == k

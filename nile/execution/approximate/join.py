@@ -29,7 +29,7 @@ from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stre
 from nile.sql.statements import CreateSummary
 from nile.sql.windows import is_plain
 from nile.summaries.errors import BudgetError, ConfigError, NotYet
-from nile.summaries.heavy import pa
+from nile.summaries.heavy import pa, pc
 
 __all__ = [
     "ApproximateHome",
@@ -47,6 +47,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 _WEIGHT = "_weight"
+_OUTPUTS = "_outputs"
 _CHUNK = 65_536
 
 
@@ -191,7 +192,16 @@ class JoinAggregate(PreferredJoin):
         self._group = shape.group
         self._confidence = 0.95 if options.confidence is None else options.confidence
         by = tuple(value_of(item.name, item.node) for item in shape.group.by)
-        self._aggregates = BoundJoinAggregate(self.bound, tuple(map(aggregate_of, shape.group.aggregates)), by)
+        # Groups come in the order of the preference too, by their outputs, which are counted beside what is asked.
+        self._ordered = bool(by) and self.plan.ordered
+        counted = (Aggregate(_OUTPUTS, "count(*)", "count", None, None),) if self._ordered else ()
+        asked = tuple(map(aggregate_of, shape.group.aggregates))
+        self._aggregates = BoundJoinAggregate(self.bound, (*asked, *counted), by)
+
+    def explain(self) -> str:
+        """What it will do, in words."""
+        which = "fewest" if self.bound.preference == "asc" else "most"
+        return super().explain() + (f"\n  groups of {which} outputs first" if self._ordered else "")
 
     def run(self) -> Answer:
         """Read the streams, join and aggregate."""
@@ -202,7 +212,17 @@ class JoinAggregate(PreferredJoin):
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """One row per group."""
-        yield from group_rows(answer, self._group.fields)
+        rows = group_rows(answer, self._group.fields)
+        if not self._ordered:
+            yield from rows
+            return
+        order = "ascending" if self.bound.preference == "asc" else "descending"
+        table = answer.to_arrow()  # of equals the least values first, however the groups were found
+        at = pc.sort_indices(
+            table, [(_OUTPUTS, order), *((item.name, "ascending") for item in self._group.by)], null_placement="at_end"
+        )
+        for batch in rows:
+            yield batch.take(at)
 
 
 def group_rows(answer: Any, fields: tuple[Field, ...]) -> Iterator[pa.RecordBatch]:

@@ -86,7 +86,14 @@ class PreferredSelection:
 
     def explain(self) -> str:
         """What it will do, in words."""
-        return self.bound.explain(self._home, self._budget)
+        told = self.bound.explain(self._home, self._budget)
+        if self._budget is not None or self.bound.preference == "weighted":
+            return told
+        order = "fewest" if self.bound.preference == "asc" else "most"
+        worth = (
+            f"adds up to {'least' if order == 'fewest' else order}" if self.bound.promise == "value" else f"has {order}"
+        )
+        return f"{told}\n  all tuples, those of the value of {self.bound.on} that {worth} first"
 
     def run(self) -> SelectionAnswer:
         """Read the stream and prepare the answer."""
@@ -94,9 +101,9 @@ class PreferredSelection:
         return self.bound.answer(self._home, self._budget, own)
 
     def found(self, answer: SelectionAnswer) -> Iterator[pa.RecordBatch]:
-        """The tuples found, with the stream's columns."""
+        """The tuples found, with the stream's columns: by the preference, where no budget cuts the answer short."""
         held = answer.loaded.carried
-        for batch in answer.batches():
+        for batch in answer.batches() if self._budget is not None else answer.in_order():
             at = batch.column("ordinal")
             arrays, names = [], []
             for field in self._stream.fields:

@@ -55,9 +55,11 @@ class JoinPlan:
     outlier_cap: the most tuples of a key, both streams together, that make a pair an outlier.  queue: of `paper`, one
     of QUEUES.  waiting: arrivals that may wait for credit before the oldest is shed; None: see `patience`.
     blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
-    given; a whole answer then comes in the order that standing queries give it in too, else in that of `nile.exact`.
+    given; a whole answer then comes in the order that standing queries give it in too, unless it is `ordered`; else in
+    that of `nile.exact`.
     strategy: one of STRATEGIES; "": that of the method, at the prices of `costs`.
     first: only so many outputs, the most promising ones first; None: all that the budget buys.
+    ordered: a preference was given and no budget, which asks for the whole answer, the most promising outputs first.
     """
 
     window: int | None
@@ -78,6 +80,7 @@ class JoinPlan:
     preferred: bool = True
     strategy: str = ""
     first: int | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (

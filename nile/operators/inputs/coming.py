@@ -36,7 +36,8 @@ _LAST = int(np.iinfo(np.int64).max)
 def can_come(plan: JoinPlan) -> bool:
     """Whether a join of two streams finds the same when it is fed as tuples come: pairs in windows, by a fraction."""
     nile = plan.method == "nile" and plan.strategy in ("", "promise")
-    asked = plan.output == "pairs" and plan.first is None and plan.budget.fraction is not None
+    whole = plan.first is not None or plan.ordered  # what comes first is known at the streams' ends
+    asked = plan.output == "pairs" and not whole and plan.budget.fraction is not None
     return nile and asked and plan.preferred and plan.window is not None and not plan.pace.is_replay
 
 

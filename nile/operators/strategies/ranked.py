@@ -1,4 +1,4 @@
-"""The most promising pairs of two streams, best first: every tuple's matches are counted, few are made."""
+"""The most promising pairs of two streams, best first: every tuple's matches are counted, only pairs asked for made."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nile.operators.strategies.counted import CountedJoin
 from nile.preferences.clock import exact_costs
 from nile.pyramid.grid.manager import Memory
 
-__all__ = ["RankedJoin", "best_found", "can_rank", "is_ranked_join"]
+__all__ = ["RankedJoin", "best_found", "can_rank", "first_told", "is_ranked_join"]
 
 Array = np.ndarray[Any, Any]
 
 
 def can_rank(plan: JoinPlan) -> bool:
-    """Whether a plan asks for its first pairs by desc or asc, in a way that counting can tell.
+    """Whether a plan asks for its first outputs, or all in order, by desc or asc, in a way that counting can tell.
 
     Not with a fade factor, a replay or forgetting, which make a match worth less than a count says.
     """
     return (
-        plan.first is not None
+        (plan.first is not None or plan.ordered)
         and plan.preferred
         and plan.method == "nile"
         and plan.strategy in ("", "auto", "counts")
@@ -46,7 +46,8 @@ def is_ranked_join(plan: JoinPlan, joined: Joined) -> bool:
         return False
     if plan.fraction >= 1.0:  # of outputs too: the plan's first is no more than the budget
         return True
-    assert plan.first is not None
+    if plan.first is None:
+        return False
     exact, costs = joined.exact, plan.costs
     tuples = exact.left_ts.shape[0] + exact.right_ts.shape[0]
     made = min(plan.first, int(joined.matches.sum()))
@@ -55,8 +56,23 @@ def is_ranked_join(plan: JoinPlan, joined: Joined) -> bool:
     return bool(spent <= granted)
 
 
+def first_told(plan: JoinPlan, *, pair: bool) -> str | None:
+    """What EXPLAIN says of the outputs that come first; None: a whole answer in no order.  pair: of two streams."""
+    what, made = (
+        ("pairs", "are counted, only these are made") if pair else ("combinations", "matches are counted first")
+    )
+    order = "fewest tuples of its key" if plan.preference == "asc" else "most matches"
+    whole = plan.fraction >= 1.0
+    if plan.first is None:
+        return f"all, {what} of the tuple with the {order} first" if can_rank(plan) and whole else None
+    if not can_rank(plan) or not (pair or whole):
+        return f"the first {plan.first:,}: as they are found"
+    told = f"the first {plan.first:,}: {what} of the tuple with the {order} first; all {made}"
+    return told if whole else f"{told}, where the budget allows"
+
+
 class RankedJoin(Unsampled):
-    """One run of a JoinPlan that asks for its first pairs (`is_ranked_join`).
+    """One run of a JoinPlan that asks for its first pairs, or for all in order (`is_ranked_join`).
 
     A pair is as promising as the tuple that completes it.  desc: by how many pairs that tuple completes, most first;
     asc: pairs of outliers (`outlier_cap`) alone, by how many tuples of the key stand in both windows, fewest first.
