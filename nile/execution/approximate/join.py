@@ -218,9 +218,7 @@ class JoinAggregate(PreferredJoin):
             return
         order = "ascending" if self.bound.preference == "asc" else "descending"
         table = answer.to_arrow()  # of equals the least values first, however the groups were found
-        at = pc.sort_indices(
-            table, [(_OUTPUTS, order), *((item.name, "ascending") for item in self._group.by)], null_placement="at_end"
-        )
+        at = pc.sort_indices(table, [(_OUTPUTS, order), *((item.name, "ascending") for item in self._group.by)])
         for batch in rows:
             yield batch.take(at)
 
