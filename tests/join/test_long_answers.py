@@ -64,6 +64,7 @@ def test_what_is_not_kept_is_found_again(
         nile.Budget(outputs=2_000),
         nile.Budget(fraction=0.3),
         nile.Budget(seconds=20),
+        nile.Budget(seconds_per_tuple=1e-5),
     ],
 )
 def test_samples_are_estimated_under_every_kind_of_budget(

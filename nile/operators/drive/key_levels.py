@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from nile.operators.join.follower import is_timed
 from nile.operators.join.join import Outputs, PromisingJoin
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin
 from nile.preferences import state as st
@@ -14,6 +16,7 @@ from nile.preferences.key_sample import KeySample, outputs_of_one_key
 __all__ = ["combination_sample", "pair_sample"]
 
 Array = np.ndarray[Any, Any]
+_MISSING = 2.0
 
 
 def _clipped(level: Array, weight: Array) -> Array:
@@ -106,7 +109,28 @@ def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySamp
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+    if is_timed(join.plan):
+        unseen += _not_stood_for(join, weight, np.where(came_in, admissions * coins, math.inf))
     return KeySample(weight, np.concatenate(levels), np.concatenate(keys), unseen, drawn)
+
+
+def _not_stood_for(join: MultiwayJoin, weight: Array, came: Array) -> float:
+    """What a clocked sample's tuples may not stand for: twice the share of tuples that none stands for, of its total.
+
+    Where time runs out late, tuples are thinned that hardly any other stands for, and a sample that missed them looks
+    tame.  Of range records, whose tuples have no coins of their own, it is unknown, unless all were found.  came:
+    probability of each tuple that did, infinite of others.
+    """
+    data, costs = join.data, join.plan.costs
+    if not join.followed:
+        taking = costs.insert + (data.streams - 1) * costs.lookup
+        exact = join.figures.exact_cost - taking * join.arrivals
+        return 0.0 if weight.shape[0] * costs.emit >= exact - 0.5 * costs.emit else math.inf
+    missing = 0.0
+    for k in range(data.streams):
+        mine = (data.stream == k) & (data.key >= 0)
+        missing += max(0.0, 1.0 - float((1.0 / came[mine]).sum()) / max(1, int(mine.sum())))
+    return _MISSING * missing * float(weight.sum())
 
 
 def _span(*times: Array) -> int:

@@ -2,7 +2,8 @@
 
 A kernel counts operations and stops when its credit is spent.  So the input is taken in quanta: before each, what
 is left of the budget is turned into credit at the rate that work has cost so far, after each the meter is read.
-Too much in one quantum is taken off the next ones.  When all is used, the rest of the input is shed unseen.
+Too much in one quantum is taken off the next ones.  When all is used, the rest of the input is shed unseen; but of a
+sample under a clock, which is drawn to its end (`nile.operators.drive.timed_sample`).
 Refusing a tuple takes CPU time too: a budget below that is used up before the input ends.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Generic, Protocol
 
 from nile.operators.common.contract import Operator, Out
 from nile.operators.drive.clock import Clock
+from nile.operators.drive.timed_sample import timed_sample
 from nile.operators.drive.wall_clock import run_live
 from nile.preferences.budget import Budget, BudgetReport
 from nile.preferences.wall import WallBudget, WallClock
@@ -121,20 +123,27 @@ class MeteredRun(Generic[Out]):
                 return
 
     def _run_seconds(self, arrivals: int, most: float) -> Iterator[Out]:
-        for end in _ends(arrivals):
-            began = self._cpu()
-            if self._question is not None:
-                self._used = float(self._question.elapsed)
-            found = list(
-                self._join.advance(
-                    end, credit=self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_A_NS)
-                )
-            )
-            self._used = self._used + self._cpu() - began if self._question is None else float(self._question.elapsed)
+        began = self._cpu() if self._question is None else 0
+        before = self._elapsed(began)
+        sample = timed_sample(self._join, most - before)
+        ends = _ends(arrivals) if sample is None else _ends(arrivals, sample.pace.size)
+        for end in ends:
+            self._used = self._elapsed(began)
+            if sample is None:
+                credit = self._credit(most, self._join.fed / arrivals, end / arrivals, _UNITS_A_NS)
+                running = self._join.advance(end, credit=credit)
+            else:
+                running = sample.advance(end, self._used - before)
+            found = list(running)
+            self._used = self._elapsed(began)
             yield from found
-            if self._used >= most:
+            if self._used >= most and sample is None:
                 self._join.finish()
                 return
+
+    def _elapsed(self, began: int) -> float:
+        """ns used so far: of the question, or without one since `began`."""
+        return float(self._cpu() - began if self._question is None else self._question.elapsed)
 
     def _credit(self, most: float, begin: float, end: float, believed: float) -> float:
         """Units of the cost table to grant from `begin` to `end`, places in the input in [0, 1].
@@ -166,8 +175,8 @@ def report_of(asked: Budget, run: _Metering | None, fraction: float) -> BudgetRe
     )
 
 
-def _ends(arrivals: int) -> Iterator[int]:
-    """Where quanta end: the same for every split into batches."""
-    quantum = max(_LEAST_QUANTUM, arrivals // _MOST_QUANTA)
+def _ends(arrivals: int, size: int = 0) -> Iterator[int]:
+    """Where quanta end: the same for every split into batches.  size: arrivals of each; 0: as always."""
+    quantum = size or max(_LEAST_QUANTUM, arrivals // _MOST_QUANTA)
     for begin in range(0, arrivals, quantum):
         yield min(arrivals, begin + quantum)

@@ -19,7 +19,7 @@ else:
     follow_kernels = lazy("nile.operators.join.follow_kernels")
     sample_kernels = lazy("nile.operators.join.sample_kernels")
 
-__all__ = ["Follower", "expect", "is_followed"]
+__all__ = ["Follower", "expect", "is_followed", "is_timed"]
 
 Array = np.ndarray[Any, Any]
 _OUTPUTS = 16.0  # outputs
@@ -33,6 +33,18 @@ def is_followed(plan: JoinPlan) -> bool:
         and plan.budget.unit == "fraction"
         and plan.output == "pairs"
         and not plan.is_exact
+        and not plan.spec.forgetting
+    )
+
+
+def is_timed(plan: JoinPlan) -> bool:
+    """Whether a plan asks for a sample that can be planned once a clock has told how much work there is time for."""
+    return (
+        plan.method == "nile"
+        and plan.preference == "weighted"
+        and plan.budget.unit in ("seconds", "seconds_per_tuple", "deadline")
+        and not plan.is_exact
+        and not plan.pace.is_replay
         and not plan.spec.forgetting
     )
 

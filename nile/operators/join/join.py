@@ -67,20 +67,20 @@ class PromisingJoin:
         self.data = data
         self.batch_rows = max(1, batch_rows)
         sketched = plan.method == "nile" and plan.guide == "countsketch" and not plan.is_exact and lent is None
-        self._is_shared = kept is not None
+        self.is_shared = kept is not None
         self.stores = (TupleStore(plan.spec), TupleStore(plan.spec)) if kept is None else (kept[0].store, kept[1].store)
         if lent is not None and kept is None:
             self.stores = TupleStore.borrowing(plan.spec, lent[0]), TupleStore.borrowing(plan.spec, lent[1])
-        self.borrows = lent is not None
+        self.borrows, self.lent = lent is not None, lent
         self.state = initial_state(plan, data, self.stores[0], sketched, lent)
         self.turn_cost = float(self.state.real[st.TURN_COST])
         """The most that one turn of a summary it reads costs, in hundredths; 0 when it reads none."""
         if kept is not None:
             admissions = kept[0].admissions, kept[1].admissions
             self.state = shared_state(self.state, plan, self.stores[0].side, admissions, kept[0].shed_at)
-        self._costs = np.rint(UNIT * data.costs)
+        self.costs = np.rint(UNIT * data.costs)  # of the exact answer at each arrival, in hundredths of a unit
         times = data.times() if plan.pace.is_replay else data.left_ts
-        self._grant = after_asking(grants(self._costs, plan.fraction, plan.pace, times), round(UNIT * data.asked))
+        self._grant = after_asking(grants(self.costs, plan.fraction, plan.pace, times), round(UNIT * data.asked))
         if kept is None and data.order.shape[0] and is_counted(plan):  # which reads the input where it lies
             self._ranges = RangeProbe(data)
         if kept is None and data.order.shape[0] and is_sampled(plan):
@@ -96,6 +96,11 @@ class PromisingJoin:
         )
         self._order = data.order
         self._fed = 0
+
+    def draw(self, sampler: Sampler) -> None:
+        """Draw as planned, of credit that is given as it goes.  Before any input."""
+        self.sampler = self._runner = sampler
+        self._grant = np.zeros(self.costs.shape[0])
 
     def follow(self, follower: Follower | None) -> None:
         """Draw at rates that follow what is granted; None: what is promised waits in the queue.  Before any input."""
@@ -115,7 +120,7 @@ class PromisingJoin:
 
     @property
     def _pushed(self) -> int:
-        return 0 if self._is_shared else sum(store.tuples for store in self.stores)
+        return 0 if self.is_shared else sum(store.tuples for store in self.stores)
 
     def times(self) -> Array:
         """The time of each arrival: int64 [arrivals] ns."""
@@ -185,7 +190,7 @@ class PromisingJoin:
 
     def _feed(self, end: int) -> None:
         """Put arrivals up to `end` into the flat arrays of their streams, which counted ranges do when expanded."""
-        if self._ranges is None and not self._is_shared:
+        if self._ranges is None and not self.is_shared:
             self._extend(end)
         self._fed = end
 
@@ -265,7 +270,7 @@ class PromisingJoin:
                 store.append(first, min(store.tuples, first + PIECE))
 
     def _sides(self) -> tuple[Any, Any]:
-        if not self._is_shared:
+        if not self.is_shared:
             return self.stores[0].side, self.stores[1].side
         shown = []
         for number, store in enumerate(self.stores):
@@ -322,7 +327,7 @@ class PromisingJoin:
 
     def _release(self) -> None:
         # Who keeps a stream knows what all its queries need; range records are expanded when they are read.
-        if not self._is_shared and self.plan.output != "ranges":
+        if not self.is_shared and self.plan.output != "ranges":
             self.let_go()
 
     def let_go(self, windows: int = 2) -> None:

@@ -5,8 +5,9 @@ it is joined or refused.  How many pairs a segment of the input has is known fro
 `shed-uniform`; of range records, the sample tells.  Guide `directory` counts the sample's keys, `countsketch` asks a
 sketch of it; where grids are lent that have counted both streams, they tell how many tuples the listed keys have, and
 tuples whose key the other stream has nowhere are not taken in, if the sample has enough of them.
+Budgets by a clock are planned as soon as it tells what there is time for (`nile.operators.drive.timed_sample`).
 Over a live input nothing can be learnt ahead: there `nile.operators.join.follower` follows what is granted.  Where
-others keep the streams, or a budget is no fraction, `nile.operators.join.promise_kernels` has one level for all keys.
+others keep the streams, `nile.operators.join.promise_kernels` has one level for all keys.
 """
 
 from __future__ import annotations
@@ -167,6 +168,15 @@ class Sampler:
     def regrant(self, more: float) -> None:
         """So much more is granted than was planned with, in hundredths of a unit."""
         self.sampling.real[sample_kernels.TOTAL] += more
+
+    def afford(self, left: float, credit: float, granted: float) -> None:
+        """So much is left to spend, whatever lies in hand; in hundredths of a unit."""
+        self.sampling.real[sample_kernels.TOTAL] = left - credit + granted
+
+    def to_come(self, arrival: int, arrivals: int) -> float:
+        """What was planned to be spent from an arrival on, in hundredths of a unit."""
+        planned = self.sampling.to_come
+        return float(np.interp(arrival, np.linspace(0, arrivals, planned.shape[0]), planned))
 
     def told(self, figures: JoinFigures, pairs: float) -> JoinFigures:
         """Figures whose rates are what was drawn: of tuples with a key, and of the pairs that those made."""

@@ -11,7 +11,7 @@ import numpy as np
 from nile.operators.common.example import example_keys, example_plan, example_times
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
-from nile.operators.join.follower import expect, is_followed
+from nile.operators.join.follower import expect, is_followed, is_timed
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.data import MultiwayInput
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
@@ -81,23 +81,21 @@ class MultiwayJoin:
         self._plain = plan.is_exact or plan.method == "hash-drop"
         self.store = TupleStore(plan.spec if lent is None else replace(plan.spec, structure="T1"))
         self._lent = lent
-        self.followed = is_followed(plan) and not self._plain
+        self.followed = (is_followed(plan) or (is_timed(plan) and plan.output == "pairs")) and not self._plain
         sketched = plan.guide == "countsketch" and not self._plain and lent is None
         n = data.ts.shape[0]
         self.state = initial_state(
             plan, self.store, sketched=sketched, streams=data.streams, keys=data.hashes.shape[0], arrivals=n,
             conditioned=data.test is not None, lent=lent, followed=self.followed,
         )  # fmt: skip
-        self._costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)
-        self._grant = grants(self._costs, plan.fraction, plan.pace, data.ts)
+        self.costs = np.zeros(n) if data.costs is None else np.rint(UNIT * data.costs)  # exact, in hundredths
+        self._grant = grants(self.costs, plan.fraction, plan.pace, data.ts)
         if self.followed:
             expect(self.state, data.streams - 1, float(self._grant.mean()) if n else None)
             if n and data.costs is not None and plan.budget.unit == "fraction" and not plan.pace.is_replay:
-                granted = float(self._grant.sum())
-                self.state = plan_rates(self.state, data, self._costs, granted, lent, sketched=sketched)
+                self.draw(float(self._grant.sum()))
         self._stream = data.stream
-        self.at_once = False
-        """Whether conditions are looked at whenever `advance` ends, as who cuts the input says."""
+        self.at_once = False  # whether conditions are looked at whenever `advance` ends, as who cuts the input says
         self._floor = _NO_FLOOR if self.whole else 0.0
         self._hashes = _at_least_one(data.hashes)
         width = 1 + 2 * data.streams if plan.output == "ranges" else data.streams
@@ -105,6 +103,11 @@ class MultiwayJoin:
         self._queue: Any = None
         self._bounds = np.zeros((0, data.streams, 2), np.int64)
         self._fed = 0
+
+    def draw(self, granted: float) -> None:
+        """Draw at rates planned for so much, in hundredths of a unit.  Before any input."""
+        sketched = self.plan.guide == "countsketch" and self._lent is None
+        self.state = plan_rates(self.state, self.data, self.costs, granted, self._lent, sketched=sketched)
 
     def run(self) -> Iterator[Combinations]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
@@ -374,7 +377,7 @@ class MultiwayJoin:
             spent=spent,
             spent_insert=float(real[st.SPENT_INSERT]) / UNIT,
             spent_hit=float(real[st.SPENT_HIT]) / UNIT,
-            exact_cost=spent if self.data.costs is None else float(self._costs.sum()) / UNIT,
+            exact_cost=spent if self.data.costs is None else float(self.costs.sum()) / UNIT,
             coverage=self.coverage,
             forgotten=int(self.store.side.zone[ga.FORGOTTEN]),
             admission=float(real[st.ADMISSION]),
