@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nile.aggregates.asked import Aggregate
-from nile.answers.join_aggregate import JoinAggregateAnswer, columns_of_aggregates
 from nile.answers.join_answer import ComingAnswer, JoinAnswer
 from nile.answers.join_streams import Place
 from nile.answers.multiway_answer import MultiwayAnswer
@@ -29,6 +27,7 @@ from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
 from nile.operators.strategies.ranked import first_told
+from nile.operators.strategies.worth import check_worth, worth_of
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
@@ -37,7 +36,7 @@ from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.costs import MACHINE, cost_table, costs_by_tuple, default_costs
 from nile.summaries.errors import BudgetError, ConfigError
 
-__all__ = ["BoundJoin", "BoundJoinAggregate", "Place"]
+__all__ = ["BoundJoin", "Place"]
 
 _OWN = ("method", "strategy", "costs", "seed", "forgetting")
 _SUMMARY = (
@@ -52,7 +51,8 @@ class BoundJoin:
 
     Without a preference the answer is exact.  windows: between pairs of streams, where one is not for all; `window` is
     then what follows for the pair furthest apart, by which outliers are told too.  summary: options of SummarySpec that
-    were given.  first: only so many outputs, the most promising ones first.
+    were given.  first: only so many outputs, the most promising ones first.  worths: of each place what its tuples are
+    worth, by which counts are multiplied; (): 1.
     """
 
     places: tuple[Place, ...]
@@ -73,13 +73,14 @@ class BoundJoin:
     speed: float = 1.0
     first: int | None = None
     windows: PairWindows | None = None
+    worths: tuple[Value | None, ...] = ()
 
     def __str__(self) -> str:
         """As one would write it."""
         from_ = ", ".join(
             place.stream if place.stream == place.name else f"{place.stream} AS {place.name}" for place in self.places
         )
-        first, *others = map(_keyed, self.places)
+        first, *others = (place.keyed for place in self.places)
         where = [f"{first} = {other}" for other in others]
         where += [place.where.text for place in self.places if place.where is not None]
         where += [] if self.condition is None else [self.condition.text]
@@ -159,6 +160,8 @@ class BoundJoin:
         )
         if not self.is_pair:
             self._check(plan)
+        if self.worths:
+            check_worth(plan, is_pair=self.is_pair)
         return plan
 
     def asked_once(self, home: Home, budget: GivenBudget | None = None) -> JoinPlan:
@@ -170,7 +173,7 @@ class BoundJoin:
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
         suits = self.is_pair and plan.preferred and plan.first is None and not plan.is_exact and plan.fade.factor == 1.0
-        if named or not suits or plan.unplanned() or any(self.shared(home, plan)):
+        if self.worths or named or not suits or plan.unplanned() or any(self.shared(home, plan)):
             return plan
         return replace(plan, strategy="auto", costs=MACHINE)
 
@@ -205,11 +208,17 @@ class BoundJoin:
     def _read(self, home: Home, carry: Sequence[tuple[str, ...]] = ()) -> tuple[Loaded, ...]:
         return load_together(home.manager, self.streams, self.keys, *self._asked(carry))
 
+    @property
+    def _weighing(self) -> list[tuple[str, ...]]:
+        """Of each place the columns that tell what its tuples are worth."""
+        worths = self.worths or (None,) * len(self.places)
+        return [() if worth is None else worth.columns for worth in worths]
+
     def _asked(self, carry: Sequence[tuple[str, ...]]) -> tuple[list[Condition | None], list[tuple[str, ...]]]:
         """Of each place what selects its tuples, and the columns to keep."""
         columns = [
-            (*(() if self.condition is None else self.condition.columns(k)), *(carry[k] if carry else ()))
-            for k in range(len(self.places))
+            (*(() if self.condition is None else self.condition.columns(k)), *(carry[k] if carry else ()), *worth)
+            for k, worth in enumerate(self._weighing)
         ]
         return [place.where for place in self.places], columns
 
@@ -262,7 +271,7 @@ class BoundJoin:
         plan = self.asked_once(home, budget)
         clock = Clock(plan.budget)
         plain = self.plan(budget)
-        if as_it_comes and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
+        if as_it_comes and not self.worths and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
             coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))
             if coming.waits():
                 clock.pause()
@@ -279,6 +288,8 @@ class BoundJoin:
         answer: JoinAnswer | MultiwayAnswer
         if self.is_pair:
             joined = Joinable(streams[0], streams[1], self.window)
+            worths = tuple(map(worth_of, self.worths, streams))
+            told |= {"worths": worths} if worths else {}
             answer = JoinAnswer(joined, plan, key=key, aliases=self.names, **told)
             ruled_out: tuple[int, ...] = answer.ruled_out[::-1]
         else:
@@ -307,7 +318,7 @@ class BoundJoin:
         plan = self.asked_once(home, budget)
         shared = self.shared(home, plan)
         window = "the whole stream" if self.window is None else format_duration(self.window)
-        keys = " = ".join(map(_keyed, self.places))
+        keys = " = ".join(place.keyed for place in self.places)
         how = (
             f"exactly: {TOLD['chain'] if is_chain_join(plan) else 'every tuple probes'}"
             if plan.is_exact
@@ -327,6 +338,9 @@ class BoundJoin:
             lines.append(f"  by the wall clock: another run finds other {what}")
         if plan.method == "nile" and not plan.is_exact:
             lines += self._guiding(plan, has_grid=self.keeps_grid(home, plan))
+        for place, worth in zip(self.places, self.worths, strict=False):
+            if worth is not None:
+                lines.append(f"  every tuple's matches are counted, and multiplied by |{worth.text}| of {place.name}")
         if plan.strategy:
             lines.insert(2, f"  strategy {plan.strategy}: forecast by a look at raw keys once they are read")
         lines += [
@@ -362,38 +376,3 @@ class BoundJoin:
                 f"zones by {spec.confidence}"
             )
         return lines
-
-
-def _keyed(place: Place) -> str:
-    """A stream's key; in brackets one of several columns."""
-    return f"{place.name}.({place.key})" if ", " in place.key else f"{place.name}.{place.key}"
-
-
-@dataclass(frozen=True, slots=True)
-class BoundJoinAggregate:
-    """Aggregates over the outputs of a join, of expressions over "name.column"."""
-
-    join: BoundJoin
-    aggregates: tuple[Aggregate, ...]
-    by: tuple[Value, ...]
-
-    def __str__(self) -> str:
-        """As one would write it."""
-        made = [value.text for value in self.by] + [f"{each.text} AS {each.name}" for each in self.aggregates]
-        told = str(self.join).replace("*", ", ".join(made), 1)
-        return told + (f" GROUP BY {', '.join(value.text for value in self.by)}" if self.by else "")
-
-    def answer(self, home: Home, budget: GivenBudget | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
-        """Run the join under a budget and aggregate what it finds.
-
-        Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under
-        desc and asc what was found, which is not a random sample.  Raises what `BoundJoin.answer` raises.
-        """
-        needed = columns_of_aggregates(self.aggregates, self.by)
-        names = self.join.names
-        carry = [
-            tuple(dict.fromkeys(column.removeprefix(f"{name}.") for column in needed if column.startswith(f"{name}.")))
-            for name in names
-        ]
-        found = self.join.answer(home, budget, carry)
-        return JoinAggregateAnswer(found, self.aggregates, self.by, names, confidence)

@@ -9,7 +9,7 @@ from typing import Any
 from nile.answers.selection_answer import SelectionAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
-from nile.expressions.conditions import Condition
+from nile.expressions.conditions import Condition, Value
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream, retimed
@@ -31,8 +31,8 @@ _OPTIONS = (
 class BoundSelection:
     """Named conditions over a registered stream, standing at once.
 
-    on: the column that is summarised; promise: what the preference weighs, `share` or `value`; options: fields of
-    SelectionPlan that were given.
+    on: the column that is summarised; promise: what the preference weighs, `share` or `value`; worth: what a tuple
+    counts for under `value`, None: |on|; options: fields of SelectionPlan that were given.
     """
 
     stream: str
@@ -47,6 +47,7 @@ class BoundSelection:
     pace: Pace = field(default_factory=Pace)
     speed: float = 1.0
     options: tuple[tuple[str, Any], ...] = ()
+    worth: Value | None = None
 
     def __str__(self) -> str:
         """As one would write it."""
@@ -87,19 +88,20 @@ class BoundSelection:
         valid = "" if self.window is None else f", each tuple valid for {format_duration(self.window)}"
         return (
             f"{asked} of {self.stream} on {self.on}{valid}: by {plan.method}, {plan.preference} first, regions by "
-            f"{plan.promise}\n"
+            f"{plan.promise if self.worth is None else f'count times {self.worth.text}'}\n"
             f"  budget {plan.budget or 'no limit'} ({plan.costs.name} table); output {plan.output}"
             + (f"\n  passes over the zones in which summary {shared.name} has none of the values" if shared else "")
         )
 
     def load(self, home: Home, carry: tuple[str, ...] = ()) -> Selectable:
         """The stream read, on the times of the pace, and every condition evaluated.  carry: further columns to keep."""
-        beside = tuple(dict.fromkeys((*carry, *columns_beside(self.on, self.predicates))))
+        worth = () if self.worth is None else self.worth.columns
+        beside = tuple(dict.fromkeys((*carry, *columns_beside(self.on, self.predicates), *worth)))
         loaded = load_stream(home.manager(self.stream, self.on, tuple(name for name in beside if name != self.on)))
         shared = home.shared(self.stream, self.on) if self.method == "nile" else None
         summary = None if shared is None else shared.over(loaded.ts, loaded.key)
         (loaded,) = retimed((loaded,), self.pace, int(dict(self.options).get("seed", 0)))
-        return Selectable(loaded, self.on, self.predicates, summary)
+        return Selectable(loaded, self.on, self.predicates, summary, self.worth)
 
     def answer(self, home: Home, budget: GivenBudget | None = None, carry: tuple[str, ...] = ()) -> SelectionAnswer:
         """Read the stream and prepare the answer; tuples are found as they are asked for.

@@ -24,6 +24,7 @@ from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.operators.strategies.join import StrategyJoin, is_planned
 from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_ranked_join
+from nile.operators.strategies.worth import WorthJoin, Worths
 from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
@@ -72,13 +73,18 @@ class JoinAnswer(JoinOutputs[Outputs]):
         standing: tuple[PairJoin, Iterator[Outputs]] | None = None,
         aliases: tuple[str, ...] = ("left", "right"),
         summaries: Partners = (None, None),
+        worths: Worths = (None, None),
     ) -> None:
         self.joined = joined
+        self._worths = worths
         self._summaries = summaries
         self._join: PairJoin
         running: Iterator[Outputs] | MeteredRun[Outputs]
         if standing is not None:
             self._join, running = standing
+        elif any(one is not None for one in worths):
+            weighed = WorthJoin(plan, joined, worths)
+            self._join, running = weighed, weighed.run()
         elif is_ranked_join(plan, joined):
             ranked = RankedJoin(plan, joined)
             self._join, running = ranked, ranked.run()
@@ -226,6 +232,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             speed=self._speed,
             aliases=self.aliases,
             summaries=self._summaries,
+            worths=self._worths,
             clock=Clock.at_rest(plan.budget),
         )
 

@@ -9,7 +9,8 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Self
 
-from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
+from nile.answers.bound_join import BoundJoin, Place
+from nile.answers.bound_join_aggregate import BoundJoinAggregate
 from nile.answers.join_aggregate import JoinAggregateAnswer, read_join_aggregates
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_outputs import JoinOutputs

@@ -26,6 +26,11 @@ class Place:
     key: str
     where: Condition | None = None
 
+    @property
+    def keyed(self) -> str:
+        """Its key as the question calls it; in brackets a key of several columns."""
+        return f"{self.name}.({self.key})" if ", " in self.key else f"{self.name}.{self.key}"
+
 
 class Streams(Protocol):
     """The streams of a join, loaded, with everything their runs share."""

@@ -10,9 +10,10 @@ from nile.answers.bound_selection import BoundSelection
 from nile.answers.selection_answer import AGGREGATES, SelectionAnswer
 from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
+from nile.expressions.conditions import parse_value
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.selecting import Selectable
-from nile.operators.selection.plan import SelectionPlan
+from nile.operators.selection.plan import PROMISES, SelectionPlan
 from nile.preferences.clock import Bursts, Pace, checked_speed
 from nile.preferences.preference import preference_number
 from nile.summaries.errors import ConfigError
@@ -43,11 +44,16 @@ class SelectionQuery:
     def prefer(self, preference: str, *, by: str = "share") -> Self:
         """WITH PREFERENCE desc | asc: regions by their promise; weighted: of every region the same share.
 
-        by: `share`, the estimated share of satisfying tuples of a region, or `value`, value x frequency.
-        Raises ConfigError.
+        by: `share`, the estimated share of satisfying tuples of a region; `value`, value x frequency; or an expression
+        over the stream's columns, such as "price * quantity": frequency times what tuples of the value are worth in the
+        mean.  Raises ConfigError, ExpressionError, UnknownColumn.
         """
         preference_number(preference, "selection preference")
-        return self._with(preference=preference, promise=by)
+        worth = None
+        if by not in PROMISES:
+            worth = parse_value(by, where="prefer, by")
+            worth.kind(self.database.schema(self.bound.stream), where="prefer, by")
+        return self._with(preference=preference, promise=by if worth is None else "value", worth=worth)
 
     def preferring_for(self, aggregate: str) -> Self:
         """The preference of section 4.3: weighted for avg and median, desc by value x frequency for sum."""

@@ -9,15 +9,16 @@ from itertools import count
 from nile.expressions.places import Fault, NotYetFault, Parameter, listed
 from nile.expressions.tokens import Token
 from nile.sql import plan as ops
-from nile.sql.binding.attribute_terms import Reading, attribute_term
+from nile.sql.binding.attribute_terms import Reading, attribute_term, factor_of
 from nile.sql.binding.binder import BoundBlock, QueryBinder
 from nile.sql.binding.scope import Scope
 from nile.sql.catalog import Catalog
 from nile.sql.parameters import put_zeros
 from nile.sql.parsed import Reference
 from nile.sql.plan import Plan, Query, Stream, inputs_of, leaves_of, map_inputs, walk, with_inputs
-from nile.sql.reading.clauses import Clauses, TermClause, split_clauses
+from nile.sql.reading.clauses import Clauses, split_clauses
 from nile.sql.reading.selecting import read_select
+from nile.sql.reading.terms import TermClause
 from nile.sql.reading.views import Views
 
 __all__ = ["QUERY_WORDS", "read_query"]
@@ -160,6 +161,8 @@ def _preference(clauses: Clauses, bound: BoundBlock, reading: Reading) -> ops.Pr
     terms = []
     for clause in clauses.terms:
         term = attribute_term(clause, bound.scope, reading) if clause.parts else _term(clause, bound.scope)
+        if clause.factor is not None:
+            term = replace(term, factor=factor_of(clause, bound.scope, reading))
         if term in terms:
             raise Fault("needed each column once in WITH PREFERENCE; got it again; leave one out", clause.start)
         terms.append(term)

@@ -44,7 +44,8 @@ def prune_columns(query: Query, catalog: Catalog) -> Query:
     """Streams read only the columns that are needed, a preference's among them."""
     terms = () if query.preference is None else query.preference.terms
     static = {} if terms else {entry.name: set(entry.static) for entry in catalog.entries.values() if entry.static}
-    parts = {name for term in terms for part in term.parts for name in columns_of(part)}
+    used = [node for term in terms for node in (*term.parts, term.factor) if node is not None]
+    parts = {name for node in used for name in columns_of(node)}
     return replace(query, plan=prune(query.plan, parts | {term.column for term in terms}, static))
 
 

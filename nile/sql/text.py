@@ -102,10 +102,12 @@ class _Writer:
         self.windows: list[str] = []
 
     def term(self, term: ops.Term) -> str:
-        if term.parts:
-            return f"COUNT({', '.join(expression_text(part, self._columns.__getitem__) for part in term.parts)})"
-        written = self._columns[term.column]
-        return f"COUNT({written})" + (f" * {written}" if term.by == "value" else "")
+        shown = self._columns.__getitem__
+        counted = ", ".join(expression_text(part, shown) for part in term.parts) or shown(term.column)
+        times = f" * {shown(term.column)}" if term.by == "value" else ""
+        if term.factor is not None:
+            times = f" * ({expression_text(term.factor, shown)})"
+        return f"COUNT({counted}){times}"
 
     def top(self, plan: Plan) -> str:
         """A query with ORDER BY and LIMIT, and under its join the windows of pairs."""

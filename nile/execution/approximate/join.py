@@ -11,16 +11,17 @@ import numpy as np
 from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import CATALOGUE, general
 from nile.answers.answer import Answer
-from nile.answers.bound_join import BoundJoin, BoundJoinAggregate, Place
+from nile.answers.bound_join import BoundJoin, Place
+from nile.answers.bound_join_aggregate import BoundJoinAggregate
 from nile.execution.approximate.join_error import join_within
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.conditions import Value
-from nile.expressions.tree import Node, columns_of, rename
+from nile.expressions.tree import Arithmetic, Column, Node, columns_of, rename
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.pair_conditions import taken_apart
+from nile.operators.inputs.pair_conditions import own_tree, taken_apart
 from nile.operators.inputs.pair_windows import PairWindows
 from nile.preferences.budget import Budget
 from nile.preferences.error_target import ErrorTarget
@@ -43,6 +44,7 @@ __all__ = [
     "value_of",
     "window_of",
     "windows_of",
+    "worths_of",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -95,6 +97,8 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
         first=_first(shape),
         **options.given("guide", "output", "outlier_cap", "speed"),
     )
+    if worths := worths_of(query, aliases):
+        bound = replace(bound, worths=worths)
     given = summary_options(query, summaries) | options.given("method", "costs", "seed") | dict(options.using)
     return bound.using(**given)
 
@@ -338,11 +342,23 @@ def check_terms(query: Query, join: Join, on: tuple[str, ...]) -> None:
                 f"WITH PREFERENCE: needed the join key ({', '.join(on)}), whose estimated count says how many matches "
                 f"there are; got {term.column}; name the key"
             )
-        if term.by != "count":
-            raise NotYet(
-                f"WITH PREFERENCE: count times value of {term.column} has no operator for joins yet; say "
-                f"SUMMARY.Estimate.Count({term.column})"
-            )
+
+
+def worths_of(query: Query, aliases: Sequence[str]) -> tuple[Value | None, ...]:
+    """Of each stream what its tuples are worth by the preference: the product of its terms' factors; (): nothing."""
+    assert query.preference is not None
+    worths: list[Node | None] = [None] * len(aliases)
+    for term in query.preference.terms:
+        factor = Column(term.column, "number") if term.by == "value" else term.factor
+        if factor is None:
+            continue
+        (name, *_) = columns_of(factor)
+        at = next(k for k, alias in enumerate(aliases) if name.startswith(f"{alias}."))
+        own, held = own_tree(factor, aliases[at]), worths[at]
+        worths[at] = own if held is None else Arithmetic("*", held, own)
+    if not any(worths):
+        return ()
+    return tuple(None if node is None else value_of(None, node) for node in worths)
 
 
 def _class(join: Join, key: str) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from nile.answers.bound_join import BoundJoinAggregate
+from nile.answers.bound_join_aggregate import BoundJoinAggregate
 from nile.answers.join_aggregate import JoinAggregateAnswer
 from nile.operators.inputs.home import Home
 from nile.preferences.budget import Budget, BudgetReport

@@ -13,14 +13,15 @@ from nile.answers.selection_answer import SelectionAnswer
 from nile.execution.approximate.shape import Shape
 from nile.execution.options import Options
 from nile.execution.values import all_of
-from nile.expressions.conditions import Condition
-from nile.expressions.tree import Constant
+from nile.expressions.conditions import Condition, Value
+from nile.expressions.tree import Constant, columns_of
 from nile.operators.drive.live_selection import LiveSelection
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.pair_conditions import own_condition
+from nile.operators.inputs.pair_conditions import own_condition, own_tree
 from nile.operators.inputs.selecting import columns_beside, judged
 from nile.preferences.budget import Budget
 from nile.sql.columns import Field
+from nile.sql.expression_text import expression_text
 from nile.sql.plan import Filter, Query, Stream
 from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError, NotYet
@@ -54,6 +55,9 @@ def bound_selection(query: Query, shape: Shape, options: Options) -> BoundSelect
     if preference.fade != 1.0:
         raise NotYet("approximate selection: FADE FACTOR has no operator yet; leave it out")
     options.refuse(("guide", "outlier_cap"), "a join; got a selection, which has none")
+    term = preference.terms[0]
+    tree = None if term.factor is None else own_tree(term.factor, stream.alias)
+    worth = None if tree is None else Value(expression_text(tree, str), columns_of(tree), tree)
     condition = stream.where
     for step in shape.above[::-1]:
         if not isinstance(step, Filter):
@@ -65,7 +69,8 @@ def bound_selection(query: Query, shape: Shape, options: Options) -> BoundSelect
         ((_NAME, _EVERYTHING if condition is None else own_condition(condition, stream.alias)),),
         window=stream.window,
         preference=preference.kind,
-        promise=options.by or ("value" if preference.terms[0].by == "value" else "share"),
+        promise=options.by or ("value" if term.by == "value" or worth is not None else "share"),
+        worth=worth,
         pace=options.pace(),
         **options.given("speed"),
     )

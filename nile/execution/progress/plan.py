@@ -39,6 +39,11 @@ def progressive(engine: RoundsHome, query: Query, options: Options) -> Progressi
             "progress: needed WITH PREFERENCE with LIMIT, to say what to find first; got none; say WITH "
             "PREFERENCE, or leave LIMIT out and stop when there is enough"
         )
+    if query.preference is not None and any(term.factor is not None for term in query.preference.terms):
+        raise NotYet(
+            "progress: needed a preference over counts, which indices of the history keep; got one over what tuples "
+            "are worth, for which every tuple is read first; leave the factor out, or say BUDGET"
+        )
     if isinstance(shape.core, Join) and _in_rounds(query, shape):
         return ProgressiveRounds(engine, query, shape, options)
     if query.preference is not None and any(term.parts for term in query.preference.terms):

@@ -278,9 +278,15 @@ def preference_text(preference: ops.Preference) -> str:
     """A preference in words."""
     counted = [", ".join(map(_shown, t.parts)) or t.column for t in preference.terms]
     told = zip(counted, preference.terms, strict=True)
-    terms = ", ".join(f"count({text})" + (f" * {text}" if t.by == "value" else "") for text, t in told)
+    terms = ", ".join(f"count({text}){_times(text, t)}" for text, t in told)
     fade = "" if preference.fade == 1.0 else f", fade {preference.fade:g}"
     return f"preference {preference.kind}{' by ' + terms if terms else ''}{fade}"
+
+
+def _times(counted: str, term: ops.Term) -> str:
+    if term.factor is not None:
+        return f" * ({_shown(term.factor)})"
+    return f" * {counted}" if term.by == "value" else ""
 
 
 def _name(column: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.expressions.binding import bind
-from nile.expressions.conditions import Condition, parse_condition
+from nile.expressions.conditions import Condition, Value, parse_condition
 from nile.expressions.outcomes import is_contradictory, is_ordered, outcomes
 from nile.operators.common.predicate_index import EDGE, FULL
 from nile.operators.drive.live_selection import Judged
@@ -71,7 +71,9 @@ class Selectable:
         on: str,
         predicates: tuple[tuple[str, Condition], ...],
         summary: SummaryManager | None = None,
+        worth: Value | None = None,
     ) -> None:
+        """worth: what a tuple counts for by value; None: the size of its value of `on`."""
         self.loaded = loaded
         self.on = on
         self.names = tuple(name for name, _ in predicates)
@@ -92,7 +94,9 @@ class Selectable:
             code=self.code,
             rank=_ranks(self.values),
             says=says,
-            magnitude=np.abs(np.where(np.isfinite(self.numbers), self.numbers, 0.0)),
+            magnitude=np.abs(np.where(np.isfinite(self.numbers), self.numbers, 0.0))
+            if worth is None
+            else _worths(self.values, self.code, on, loaded, worth),
             hashes=hashes,
             verdict=verdict,
             verdict_row=verdict_row,
@@ -204,6 +208,27 @@ def _verdicts(
         chosen = condition.mask(pa.RecordBatch.from_pydict(columns))
         verdict[row] = pc.fill_null(chosen, False).to_numpy(zero_copy_only=False)
     return rows, verdict
+
+
+def _worths(values: pa.Array, code: Array, on: str, loaded: Loaded, worth: Value) -> Array:
+    """What tuples of each key are worth in the mean, by size: float64 [k]; none where that is null or no number."""
+    if not len(loaded):
+        return np.zeros(len(values))
+    columns = {name: values.take(pa.array(code)) if name == on else _carried(loaded, name) for name in worth.columns}
+    of = worth.of(pa.RecordBatch.from_pydict(columns), where=f"stream '{loaded.name}', preference")
+    if not _is_number(of.type):
+        raise KeyTypeError(
+            f"preference over stream '{loaded.name}': needed a number that a count is multiplied by; got {of.type} of "
+            f"{worth.text}; name a numeric expression"
+        )
+    each = np.abs(np.nan_to_num(_numbers(of), nan=0.0, posinf=0.0, neginf=0.0))
+    often = np.bincount(code, minlength=len(values))
+    return np.bincount(code, weights=each, minlength=len(values)) / np.maximum(often, 1)
+
+
+def _carried(loaded: Loaded, name: str) -> pa.Array:
+    assert loaded.carried is not None
+    return loaded.carried.column(name)
 
 
 def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:

@@ -113,8 +113,8 @@ def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
         shape = shape_of(query.plan)
     except NotYet as error:
         raise _not_yet(str(error).split("got ")[-1].split(",")[0]) from None
-    if query.preference is not None and any(term.parts for term in query.preference.terms):
-        raise _not_yet("a preference over expressions, by which no lake is clustered")
+    if query.preference is not None and any(term.parts or term.factor for term in query.preference.terms):
+        raise _not_yet("a preference over expressions, of which the sketches of a lake know nothing")
     limit = _limit(shape, kind)
     if shape.group is not None:
         _check_group(shape.group, query)

@@ -15,7 +15,7 @@ from typing import Literal
 from nile.expressions.places import Fault, Parameter
 from nile.expressions.tokens import Token
 from nile.preferences.budget import Budget
-from nile.sql.cursor import Cursor, ends_of_parts
+from nile.sql.cursor import Cursor
 from nile.sql.reading.own_windows import (
     STREAM_FUNCTIONS,
     OwnWindow,
@@ -28,9 +28,10 @@ from nile.sql.reading.own_windows import (
     words_of_session,
     words_of_table,
 )
+from nile.sql.reading.terms import TermClause, read_term
 from nile.summaries.errors import BudgetError
 
-__all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "TermClause", "split_clauses"]
+__all__ = ["BEFORE_NAMES", "CLAUSE_WORDS", "Clauses", "OwnWindow", "PairWindow", "split_clauses"]
 
 CLAUSE_WORDS = ("WITH PREFERENCE", "FADE FACTOR", "WINDOW", "DWINDOW", "BUDGET", "BY DEADLINE", "ERROR", "EMIT")
 _EMITS = {"SNAPSHOT": "snapshot", "CHANGES": "changes", "APPEND": "append"}
@@ -52,17 +53,6 @@ class PairWindow:
     right: str
     window: int
     start: int
-
-
-@dataclass(frozen=True, slots=True)
-class TermClause:
-    """What a preference looks at, as written.  parts: spans of expressions, where it is no single column."""
-
-    qualifier: str | None
-    name: str
-    by: Literal["count", "value"]
-    start: int
-    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,48 +243,10 @@ class _Splitter:
         self._said = replace(self._said, preference=kind, terms=tuple(terms))
 
     def _term(self) -> TermClause:
-        """SUMMARY.Estimate.Count(column), COUNT(column) or column; the first two maybe times the column.
+        def ends() -> bool:
+            return self._cursor.word() in _AFTER or self._clause_here(sure=True) is not None
 
-        In brackets, with COUNT or without, also what a summary is of: expressions, and several of them.
-        """
-        cursor = self._cursor
-        start = cursor.start
-        cursor.take("SUMMARY", ".", "ESTIMATE", ".")
-        counted = cursor.take("COUNT", "(")
-        if not counted and cursor.start != start:
-            raise cursor.fault("Count(column)")
-        if (parts := self._parts(counted)) is not None:
-            return TermClause(None, "", "count", start, parts)
-        column = self._column()
-        if not counted:
-            return TermClause(*column, "count", start)
-        cursor.need(")")
-        if not (cursor.take("*") or cursor.take("×")):
-            return TermClause(*column, "count", start)
-        place = cursor.start
-        if self._column() != column:
-            raise Fault("needed the column that is counted, once more; got another one", place)
-        return TermClause(*column, "value", start)
-
-    def _parts(self, counted: bool) -> tuple[tuple[int, int], ...] | None:
-        """Spans of a list of expressions in brackets, stepped over; None where it is one column, or none is open."""
-        cursor = self._cursor
-        if not counted and not cursor.take("("):
-            return None
-        ends = ends_of_parts(cursor)
-        if counted and len(ends) == 1 and ends[0] - cursor.at in (1, 3) and cursor.word(1) in (")", "."):
-            return None
-        spans = []
-        for end in ends:
-            spans.append((cursor.start, cursor.tokens[end - 1].end))
-            cursor.at = end + 1
-        return tuple(spans)
-
-    def _column(self) -> tuple[str | None, str]:
-        name = self._cursor.name("a column").text
-        if not self._cursor.take("."):
-            return None, name
-        return name, self._cursor.name("a column").text
+        return read_term(self._cursor, ends)
 
     def _emit(self) -> None:
         """EMIT SNAPSHOT | CHANGES | APPEND | EVERY d | ON WINDOW CLOSE."""

@@ -83,10 +83,10 @@ class ApproximateSubscription(Subscription):
                 )
             options = replace(options, replay="data")  # credit comes with time, and what finds no work expires
         self.query = query
-        if query.preference is not None and any(term.parts for term in query.preference.terms):
+        if query.preference is not None and any(term.parts or term.factor for term in query.preference.terms):
             raise NotYet(
                 "standing query: needed a preference over columns, whose values its own grid counts; got one over "
-                "what a summary computes; name a column, or none"
+                "expressions; name a column, or none"
             )
         self._prepared = approximate(names, query, options)
         self._operator = _operator_of(self._prepared, live)
