@@ -9,14 +9,15 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Self
 
+from nile.aggregates.asked import Aggregate
 from nile.answers.bound_join import BoundJoin, Place
-from nile.answers.bound_join_aggregate import BoundJoinAggregate
-from nile.answers.join_aggregate import JoinAggregateAnswer, read_join_aggregates
+from nile.answers.join_aggregate import JoinAggregateAnswer, columns_of_aggregates, read_join_aggregates
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_outputs import JoinOutputs
 from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
+from nile.expressions.conditions import Value
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import read_pair_condition, taken_apart
@@ -25,10 +26,40 @@ from nile.preferences.fade import Fade
 from nile.preferences.preference import preference_number
 from nile.summaries.errors import ConfigError
 
-__all__ = ["JoinAggregateQuery", "JoinQuery", "MultiwayQuery", "join_query"]
+__all__ = ["BoundJoinAggregate", "JoinAggregateQuery", "JoinQuery", "MultiwayQuery", "join_query"]
 
 _ALIASED = re.compile(r"\s*(\w+)\s+(?:as\s+)?(\w+)\s*", re.IGNORECASE)
 _MOST_STREAMS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BoundJoinAggregate:
+    """Aggregates over the outputs of a join, of expressions over "name.column"."""
+
+    join: BoundJoin
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        """As one would write it."""
+        made = [value.text for value in self.by] + [f"{each.text} AS {each.name}" for each in self.aggregates]
+        told = str(self.join).replace("*", ", ".join(made), 1)
+        return told + (f" GROUP BY {', '.join(value.text for value in self.by)}" if self.by else "")
+
+    def answer(self, home: Home, budget: GivenBudget | None = None, *, confidence: float = 0.95) -> JoinAggregateAnswer:
+        """Run the join under a budget and aggregate what it finds.
+
+        Without a preference, or with the whole budget, exact; under `weighted` Horvitz-Thompson estimates; under
+        desc and asc what was found, which is not a random sample.  Raises what `BoundJoin.answer` raises.
+        """
+        needed = columns_of_aggregates(self.aggregates, self.by)
+        names = self.join.names
+        carry = [
+            tuple(dict.fromkeys(column.removeprefix(f"{name}.") for column in needed if column.startswith(f"{name}.")))
+            for name in names
+        ]
+        found = self.join.answer(home, budget, carry)
+        return JoinAggregateAnswer(found, self.aggregates, self.by, names, confidence)
 
 
 @dataclass(frozen=True, slots=True)

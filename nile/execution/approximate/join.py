@@ -12,7 +12,7 @@ from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import CATALOGUE, general
 from nile.answers.answer import Answer
 from nile.answers.bound_join import BoundJoin, Place
-from nile.answers.bound_join_aggregate import BoundJoinAggregate
+from nile.answers.join_query import BoundJoinAggregate
 from nile.execution.approximate.join_error import join_within
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from nile.answers.bound_join_aggregate import BoundJoinAggregate
 from nile.answers.join_aggregate import JoinAggregateAnswer
+from nile.answers.join_query import BoundJoinAggregate
 from nile.operators.inputs.home import Home
 from nile.preferences.budget import Budget, BudgetReport
 from nile.preferences.error_target import ErrorTarget
