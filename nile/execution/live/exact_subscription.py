@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nile.exact.pipeline.figures import Figures
@@ -13,8 +13,8 @@ from nile.execution.choice import Choice
 from nile.execution.exact.promised import Known
 from nile.execution.exact.run import changed, output_schema
 from nile.execution.live.commits import Commits
+from nile.execution.live.indexed.standing import Indexed
 from nile.execution.live.running import Running, alike, counts_of, differences
-from nile.execution.live.subscription import Subscription
 from nile.execution.reading import Readable
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
@@ -27,7 +27,7 @@ from nile.summaries.heavy import pa
 __all__ = ["ExactSubscription"]
 
 
-class ExactSubscription(Subscription):
+class ExactSubscription(Indexed):
     """A standing query.  Made by `Database.subscribe`; it sees what is pushed from then on.
 
     `poll()` gives what has been found since the last call and never waits; iterating gives that and ends when nothing
@@ -81,6 +81,7 @@ class ExactSubscription(Subscription):
         plan.readers.append(self)
         self._prepare(plan)
         self._tail, self._tail_key, self._sought, self._turn = plan.tail(), plan.tail_key, plan.sought, 0
+        self._passed_on = plan.passed_on
         self._changes = 0
         self._more: tuple[list[Any], int | None] | None = None
         """How much more it has counted than the plan it joined, and its own first instant; None: it joined none."""
@@ -127,6 +128,7 @@ class ExactSubscription(Subscription):
     def operators(self) -> tuple[Figures, ...]:
         """As of every standing query: the nodes of its plan."""
         with self._lock:
+            self._fetch()
             return tuple(self._tail.figures(self._plan.pipeline.operators))
 
     @property
@@ -197,15 +199,18 @@ class ExactSubscription(Subscription):
         if not level or not alike(mine.pipeline, theirs.pipeline):
             return False
         for each in list(mine.readers):
+            each.unindexed()
             state = each._core()
             each._more = differences(state, theirs.pipeline.capture()), state["origin"]
             each._plan, each._turn = theirs, theirs.turn
             theirs.readers.append(each)
+            each.regroup()
         mine.readers.clear()
         return True
 
     def _alone(self) -> None:
         """Go on with a plan of its own, of equal state."""
+        self.unindexed()
         if len(self._plan.readers) > 1:
             shared, turn = self._plan, self._turn
             self._plan, self._turn = shared.alone(), 0
@@ -216,6 +221,7 @@ class ExactSubscription(Subscription):
     @property
     def seen(self) -> Mapping[str, int] | None:
         """How many of the tuples that each stream keeps it has seen; None: an older version did not count them."""
+        self._fetch()
         return self._seen
 
     @property
@@ -234,6 +240,8 @@ class ExactSubscription(Subscription):
         self.query, self.choice, self._plan, self._more = query, choice, plan, None
         plan.readers.append(self)
         self._tail, self._tail_key, self._sought, self._turn = tail, plan.tail_key, plan.sought, 0
+        self._passed_on = plan.passed_on
+        self.regroup()
 
     def pause(self) -> None:
         with self._lock:
@@ -244,6 +252,7 @@ class ExactSubscription(Subscription):
 
     def end_together(self) -> None:
         """All who share its plan end next, so that whoever is first may end it."""
+        self.unindexed()
         self._plan.ending = True
 
     def _step(self, work: Callable[[], list[Changes]]) -> None:
@@ -253,7 +262,7 @@ class ExactSubscription(Subscription):
         if made is not None:
             self._given(*made)
 
-    def _formed(self, found: list[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
+    def _formed(self, found: Sequence[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
         passed = self._tail.passed(found, selected=selected)
         return passed, [changed(each, self.schema, self.choice.emit) for each in passed.changes]
 
@@ -263,8 +272,8 @@ class ExactSubscription(Subscription):
             self._changes += batch.num_rows
             self._hand_out(batch)
 
-    def _take(self, found: list[Changes]) -> None:
-        self._given(*self._formed(found))
+    def _take(self, found: Sequence[Changes], selected: bool = False) -> None:
+        self._given(*self._formed(found, selected))
 
     def _progress(self) -> None:
         # The first instant is a tuple's, whoever said how far streams have come, or the answer would tell how it was
@@ -297,6 +306,8 @@ class ExactSubscription(Subscription):
         return self._plan.takes_nothing_back()
 
     def _taken_back(self, name: str, gone: TakenBack) -> None:
+        for each in self._plan.readers:
+            each.unindexed()
         assert self._seen is not None
         if self._turn == self._plan.turn and any(each._seen != self._seen for each in self._plan.readers):
             for each in self._plan.readers[1:]:
@@ -313,6 +324,7 @@ class ExactSubscription(Subscription):
         For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
+            self._fetch()
             seen: State = {} if self._seen is None else {"seen": self._seen}
             state = self._core()
             if self._tail.nodes:

@@ -46,6 +46,13 @@ class Live(Known):
         What has a length, or comes with an offset, is one change; of an iterator or a reader each batch is.
         """
         with self.lock:
+            if self.means is None:
+                return self._push(name, data, offset)
+            with self.means.charged():
+                return self._push(name, data, offset)
+
+    def _push(self, name: str, data: Any, offset: Any) -> int:
+        with self.lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
             self.standing.check_state(stream, self.memory, self.means)

@@ -31,7 +31,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         self._commits = commits
         self._lock = commits.lock
         self._changed = threading.Condition(commits.lock)
-        self._found = Unread()
+        self._waits = Unread()
         self._closed = False
         self._left_to_store = False
         self._handed = 0
@@ -42,9 +42,8 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         self._tick: Callable[[], None] = lambda: None
         self._fault: BaseException | None = None
         self.into: Into | None = None
-        self.hearing: list[Callable[[], None]] = []
-        """Called under the lock when there may be more to `peek` at, or it has ended; they must not wait or raise."""
-        self.outputs = 0
+        self._hearing: list[Callable[[], None]] = []
+        self._outputs = 0
         self.dropped = 0
 
     @property
@@ -58,6 +57,41 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         return self._streams
 
     @property
+    def outputs(self) -> int:
+        """How many it has found so far."""
+        return self._outputs + self._elsewhere()
+
+    @outputs.setter
+    def outputs(self, outputs: int) -> None:
+        self._outputs = outputs - self._elsewhere()
+
+    @property
+    def hearing(self) -> list[Callable[[], None]]:
+        """Called under the lock when there may be more to `peek` at, or it has ended; they must not wait or raise."""
+        self._heed()
+        return self._hearing
+
+    @property
+    def _found(self) -> Unread:
+        """What waits for the reader, all of it here."""
+        self._fetch()
+        return self._waits
+
+    def _fetch(self) -> None:  # noqa: B027
+        """Bring here what was found for it elsewhere (`nile.execution.live.indexed`)."""
+
+    def _elsewhere(self) -> int:
+        """Outputs that are counted elsewhere, since that began."""
+        return 0
+
+    def _bytes_elsewhere(self) -> int:
+        """Bytes of unread rows that wait elsewhere."""
+        return 0
+
+    def _heed(self) -> None:  # noqa: B027
+        """Somebody waits for more."""
+
+    @property
     def unread(self) -> int:
         """Unread rows."""
         return self.outputs - self._handed
@@ -65,7 +99,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
     @property
     def unread_bytes(self) -> int:
         """Bytes of memory of unread rows; those in files of the store take none."""
-        return self._found.bytes
+        return self._waits.bytes + self._bytes_elsewhere()
 
     @property
     def full(self) -> bool:
@@ -186,6 +220,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         self._check_here()
         while True:
             with self._changed:
+                self._heed()
                 self._tick()
                 if not self._found and not self._closed:
                     self._changed.wait(timeout)
@@ -268,7 +303,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
     def _say_more(self) -> None:
         """To whoever waits for outputs."""
         self._changed.notify_all()
-        for hear in self.hearing:
+        for hear in self._hearing:
             hear()
 
     def _let_go(self, rows: int) -> int:

@@ -27,6 +27,7 @@ from nile.execution.exact.run import pipeline_of
 from nile.execution.held import flat, of
 from nile.execution.live.chosen import ByValue, Sought, chosen, sought
 from nile.execution.reading import Readable, Reading, named_leaf, selected
+from nile.expressions.tree import Column
 from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
 from nile.streams.live import LiveStream
 from nile.summaries.heavy import pa
@@ -66,6 +67,18 @@ class Event:
         if (number, column) not in self.by_value:
             self.by_value[number, column] = ByValue(changes.rows.column(changes.rows.schema.get_field_index(column)))
         return self.by_value[number, column]
+
+
+def _passed_on(above: list[Plan]) -> tuple[str, ...] | None:
+    """The columns that come out at the top where one selection, and no expression, is there; None: there is more."""
+    match above:
+        case [Filter() as one]:
+            return tuple(field.name for field in one.fields)
+        case [Project() as made, Filter()]:
+            names = [item.node.name for item in made.items if isinstance(item.node, Column)]
+            return tuple(names) if len(names) == len(made.items) else None
+        case _:
+            return None
 
 
 def tail_of(plan: Plan, choice: Choice) -> tuple[list[Plan], Plan]:
@@ -137,6 +150,9 @@ class Running:
         self.key = (*self.key, self.constraints)
         core, self._nodes = cut(self._plan, len(above))
         self.tail_key = repr(above)
+        self.is_stream = bool(above) and isinstance(below, Stream) and len(leaves) == len(self.leaves) == 1
+        """Whether below the top there is one live stream, and nothing else."""
+        self.passed_on = _passed_on(above)
         self._made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above))
         self.pipeline: Pipeline = self._made()
         self.readers: list[Any] = []
@@ -198,18 +214,7 @@ class Running:
         if turn == self.turn and len(self.readers) <= 1:
             self._first += 1
             return form(work(), False)
-        if turn == self.turn:
-            event = Event(len(self.readers))
-            try:
-                event.found = work()
-            except Exception as error:
-                event.fault = error
-            self._events.append(event)
-        event = self._events[turn - self._first]
-        event.waits -= 1
-        self._free()
-        if event.fault is not None:
-            raise event.fault
+        event = self._event(turn, work, 1)
         if not event.found:
             return None
         if key not in event.made:
@@ -219,6 +224,29 @@ class Running:
             else:
                 event.made[key] = form(found, True) if found else None
         return event.made[key]
+
+    def happened(self, turn: int, work: Callable[[], list[Changes]], readers: int) -> list[Changes]:
+        """What event number `turn` led to, for so many readers at once.  Raises what it raised."""
+        if turn == self.turn and len(self.readers) <= readers:
+            self._first += 1
+            return work()
+        return self._event(turn, work, readers).found
+
+    def _event(self, turn: int, work: Callable[[], list[Changes]], readers: int) -> Event:
+        """Event number `turn`, which so many readers take now."""
+        if turn == self.turn:
+            event = Event(len(self.readers))
+            try:
+                event.found = work()
+            except Exception as error:
+                event.fault = error
+            self._events.append(event)
+        event = self._events[turn - self._first]
+        event.waits -= readers
+        self._free()
+        if event.fault is not None:
+            raise event.fault
+        return event
 
     def _free(self) -> None:
         while self._events and not self._events[0].waits:

@@ -38,6 +38,8 @@ class Subscription(Outbox):
     def __init__(self, commits: Commits, callback: Callable[[pa.RecordBatch], None] | None) -> None:
         super().__init__(commits, callback)
         self.ending: list[Callable[[], None]] = []
+        self.regroup: Callable[[], None] = lambda: None
+        """Told when who hears of what comes, or through whom, has to be looked at again."""
         self.paused = False
         """Whether what comes waits (`pause`)."""
         self._backlog = Backlog()
@@ -131,6 +133,7 @@ class Subscription(Outbox):
     def fill(self, into: Into) -> None:
         """From now on rows go there, what waits first."""
         self.into = into
+        self.regroup()
         for batch in self._found:
             into.take(batch)
         self._found.clear()

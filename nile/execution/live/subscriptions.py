@@ -9,6 +9,7 @@ from nile.base.sizes import format_size
 from nile.exact.plan.constraints import StreamConstraint
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.indexed.selecting import LEAST, Selecting
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.sharing import Sharing
@@ -35,6 +36,10 @@ class Subscriptions:
         self._running: list[Subscription] = []
         self._named: dict[str, tuple[QueryDefinition, Subscription]] = {}
         self._looked: dict[str, int] = {}
+        self._groups: list[Selecting] = []
+        self._known_units: list[Subscription | Selecting] = []
+        self._filling: list[Subscription] = []
+        self._stale = False
         self.sharing = Sharing()
 
     def add(self, made: Subscription, name: str | None = None, definition: QueryDefinition | None = None) -> None:
@@ -42,7 +47,42 @@ class Subscriptions:
         self._running = [*(one for one in self._running if not one.closed), made]
         if name is not None and definition is not None:
             self._named[name] = (definition, made)
+        made.regroup = self._regroup
+        self._regroup()
         self.sharing.add(made)
+
+    def _regroup(self) -> None:
+        """Which selections an index finds the rows of is looked at again before the next tuples."""
+        self._stale = True
+
+    def _units(self) -> list[Subscription | Selecting]:
+        """Who is told of tuples: queries, and indexes of many selections in the place of the first of them."""
+        if not self._stale:
+            return self._known_units
+        together: dict[int, list[ExactSubscription]] = {}
+        for one in self._running:
+            if isinstance(one, ExactSubscription) and one.sought:
+                together.setdefault(id(one.plan), []).append(one)
+        wanted = {key: some for key, some in together.items() if len(some) >= LEAST}
+        kept: dict[int, Selecting] = {}
+        for group in self._groups:
+            key = id(group.plan)
+            if key in wanted and group.members == wanted[key]:
+                kept[key] = group
+            else:
+                group.dissolve()
+        for key, some in wanted.items():
+            if key not in kept:
+                kept[key] = Selecting(some[0].plan, some)
+        self._groups = list(kept.values())
+        grouped = {id(one): group for group in kept.values() for one in group.members}
+        units: dict[int, Subscription | Selecting] = {}
+        for one in self._running:
+            unit = grouped.get(id(one), one)
+            units[id(unit)] = unit
+        self._filling = [one for one in self._running if one.into is not None]
+        self._known_units, self._stale = list(units.values()), False
+        return self._known_units
 
     def snapshot(self) -> tuple[list[Subscription], dict[str, tuple[QueryDefinition, Subscription]]]:
         """All there are, for `go_back`."""
@@ -52,6 +92,7 @@ class Subscriptions:
         """Have those again that a snapshot has; who came since ends without telling anything."""
         came = [one for one in self._running if one not in before[0]]
         self._running, self._named = list(before[0]), dict(before[1])
+        self._regroup()
         for one in came:
             one.detach()
 
@@ -108,9 +149,10 @@ class Subscriptions:
 
     def filled_from(self, stream: LiveStream) -> list[LiveStream]:
         """A stream and those that queries fill from it, each after one that it is filled from."""
+        self._units()
         found = [stream]
         for each in found:
-            targets = [one.into.target for one in self._running if one.into is not None and _reads(one, each)]
+            targets = [one.into.target for one in self._filling if one.into is not None and _reads(one, each)]
             found += [target for target in dict.fromkeys(targets) if target not in found]
         return found
 
@@ -128,9 +170,9 @@ class Subscriptions:
 
     def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come, for all that read it."""
-        for standing in self._running:
-            if standing.streams.get(name) is stream:
-                standing.arrived(name, batch)
+        for unit in self._units():
+            if unit.streams.get(name) is stream:
+                unit.arrived(name, batch)
         self._flow()
 
     def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
@@ -168,21 +210,22 @@ class Subscriptions:
 
     def reached(self, stream: LiveStream) -> None:
         """Let those who read a stream emit what follows of how far it has come."""
-        for standing in self._running:
-            if standing.streams.get(stream.name) is stream:
-                standing.progress()
+        for unit in self._units():
+            if unit.streams.get(stream.name) is stream:
+                unit.progress()
         self._flow()
 
     def progress(self) -> None:
         """Let each emit what follows of how far its streams have come."""
-        for standing in self._running:
-            standing.progress()
+        for unit in self._units():
+            unit.progress()
         self._flow()
 
     def _flow(self) -> None:
         """Hand on the rows of queries that fill a stream, now that all who read what they are made of have that."""
         self.sharing.look()
-        for standing in self._running:
+        self._units()
+        for standing in list(self._filling):
             standing.flow()
 
     def wait_for_readers(self, stream: LiveStream) -> None:
@@ -191,9 +234,19 @@ class Subscriptions:
         Raises Overloaded for a query that refuses.
         """
         reached = self.filled_from(stream)
-        while full := [one for one in self._running if one.full and any(_reads(one, each) for each in reached)]:
+        while full := [one for one in self._full() if any(_reads(one, each) for each in reached)]:
             for standing in full:
                 standing.wait_for_reader()
+
+    def _full(self) -> list[Subscription]:
+        """Those with too much unread."""
+        out: list[Subscription] = []
+        for unit in self._units():
+            if isinstance(unit, Selecting):
+                out += [one for one in unit.full() if isinstance(one, Subscription)]
+            elif unit.full:
+                out.append(unit)
+        return out
 
     def besides(self) -> int:
         """Bytes of outputs that wait, and of the state of those that are never sampled."""
@@ -225,8 +278,11 @@ class Subscriptions:
         if memory is not None and memory < most:
             most, told = memory, "by the memory= that the database was opened with"
         reached = self.filled_from(stream)
-        for standing in self._running:
-            if standing.closed or not any(_reads(standing, each) for each in reached):
+        for unit in self._units():
+            standing = unit.first if isinstance(unit, Selecting) else unit  # of equal plans once
+            if not isinstance(standing, Subscription) or standing.closed:
+                continue
+            if not any(_reads(standing, each) for each in reached):
                 continue
             if (held := standing.memory + standing.waiting_bytes) > most:
                 raise Overloaded(
@@ -263,6 +319,8 @@ class Subscriptions:
     def _forget(self) -> None:
         self._running.clear()
         self._named.clear()
+        self._groups.clear()
+        self._regroup()
 
 
 def _fills(standing: Subscription, stream: LiveStream) -> bool:

@@ -8,7 +8,7 @@ exact queries.  Above the groups counts and sums are divided by the share (of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -175,7 +175,7 @@ class SampledSubscription(ExactSubscription):
         values = column_of(node, named_leaf(leaf, batch.carried.select(names)))
         return sample.having(hash_keys(values, self._hasher, where=f"stream '{name}', DISTINCT"))
 
-    def _formed(self, found: list[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
+    def _formed(self, found: Sequence[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
         if self._alone_is is not None:
             for each in found:
                 come = np.flatnonzero(each.sign > 0)

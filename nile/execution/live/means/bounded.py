@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from nile.exact.pipeline.tail import Passed
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.choice import Choice
 from nile.execution.exact.run import changed, output_schema
+from nile.execution.live.chosen import Sought
 from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounds import Means
@@ -251,7 +252,12 @@ class BoundedSubscription(ExactSubscription):
             self.gate.passed(at)
         self._worst = max(self._worst, self.gate.level)
 
-    def _formed(self, found: list[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
+    @property
+    def sought(self) -> tuple[Sought, ...]:
+        """None: what is let in is counted tuple by tuple."""
+        return ()
+
+    def _formed(self, found: Sequence[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
         passed = self._tail.passed(found, selected=selected)
         shown = list(range(self._made.shown))
         told = [replace(each, rows=each.rows.select(shown)) for each in passed.changes]

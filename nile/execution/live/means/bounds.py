@@ -6,7 +6,8 @@ has doubled just now.  A stream
 whose tuples, as fast as they come now, would not all fit into its window is sampled, so that those that are let in do
 for as long as it goes on; what was there before leaves meanwhile.
 CPU time.  Credit comes in as the clock goes on and every push spends what it took; a push may spend half of the credit
-there is.  What a tuple costs each plan, and the push itself, is measured while it runs.
+there is.  What a tuple costs each plan, and the push itself, and what both cost without one, is measured while it runs.
+While credit is left over, samples grow, whatever was measured: what costs least is learnt by doing it.
 Both are dealt out by the weights of queries: who needs less than its part leaves the rest to the others.
 Source: STREAM (CIDR 2003), sections 5.2 and 5.4, which leave open when reduction begins and how it ends.
 """
@@ -15,8 +16,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from nile.execution.live.means.costs import Cost
 from nile.execution.live.means.gate import MOST_LEVEL, Gate
 
 __all__ = ["Means"]
@@ -33,7 +36,9 @@ _SOON = 8.0
 """Pushes of this size that there is room for at least: then no rate has to be looked at."""
 _LEARN = 0.3
 _BURST = 1.0
-"""Seconds for which CPU credit is saved up."""
+"""Seconds for which CPU credit is saved up, and for which at most it is owed."""
+_PLENTY = 0.5
+"""Of the credit that can be saved up: with more, a sample grows."""
 
 
 class Means:
@@ -61,7 +66,9 @@ class Means:
         self._gap = 0.0
         self._begun = 0.0
         self._in_plans = 0.0
-        self._push_seconds = 0.0
+        self._most = 0.0
+        self._around = Cost()
+        self._inside, self._charged, self._rest, self._tuples = False, 0.0, 0.0, 0
         self._besides = 0
 
     def add(self, gate: Gate) -> None:
@@ -87,38 +94,56 @@ class Means:
         """Bytes among them that sampling cannot lessen."""
         return self._besides
 
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """Around a push: what it takes beside `begin` to `end` is spent, too (reading rows, telling callbacks)."""
+        if self._inside:  # of a push that a callback makes
+            yield
+            return
+        begun = self.meter()
+        self._inside, self._charged, self._rest, self._tuples = True, 0.0, 0.0, 0
+        try:
+            yield
+        finally:
+            self._inside = False
+            beside = max(0.0, self.meter() - begun - self._charged)
+            self._spend(beside)
+            self._around.add(self._tuples, self._rest + beside)
+
+    def _spend(self, seconds: float) -> None:
+        if self.cpu is not None and self._credit is not None:
+            self._credit = max(self._credit - seconds, -self.cpu * _BURST)
+
     def begin(self) -> None:
-        """A push begins."""
+        """A change begins."""
         if self.cpu is not None:
             now = self.clock()
             if self._credit is None:
-                self._credit = self.cpu * _BURST
+                self._credit = self._most = self.cpu * _BURST
             else:
                 passed = max(0.0, now - self._seen)
                 self._gap += _LEARN * (passed - self._gap)
-                most = self.cpu * max(_BURST, 2.0 * self._gap)
-                self._credit = min(most, self._credit + self.cpu * passed)
+                self._most = self.cpu * max(_BURST, 2.0 * self._gap)
+                self._credit = min(self._most, self._credit + self.cpu * passed)
             self._seen = now
         self._besides = self.others()
         self._begun, self._in_plans = self.meter(), 0.0
 
     def end(self, tuples: int) -> None:
         """It has ended, and brought so many tuples."""
-        if self.cpu is not None and self._credit is not None:
-            spent = self.meter() - self._begun
-            self._credit -= spent
-            if tuples:
-                each = max(0.0, spent - self._in_plans) / tuples
-                self._push_seconds += (_LEARN if self._push_seconds else 1.0) * (each - self._push_seconds)
         for gate in self._gates:
             self._measured(gate)
         self._besides = self.others()
+        spent = self.meter() - self._begun
+        self._spend(spent)
+        self._charged += spent
+        self._rest += max(0.0, spent - self._in_plans)
+        self._tuples += tuples
 
     def _measured(self, gate: Gate) -> None:
         took = sum(gate.took.values())
-        if took > gate.took_before:
-            each = gate.spent / (took - gate.took_before)
-            gate.seconds = each if gate.seconds is None else gate.seconds + _LEARN * (each - gate.seconds)
+        if gate.spent:
+            gate.cost.add(took - gate.took_before, gate.spent)
             gate.spent = 0.0
         gate.took_before = took
         held, there = gate.held(), gate.memory()
@@ -139,7 +164,10 @@ class Means:
 
     def level(self, gate: Gate, name: str, tuples: int, at: int) -> int:
         """Of a batch of a stream that ends at an instant (ns): 0 takes all of it in, k a share of 2**-k."""
-        allowed = min(self._by_memory(gate, name, tuples, at), self._by_cpu(gate, name, tuples))
+        room, time_for = self._by_memory(gate, name, tuples, at), self._by_cpu(gate, name, tuples)
+        if self._credit is not None and self._credit > _PLENTY * self._most and gate.newest(name):
+            time_for = max(time_for, tuples / 2.0 ** (gate.newest(name) - 1))
+        allowed = min(room, time_for)
         if allowed >= tuples:
             return 0
         return min(MOST_LEVEL, math.ceil(math.log2(tuples / max(allowed, 1.0))))
@@ -171,18 +199,19 @@ class Means:
 
     def _by_cpu(self, gate: Gate, name: str, tuples: int) -> float:
         """How many of the tuples there is time for."""
-        if self.cpu is None or self._credit is None or gate.seconds is None:
+        if self.cpu is None or self._credit is None or not gate.cost.known:
             return math.inf
-        left = max(0.0, self._credit / 2.0 - self._push_seconds * tuples)
         asking = [each for each in self._gates if name in each.came]
-        needs = {id(each): tuples * (each.seconds or 0.0) for each in asking}
+        apart = self._around.of(tuples) + sum(each.cost.fixed for each in asking)
+        left = max(0.0, self._credit / 2.0 - apart)
+        needs = {id(each): tuples * each.cost.each for each in asking}
         waiting = sorted(asking, key=lambda each: needs[id(each)] / each.weight)
         weights = sum(each.weight for each in asking)
         for each in waiting:
             fair = left * each.weight / weights if weights else 0.0
             given = min(needs[id(each)], fair)
             if each is gate:
-                return math.inf if given >= needs[id(each)] else given / gate.seconds
+                return math.inf if given >= needs[id(each)] else given / gate.cost.each
             left -= given
             weights -= each.weight
         return math.inf

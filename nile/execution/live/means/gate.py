@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
+from nile.execution.live.means.costs import Cost
 from nile.execution.live.means.weighing import GROUP_OF, GROUPS, WEIGHT, Weighed
 from nile.execution.values import value_of
 from nile.operators.aggregate.input import units
@@ -102,8 +103,8 @@ class Gate:
         self.grown = 0
         """How many were held when the state last grew."""
         self.bytes = 0
-        self.seconds: float | None = None
-        """CPU time of a tuple that is let in."""
+        self.cost = Cost()
+        """CPU time of a push, by the tuples that are let in."""
         self.jumps: list[int] = []
         """How many were held when tables doubled, of each the last time."""
         self.peak_before = 0
@@ -114,7 +115,7 @@ class Gate:
         """For a plan of equal state that goes its own way."""
         other = Gate(self.made, self._positions, self._hasher, self.ask)
         other.weight, other.peak, other.grown, other.bytes = self.weight, self.peak, self.grown, self.bytes
-        other.seconds = self.seconds
+        other.cost = self.cost.twin()
         other._restore(self.capture())
         return other
 
