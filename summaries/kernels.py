@@ -22,13 +22,11 @@ import numpy as np
 from numba.core import caching, event, serialize
 
 from nile.summaries.errors import CompileWarning
-from nile.summaries.package import NILE, files_below
+from nile.summaries.package import NILE, files_below, is_compiled_in, kernel_key
 
 __all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part", "told"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_CONSTANTS = ("arrays.py", "state.py")
-"""Where the numbers that kernels have compiled in are named."""
 _PATIENCE = 1.0
 """Seconds of compiling after which a process says what it waits for."""
 _UNUSED = 30 * 86_400
@@ -37,14 +35,10 @@ _BASE: Any = getattr(caching, "UserProvidedCacheLocator", None)  # numba before 
 
 
 def _fingerprint() -> str:
-    """Digest of every kernel source, and of the places in state arrays that kernels have compiled in.
-
-    numba's own cache looks at the file of the outermost function only, so an edit to a kernel that is
-    called from another file would go unnoticed.
-    """
+    """Digest of every kernel source, and of the places in state arrays that kernels have compiled in: a version."""
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
     for path in files_below(NILE):
-        if path.name.endswith("kernels.py") or path.name in _CONSTANTS:
+        if is_compiled_in(path):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -84,6 +78,22 @@ def _begun(cache: Path, *, cold: bool) -> None:
                     file.unlink(missing_ok=True)
 
 
+def _adopt(folder: Path) -> None:
+    """Take over the kernels of a module from the last version that has them as they would compile now."""
+    if folder.exists():
+        return
+    with suppress(OSError):
+        others = [
+            each for each in folder.parent.parent.glob(f"kernels-*/{folder.name}") if each.parent != folder.parent
+        ]
+        others.sort(key=lambda each: each.stat().st_mtime)
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind in ("*.nbc", "*.nbi") if others else ():  # an index after what it tells of
+            for file in others[-1].glob(kind):
+                with suppress(FileExistsError):
+                    os.link(file, folder / file.name)
+
+
 _NAME = f"kernels-{_fingerprint()}"
 _HOMES = [home / _NAME for home in _cache_homes()]
 _COLD = not any(home.exists() for home in _HOMES)
@@ -96,17 +106,25 @@ class KernelLocator(_BASE or object):  # type: ignore[misc]
     """Where numba keeps a kernel of Nile: under the place of its module in Nile, wherever Nile itself stands.
 
     By numba's own rule each path compiles anew, and Spark unpacks Nile's code for each application in another one.
+    numba looks at the file of the outermost function only; here a module's kernels lie under a digest of all that they
+    have compiled in (`kernel_key`), so that an edit compiles what it concerns, and all of that.
     """
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """A directory for the kernels of one package."""
-        return ".".join(Path(py_file).parent.relative_to(NILE.parent).parts)
+        """A directory for the kernels of one module."""
+        path = Path(py_file)
+        module = ".".join(path.with_suffix("").relative_to(NILE.parent).parts)
+        return f"{module}-{kernel_key(path, NILE)}"
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
         """A locator for a function of Nile's; None for others, which numba asks its own locators for."""
-        return super().from_function(py_func, py_file) if Path(py_file).is_relative_to(NILE) else None
+        if not Path(py_file).is_relative_to(NILE):
+            return None
+        if _CACHE is not None:
+            _adopt(_CACHE / cls.get_suitable_cache_subpath(py_file))
+        return super().from_function(py_func, py_file)
 
 
 if _CACHE is not None:
