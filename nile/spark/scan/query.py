@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.aggregates.catalogue import RUNNING
+from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.execution.approximate.join import check_terms, stream_of, window_of
 from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.physical import equalities, one_key
@@ -17,10 +17,11 @@ from nile.execution.progress.input import bounded, own_columns, values_of
 from nile.execution.values import all_of
 from nile.expressions.tree import conjuncts
 from nile.preferences.budget import Budget
+from nile.preferences.error_target import ErrorTarget
 from nile.pyramid.lake.lake import LakeStream
 from nile.pyramid.lake.part import TS
 from nile.spark.scan.task import ScanTask, TaskSide
-from nile.sql.plan import Group, Join, Limit, Query, Sort, Stream
+from nile.sql.plan import Group, Join, Limit, Preference, Query, Sort, Stream, walk
 from nile.streams.lake import LakeSource
 from nile.summaries.errors import BudgetError, ConfigError, NotYet
 from nile.summaries.hashing import hash_keys
@@ -38,7 +39,7 @@ Array = np.ndarray[Any, Any]
 DEFAULT_CAP = 4
 _DOES = (
     "engine='spark' answers joins of two streams of a lake on the column both are clustered by, with one WINDOW or "
-    "none, selections of one stream, and aggregates of both"
+    "none, selections of one stream, and aggregates of both, by partitions of two cells at most, near in time"
 )
 _UNUSED = (
     "algorithm", "scheduling", "windows", "output", "method", "guide", "costs", "replay", "replay_mean", "speed", "by"
@@ -63,7 +64,8 @@ class ScanQuery:
     """A statement that a scan can answer, checked.
 
     kind: of the preference, "" none; streams: of the lake, one per side; task: what tasks do, without partitions;
-    limit: (rows to leave out, rows at most) or None; group: the aggregates, None: rows.
+    limit: (rows to leave out, rows at most) or None; group: the aggregates, None: rows; target: of ERROR, up to which
+    partitions are read.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class ScanQuery:
     group: Group | None
     seed: int
     confidence: float
+    target: ErrorTarget | None = None
 
     @property
     def asked(self) -> Array | None:
@@ -107,6 +110,8 @@ class ScanQuery:
 def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
     """A statement, checked; nothing is read.  Raises NotYet, ConfigError, BudgetError, KeyTypeError."""
     kind = "" if query.preference is None else query.preference.kind
+    if query.error is not None:
+        query, kind = _sampled(query, options), "weighted"
     _check_options(options, kind)
     budget = _budget(query, options, kind)
     try:
@@ -116,6 +121,8 @@ def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
     if query.preference is not None and any(term.parts or term.factor for term in query.preference.terms):
         raise _not_yet("a preference over expressions, of which the sketches of a lake know nothing")
     limit = _limit(shape, kind)
+    target = None if query.error is None else ErrorTarget(*query.error)
+    confidence = 0.95 if target is None else target.confidence
     if shape.group is not None:
         _check_group(shape.group, query)
     joined = isinstance(shape.core, Join)
@@ -138,7 +145,8 @@ def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
         limit,
         shape.group,
         options.seed or 0,
-        0.95 if options.confidence is None else options.confidence,
+        confidence if options.confidence is None else options.confidence,
+        target,
     )
 
 
@@ -224,9 +232,30 @@ def _check_options(options: Options, kind: str) -> None:
         raise ConfigError(f"emit: needed append or snapshot under engine='spark'; got {options.emit!r}; leave it out")
 
 
+def _sampled(query: Query, options: Options) -> Query:
+    """A query to an ERROR, of a random sample: partitions are drawn until it is met.  Raises NotYet, BudgetError."""
+    kind = "weighted" if query.preference is None else query.preference.kind
+    if kind != "weighted":
+        raise NotYet(
+            "engine='spark', ERROR: needed WITH PREFERENCE weighted (or none), a random sample; got "
+            f"{kind}, whose partitions are not one; say weighted, or BUDGET"
+        )
+    if query.budget is not None or options.budget is not None:
+        raise BudgetError(
+            "engine='spark', ERROR: needed no BUDGET beside it, since partitions are read until the error is met, "
+            "or all of them; got one; leave one of them out"
+        )
+    group = next((each for each in walk(query.plan) if isinstance(each, Group)), None)
+    for item in () if group is None else group.aggregates:
+        if item.distinct or CATALOGUE[item.function].interval == "one-sided":
+            raise NotYet(
+                f"engine='spark', ERROR: needed aggregates that a sample of partitions bounds; got {item.name}, which "
+                "unread partitions may change by any amount; say BUDGET for what was found"
+            )
+    return query if query.preference is not None else replace(query, preference=Preference("weighted"))
+
+
 def _budget(query: Query, options: Options, kind: str) -> Budget | None:
-    if query.error is not None:
-        raise _not_yet("ERROR")
     if options.budget is not None:
         assert isinstance(options.budget, Budget)
         budget: Budget | None = options.budget

@@ -38,6 +38,8 @@ from nile.summaries.heavy import pa
 __all__ = ["ScanResult", "ScanRun", "scanned"]
 
 _WEIGHT = "_weight"
+_LEAST = 12
+"""Partitions whose scatter says something of that of all."""
 
 
 def scanned(database: Database, query: Query, options: Options) -> ScanResult:
@@ -116,15 +118,32 @@ class ScanRun(Run, Progressive):
         query = self.query
         waves = Waves(spark_session(), self.ranking, query.task, query.budget, query.most)
         self._waves = waves
-        for rows in waves.run():
+        for look, rows in enumerate(waves.run(), 1):
             for place, batch in rows:
                 if query.group is None:
                     self._found.add(batch)
                 else:
                     self._partials.append((place, batch))
             yield None
-            if self._found.is_full:
+            if self._found.is_full or self._is_close(waves, look):
                 return
+
+    def _is_close(self, waves: Waves, look: int) -> bool:
+        """Whether the error that was asked for is met, as look number `look` at a growing sample tells."""
+        target = self.query.target
+        if target is None or waves.whole or waves.read < _LEAST:
+            return False
+        told = self._intervals(target.look(look))
+        # What shows no scatter has no interval yet.
+        return bool(told) and all(each.high > each.low and each.relative_error <= target.error for each in told)
+
+    def _intervals(self, confidence: float) -> list[Estimate]:
+        """Of every number of the answer."""
+        if self.query.task.counts:
+            waves = self._waves
+            assert waves is not None
+            return [self.ranking.total(np.array(waves.outputs, np.float64), waves.read, confidence)]
+        return [each for column in self._totals.estimates(confidence).values() for each in column]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows; under weighted they come together at the end, when their weights are known."""
@@ -271,6 +290,11 @@ class ScanRun(Run, Progressive):
             lines.append(f"  outputs expected by the grids of summaries {', '.join(one.name for one in self._grids)}")
         if query.budget is not None:
             lines.append(f"  budget: {query.budget}")
+        if query.target is not None:
+            lines.append(
+                f"  until every number is within {query.target.error:.3g} of it at confidence "
+                f"{query.target.confidence:g}, looked at after each wave"
+            )
         waves = self._waves
         if waves is not None:
             lines.append(
