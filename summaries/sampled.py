@@ -117,7 +117,7 @@ class Reservoir(Summary):
 
     def _draw(self, n: int) -> Array:
         """The next n draws: uint64 [n]."""
-        at = np.arange(self._drawn + 1, self._drawn + n + 1, dtype=np.uint64)
+        at = np.uint64(self._drawn & _MASK) + np.arange(1, n + 1, dtype=np.uint64)  # numbers of draws, modulo 2**64
         self._drawn += n
         return mixed(np.uint64(self.seed) + at * np.uint64(_GOLDEN))
 

@@ -22,7 +22,7 @@ from nile.experiments.faults.fault import expect
 from nile.pyramid.grid.manager_state import manager_content
 from nile.summaries.envelope import pack
 
-__all__ = ["QUERIES", "Callback", "Scene", "differing", "rows"]
+__all__ = ["QUERIES", "SHARED", "Callback", "Scene", "differing", "rows"]
 
 Callback = Callable[[pa.RecordBatch], None]
 
@@ -46,6 +46,15 @@ QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
         "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE asc a.k WINDOW '4 s' BUDGET 0.5",
         {"outlier_cap": 2},
     ),
+}
+_ONE = "SELECT k, count(*) AS n, sum(n) AS s FROM a [RANGE '3 s'] GROUP BY k"
+SHARED = ("whole", "busy", "more", "again")
+"""These run on one plan; `whole` is the oldest of them."""
+_SHARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "whole": (_ONE, {"emit": "changes"}),
+    "busy": (f"{_ONE} HAVING count(*) > 2", {"emit": "changes"}),
+    "more": ("SELECT k, count(*) AS n, sum(n) + 1 AS m FROM a [RANGE '3 s'] GROUP BY k", {"emit": "changes"}),
+    "again": (_ONE, {"emit": "changes"}),
 }
 _SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("n", pa.int64())]
 
@@ -93,8 +102,8 @@ class Scene:
         self.push("b", 0)
 
     def subscribe(self, name: str, callback: Callback | None) -> None:
-        """One of QUERIES, with a callback that notes what it is told; None: it is polled."""
-        text, options = QUERIES[name]
+        """One of QUERIES or of SHARED, with a callback that notes what it is told; None: it is polled."""
+        text, options = (QUERIES | _SHARED)[name]
         told = self.told.setdefault(name, [])
 
         def heard(batch: pa.RecordBatch) -> None:

@@ -19,7 +19,7 @@ from nile.experiments.faults import (
     values,
 )
 from nile.experiments.faults.bounds import equal_keys, unread
-from nile.experiments.faults.changes import callbacks, flowing, remote
+from nile.experiments.faults.changes import callbacks, flowing, remote, sweep
 from nile.experiments.faults.fault import Fault
 from nile.experiments.faults.surface import casts, closed, stores, streams, types
 from nile.summaries.errors import ConfigError
@@ -46,6 +46,7 @@ _MODULES = (
 _LIVE = (overload.BURST, overload.STUCK, overload.SILENT, overload.EMPTY)
 _WHOLE = (
     interruption.INTERRUPT,
+    sweep.SWEEP,
     signals.SIGNALS,
     callbacks.CALLBACKS,
     callbacks.REENTRANCE,

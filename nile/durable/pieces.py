@@ -120,7 +120,7 @@ class Pieces:
                 _refuse(envelope, "a place inside of a pack of the manifest", (number, offset, length))
             parts.append(np.frombuffer(data, np.uint8, length, offset))
         raw = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        if dtype not in _TYPES:
+        if not isinstance(dtype, str) or dtype not in _TYPES:
             _refuse(envelope, f"a type of {name!r}", dtype)
         try:
             flat = raw.view(np.dtype(dtype))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nile.experiments.faults.table import FAULTS
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.manager_state import manager_bytes, read_manager
@@ -21,6 +22,7 @@ from nile.pyramid.history.warm_index import WarmIndex
 from nile.pyramid.history.zone_file import KIND
 from nile.summaries.envelope import pack, unpack
 from nile.summaries.errors import EnvelopeError, StoreCorrupt
+from nile.summaries.sampled import Reservoir
 from nile.summaries.schemas import schema_from_json, schema_to_json
 
 pytestmark = pytest.mark.faults
@@ -106,3 +108,18 @@ def test_a_name_that_is_no_text_is_refused() -> None:
     with pytest.raises(EnvelopeError, match="needed a name without halves of surrogate pairs; got"):
         schema_from_json([{**fields[0], "name": "k\ud800"}])
     assert schema_from_json(fields) == SCHEMA
+
+
+@pytest.mark.parametrize("seed", [10_501, 16_527])
+def test_seeds_of_forged_files_that_once_failed_hold(seed: int) -> None:
+    """An array's type that is a list; draws of a reservoir past the largest machine word."""
+    FAULTS["forged-files"].attempt(seed)
+
+
+def test_a_reservoir_that_has_drawn_more_often_than_a_word_can_count_goes_on_drawing() -> None:
+    made = Reservoir(8)
+    good = unpack(made.to_bytes())
+    for drawn in (2**62, 2**63 - 2, 2**64 - 1, 2**70):
+        far = Reservoir.from_bytes(pack(good.kind, {**good.params, "drawn": drawn}, good.arrays))
+        far.summarize(np.arange(40, dtype=np.uint64))
+        assert far.keys.shape[0] == 8
