@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from nile.experiments.faults.interruption import undefended
 from nile.experiments.faults.scene import QUERIES, Scene, differing
 from nile.summaries.errors import NileError
 
-__all__ = ["CALLBACKS", "REENTRANCE"]
+__all__ = ["CALLBACKS", "MISBEHAVIOUR", "REENTRANCE", "REENTRANT", "played", "told_at_once"]
 
 Change = tuple[str, tuple[Any, ...]]
 
@@ -29,12 +29,21 @@ class _Own(BaseException):
 class _Play:
     """A scene to which changes are made, also by its callbacks, and the order in which they were made."""
 
-    def __init__(self, seed: int, misbehave: Callable[[_Play, pa.RecordBatch], object], store: Path | None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        misbehave: Callable[[_Play, pa.RecordBatch], object],
+        store: Path | None,
+        names: Sequence[str],
+    ) -> None:
         self.rng = generator("callbacks", seed)
-        names = list(QUERIES)
         self.bad = names[seed // 10 % len(names)]
         others = [name for name in names if name != self.bad]
-        self.names = (others[seed % len(others)], self.bad, others[(seed + 4) % len(others)])
+        self.names = (
+            others[seed % len(others)],
+            self.bad,
+            others[(seed + (4 if len(others) > 4 else 1)) % len(others)],
+        )
         self.store = store
         self.log: list[Change] = []
         self.calls = 0
@@ -102,7 +111,7 @@ def _reads(play: _Play, batch: pa.RecordBatch) -> None:
     play.scene.db.accounting("a").check()
 
 
-_MISBEHAVIOUR: tuple[Callable[[_Play, pa.RecordBatch], object], ...] = (
+MISBEHAVIOUR: tuple[Callable[[_Play, pa.RecordBatch], object], ...] = (
     _raises(ValueError),
     _raises(KeyboardInterrupt),
     _raises(SystemExit),
@@ -148,7 +157,7 @@ def _checkpoints(play: _Play, _: pa.RecordBatch) -> None:
         play.scene.db.checkpoint()
 
 
-_REENTRANCE = (
+REENTRANT = (
     _pushes("a"),
     _pushes("b"),
     _advances("a"),
@@ -167,11 +176,20 @@ _REENTRANCE = (
 )
 
 
-def _played(seed: int, misbehave: Callable[[_Play, pa.RecordBatch], object], *, drop: bool) -> None:
-    """Pushes to a scene with one bad callback, then the same in peace: everybody else, and all state, is alike."""
+def played(
+    seed: int,
+    misbehave: Callable[[_Play, pa.RecordBatch], object],
+    *,
+    drop: bool,
+    among: Sequence[str] = tuple(QUERIES),
+) -> None:
+    """Pushes to a scene with one bad callback, then the same in peace: everybody else, and all state, is alike.
+
+    among: the queries that there may be.  drop: drop stream a in the end.  Raises Wrong.
+    """
     with tempfile.TemporaryDirectory() as folder:
         stores = [Path(folder, name) for name in "xy"] if seed % 3 == 0 else [None, None]
-        play = _Play(seed, misbehave, stores[0])
+        play = _Play(seed, misbehave, stores[0], among)
         for stream in ("a", "b", "a", "b"):
             with contextlib.suppress(Exception, KeyboardInterrupt, SystemExit, GeneratorExit, _Own):
                 play.do("push", stream, play.scene.next(stream))
@@ -202,7 +220,7 @@ def _again(scene: Scene, peace: Scene) -> None:
     peace.db.close()
 
 
-def _control(seed: int) -> None:
+def told_at_once(seed: int, among: Sequence[str] = tuple(QUERIES)) -> None:
     """A database that tells callbacks while a change is made, as each finds something, and stops at what they raise."""
     from nile.execution.live.outbox import Outbox
 
@@ -223,16 +241,16 @@ def _control(seed: int) -> None:
         try:
             for other in range(20):
                 misbehave = (_raises(_Own), _pushes("a"))[int(rng.integers(2))]
-                _played(10 * (seed + other), misbehave, drop=False)
+                played(10 * (seed + other), misbehave, drop=False, among=among)
         finally:
             Outbox._hand_out = hand_out  # type: ignore[method-assign]
 
 
 CALLBACKS = Fault(
     "callbacks", "ten kinds of misbehaviour in a callback of every kind of query", "others told all, state as in peace",
-    lambda seed: _played(seed, _MISBEHAVIOUR[seed % len(_MISBEHAVIOUR)], drop=False), _control, full=1_000, small=20,
+    lambda seed: played(seed, MISBEHAVIOUR[seed % len(MISBEHAVIOUR)], drop=False), told_at_once, full=1_000, small=20,
 )  # fmt: skip
 REENTRANCE = Fault(
     "re-entrance", "callbacks that push, advance, subscribe, close, drop, checkpoint", "as one after the other",
-    lambda seed: _played(seed, _REENTRANCE[seed % len(_REENTRANCE)], drop=True), _control, full=1_000, small=20,
+    lambda seed: played(seed, REENTRANT[seed % len(REENTRANT)], drop=True), told_at_once, full=1_000, small=20,
 )  # fmt: skip

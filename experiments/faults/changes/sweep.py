@@ -1,4 +1,4 @@
-"""Ctrl-C at every place of a push: no place is drawn, each of them is cut into, for every kind of query and of database.
+"""Ctrl-C at every place of a push: none is drawn, each of them is cut into, for every kind of query and database.
 
 CPython runs the handler of a signal only at some instructions (`places.py`); one that comes at any other instruction
 runs at the next of these, so a sweep over them is a sweep over all.
