@@ -24,7 +24,7 @@ from nile.sql.files import named_files
 from nile.sql.inside import check_names_no_file, check_stays_inside
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.reading_statements import read_statement
-from nile.sql.statements import Copy, Describe, Explain, Select, Show, Update
+from nile.sql.statements import Copy, Describe, Explain, Select, Show, Summarize, Update
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
@@ -164,7 +164,7 @@ class Database(Builders):
             return update_control(self._live, statement)
         if is_changing(statement):
             return run_changing(self._live, statement, asked)
-        if isinstance(statement, Select | Explain | Show | Describe | Copy):
+        if isinstance(statement, Select | Explain | Show | Describe | Summarize | Copy):
             return run_statement(names, statement, asked)
         result: Result = self._live.change(lambda: run_statement(self._names, statement, asked))
         return result

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from nile.base.sizes import parse_size
 from nile.expressions.attributes import columns_of_parts
-from nile.expressions.places import Fault, listed, nearest
+from nile.expressions.places import Fault, NotYetFault, listed, nearest
 from nile.expressions.tokens import Token
 from nile.pyramid.grid.choosing import KINDS
 from nile.pyramid.grid.spec import SummarySpec
@@ -89,6 +89,11 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
     if cursor.take("DESCRIBE") or cursor.take("DESC"):
         known = [*catalog.entries, *catalog.summaries, *catalog.views]
         return Describe(known_name(cursor, known, "a stream, relation, summary or view"))
+    if cursor.word() in ("PIVOT", "UNPIVOT"):
+        raise NotYetFault(
+            f"{cursor.word()} is not there yet; write SELECT sum(x) FILTER (WHERE y = 1) AS one ... GROUP BY what stays",
+            cursor.start,
+        )
     token = cursor.peek()
     if token is not None and token.text in {**catalog.entries, **catalog.views}:
         raise Fault(f"needed a statement; got a name alone; write SELECT * FROM {token.text}", cursor.start)

@@ -23,7 +23,7 @@ from nile.sql.reading.views import Views
 
 __all__ = ["QUERY_WORDS", "read_query"]
 
-QUERY_WORDS = ("SELECT", "(", "FROM", "WITH", "ISTREAM", "DSTREAM", "RSTREAM")
+QUERY_WORDS = ("SELECT", "VALUES", "(", "FROM", "WITH", "ISTREAM", "DSTREAM", "RSTREAM")
 """What a query begins with."""
 
 

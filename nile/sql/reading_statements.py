@@ -9,13 +9,15 @@ from nile.expressions.tokens import plain_signs, tokens_of
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog
 from nile.sql.cursor import Cursor
+from nile.sql.expression_text import identifier
+from nile.sql.named import known_name
 from nile.sql.parameters import Parameters, place_parameters
 from nile.sql.parsing import read_other
 from nile.sql.plan import Query
 from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.rewriting import rewrite
-from nile.sql.statements import Copy, Explain, Select, Statement
+from nile.sql.statements import Copy, Describe, Explain, Select, Statement, Summarize
 from nile.summaries.errors import SqlError
 
 __all__ = ["read_statement"]
@@ -59,9 +61,27 @@ def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:
         return Explain(query, analyze, form) if explain else Select(query)
     if explain:
         raise cursor.fault("SELECT after EXPLAIN")
+    if (made := _told_of(cursor, text, catalog)) is not None:
+        return made
     if cursor.take("COPY"):
         return _copy(cursor, text, catalog)
     return read_other(cursor, text, catalog)
+
+
+def _told_of(cursor: Cursor, text: str, catalog: Catalog) -> Statement | None:
+    """DESCRIBE query, SUMMARIZE query or name; None: neither."""
+    describe = cursor.word() in ("DESCRIBE", "DESC") and cursor.word(1) in QUERY_WORDS
+    if not describe and cursor.word() != "SUMMARIZE":
+        return None
+    cursor.at += 1
+    if cursor.word() in QUERY_WORDS:
+        query = rewrite(read_query(text, cursor.tokens[cursor.at :], catalog, cursor.values), catalog)
+        return Describe("", query) if describe else Summarize(query)
+    name = known_name(cursor, [*catalog.entries, *catalog.views], "a stream, relation or view, or a query")
+    cursor.finish()
+    read = _read(f"SELECT * FROM {identifier(name)}", catalog, None)
+    assert isinstance(read, Select)
+    return Summarize(read.query)
 
 
 def _explaining(cursor: Cursor) -> tuple[bool, Literal["text", "json"]]:

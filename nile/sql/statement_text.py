@@ -21,6 +21,7 @@ from nile.sql.statements import (
     Select,
     Show,
     Statement,
+    Summarize,
     Update,
 )
 from nile.sql.text import duration_text, query_text
@@ -86,7 +87,9 @@ def statement_text(statement: Statement) -> str:
         case Show():
             return f"SHOW {statement.what.upper()}"
         case Describe():
-            return f"DESCRIBE {identifier(statement.name)}"
+            return f"DESCRIBE {identifier(statement.name) if statement.query is None else query_text(statement.query)}"
+        case Summarize():
+            return f"SUMMARIZE {query_text(statement.query)}"
 
 
 _Created = CreateStream | CreateRelation | CreateSensors | CreateSummary | CreateView | CreateMaterialized

@@ -29,6 +29,7 @@ __all__ = [
     "Select",
     "Show",
     "Statement",
+    "Summarize",
     "Update",
 ]
 
@@ -261,9 +262,17 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """DESCRIBE name: the columns of a stream, relation or view, or what a summary is."""
+    """DESCRIBE name: the columns of a stream, relation or view, or what a summary is; or of a query."""
 
     name: str
+    query: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """SUMMARIZE name, or query: for each column the least and greatest value, how many there are, and the like."""
+
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +320,7 @@ Statement = (
     | Delete
     | Show
     | Describe
+    | Summarize
     | Select
     | Explain
 )

@@ -157,3 +157,51 @@ def test_statements_read_again_are_the_same() -> None:
     ):
         statement = read_statement(text, db._names)
         assert read_statement(statement_text(statement), db._names) == statement
+
+
+CHAIN = (
+    "CREATE VIEW dearer AS SELECT ts, item, price FROM sales WHERE price > 1",
+    "INSERT INTO dear (item, at) SELECT item, ts FROM dearer",
+    "CREATE MATERIALIZED VIEW sold AS SELECT item, count(*) AS n FROM dear GROUP BY item",
+    "CREATE VIEW most AS SELECT item, n FROM sold WHERE n > 3",
+    "INSERT INTO minutes SELECT window_end, item, count(*) FROM TUMBLE(dear, at, INTERVAL '1 minute') "
+    "GROUP BY window_end, item EMIT ON WINDOW CLOSE",
+    "CREATE MATERIALIZED VIEW busy AS SELECT item, max(n) AS most FROM minutes GROUP BY item",
+)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
+def test_views_and_pipelines_that_read_each_other_go_on_after_every_restart(seed: int, tmp_path: Path) -> None:
+    """Each statement and each push is in another life of the store, and the same chain in memory tells the same."""
+    random, rows = np.random.default_rng(seed), sales(seed, 200)
+    memory, where = made(), tmp_path / "store"
+    made(where).close()
+    for text in CHAIN:
+        memory.sql(text)
+        with nile.connect(where) as db:
+            db.sql(text)
+    begun = 0
+    while begun < rows.num_rows:
+        end = begun + int(random.integers(1, 60))
+        with nile.connect(where) as db:
+            for each in (memory, db):
+                each.push("sales", rows.slice(begun, end - begun))
+        begun = end
+    with nile.connect(where) as db:
+        for each in (memory, db):
+            each.advance("1971-01-01")
+        oracle = duckdb.connect()
+        oracle.register("sales", rows)
+        kept = "SELECT ts, item FROM sales WHERE price > 1"
+        wanted = {
+            "sold": f"SELECT item, count(*) FROM ({kept}) GROUP BY item",
+            "most": f"SELECT item, count(*) FROM ({kept}) GROUP BY item HAVING count(*) > 3",
+            "busy": "SELECT item, max(n) FROM (SELECT item, count(*) AS n FROM "
+            f"({kept}) GROUP BY item, date_trunc('minute', ts)) GROUP BY item",
+        }
+        for name, query in wanted.items():
+            found = sorted(db.sql(f"SELECT * FROM {name}").fetchall())
+            assert found == sorted(memory.sql(f"SELECT * FROM {name}").fetchall()), name
+            assert found == sorted(oracle.execute(query).fetchall()), name
+        assert sorted(db.sql("SHOW VIEWS").to_arrow().to_pydict()["name"]) == ["dearer", "most"]
+        assert db.sql("SHOW QUERIES").to_arrow().num_rows == memory.sql("SHOW QUERIES").to_arrow().num_rows == 4

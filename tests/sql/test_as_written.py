@@ -114,3 +114,52 @@ def test_the_help_of_groups_is_not_cut_off() -> None:
     commands = CliRunner().invoke(main, ["store", "--help"]).output.partition("Commands:")[2]
     assert commands
     assert "..." not in commands
+
+
+OLDER = [
+    (
+        "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) AS s, TUMBLE_END(ts, INTERVAL '1' HOUR) AS e, item_id, count(*) AS n "
+        "FROM store1 GROUP BY TUMBLE(ts, INTERVAL '1' HOUR), item_id",
+        "SELECT window_start AS s, window_end AS e, item_id, count(*) AS n FROM TUMBLE (store1, ts, '1 hour') "
+        "GROUP BY window_start, window_end, item_id",
+    ),
+    (
+        "SELECT HOP_END(ts, INTERVAL '10' MINUTE, INTERVAL '1' HOUR) AS e, sum(price) AS n FROM store1 AS a "
+        "WHERE a.price > 1 GROUP BY HOP(ts, INTERVAL '10' MINUTE, INTERVAL '1' HOUR) HAVING count(*) > 1",
+        "SELECT window_end AS e, sum(price) AS n FROM HOP (store1, ts, '10 min', '1 hour') AS a "
+        "WHERE a.price > 1 GROUP BY window_start, window_end HAVING count(*) > 1",
+    ),
+    (
+        "SELECT SESSION_START(ts, INTERVAL '9' MINUTE) AS s, item_id, count(*) AS n FROM store1 "
+        "GROUP BY SESSION(ts, INTERVAL '9' MINUTE), item_id",
+        "SELECT window_start AS s, item_id, count(*) AS n FROM SESSION (store1 PARTITION BY item_id, ts, '9 min') "
+        "GROUP BY window_start, window_end, item_id",
+    ),
+    ("VALUES (1, 'a'), (2, NULL)", "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS valueslist"),
+]
+
+
+@pytest.mark.parametrize(("older", "newer"), OLDER)
+def test_another_spelling_is_the_same_query(older: str, newer: str) -> None:
+    assert read_statement(older, CATALOG) == read_statement(newer, CATALOG)
+    assert read_statement(statement_text(read_statement(older, CATALOG)), CATALOG) == read_statement(older, CATALOG)
+
+
+def test_a_query_is_described_and_summarized() -> None:
+    db = connect_catalog()
+    told = db.sql("DESCRIBE SELECT room, [floor] AS l FROM rooms").to_arrow().to_pydict()
+    assert told["column"] == ["room", "l"]
+    summary = db.sql(
+        "SUMMARIZE SELECT x, t FROM (VALUES (1, 'b'), (2, 'a'), (2, NULL), (4, 'b')) AS v(x, t)"
+    ).to_arrow()
+    rows = summary.to_pylist()
+    assert {name: rows[0][name] for name in ("min", "max", "unique", "avg", "q50", "count")} == {
+        "min": "1", "max": "4", "unique": 3, "avg": 2.25, "q50": 2.0, "count": 4,
+    }  # fmt: skip
+    assert (rows[1]["min"], rows[1]["max"], rows[1]["unique"], rows[1]["null_percentage"]) == ("a", "b", 2, 25.0)
+    assert rows[1]["avg"] is None
+    assert db.sql("SUMMARIZE rooms").to_arrow().num_rows == db.sql("DESCRIBE rooms").to_arrow().num_rows
+    assert db.sql("SUMMARIZE SELECT room FROM rooms WHERE floor > 99").to_arrow().to_pylist()[0]["count"] == 0
+    for text in ("SUMMARIZE SELECT room FROM rooms", "DESCRIBE SELECT room FROM rooms"):
+        statement = read_statement(text, CATALOG)
+        assert read_statement(statement_text(statement), CATALOG) == statement

@@ -85,7 +85,7 @@ def _zones(manager: SummaryManager) -> str:
 
 def described(engine: Engine, asked: Describe) -> pa.Table:
     """The rows of DESCRIBE.  Raises UnknownStream, and SqlError for a view that cannot be read any more."""
-    if asked.name in engine.summaries and asked.name not in engine.entries:
+    if asked.query is None and asked.name in engine.summaries and asked.name not in engine.entries:
         made = engine.summaries[asked.name]
         options = {
             "stream": made.stream, "column": made.column, "granularity": format_duration(made.granularity),
@@ -94,7 +94,9 @@ def described(engine: Engine, asked: Describe) -> pa.Table:
             **({} if made.memory is None else {"memory": made.memory}),
         }  # fmt: skip
         return pa.table({"option": list(options), "value": [str(value) for value in options.values()]})
-    if asked.name in engine.views:
+    if asked.query is not None:
+        entry = Entry("", output_schema(asked.query, "append"), None)
+    elif asked.name in engine.views:
         read = read_statement(f"SELECT * FROM {identifier(asked.name)}", engine)
         assert isinstance(read, Select)
         entry = Entry(asked.name, output_schema(read.query, "append"), None)

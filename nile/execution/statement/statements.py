@@ -19,6 +19,7 @@ from nile.execution.progress.plan import progressive
 from nile.execution.statement.engine import Engine, known_name, near_names
 from nile.execution.statement.explain import explain_approximate, explain_exact
 from nile.execution.statement.showing import described, shown
+from nile.execution.statement.summarizing import summarized
 from nile.expressions.attributes import computed_types
 from nile.sensors.connectors import CONNECTORS
 from nile.sensors.queue import BUFFER
@@ -45,6 +46,7 @@ from nile.sql.statements import (
     Select,
     Show,
     Statement,
+    Summarize,
     Update,
 )
 from nile.streams.source import open_source
@@ -91,6 +93,8 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
             return rows_of(shown(engine, statement))
         case Describe():
             return rows_of(described(engine, statement))
+        case Summarize():
+            return rows_of(summarized(run_query(engine, statement.query, replace(options, emit="snapshot")).to_arrow()))
 
 
 def run_query(engine: Engine, query: Query, options: Options) -> Result:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from nile.expressions.places import Fault, Parameter
+from nile.expressions.places import Fault, NotYetFault, Parameter
 from nile.expressions.tokens import Token
 from nile.preferences.budget import Budget
 from nile.sql.cursor import Cursor
@@ -132,6 +132,12 @@ class _Splitter:
                 self._samples[named_at] = read_sample(cursor)
                 self._spans.append((start, cursor.end))
                 continue
+            if word == "MATCH_RECOGNIZE" and cursor.word(1) == "(":
+                raise NotYetFault(
+                    "MATCH_RECOGNIZE is not there yet; write lag() and lead() OVER for rows one after another, or a "
+                    "join of the stream with itself in a WINDOW",
+                    cursor.start,
+                )
             if word == "TABLE":
                 self._spans += words_of_table(cursor)
             if word == "SESSION" and cursor.word(1) == "(":

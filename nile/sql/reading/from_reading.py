@@ -19,7 +19,6 @@ from nile.sql.parsed import (
     Expression,
     HopCall,
     Joined,
-    JoinKind,
     OverCall,
     Reference,
     SelectItem,
@@ -29,11 +28,11 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
+from nile.sql.reading.joining import join_kind, read_unnest
 from nile.sql.reading.listed import listed_rows, listed_series
-from nile.sql.reading.over_reading import is_span
+from nile.sql.reading.over_reading import is_span, span_of
 from nile.sql.reading.own_windows import SESSION, STREAM_FUNCTIONS, OwnWindow, SampleCall
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
-from nile.sql.reading.unnesting import read_unnest
 from nile.summaries.errors import ConfigError
 
 __all__ = ["QUERIES", "FromReader", "StreamKind", "alias_of", "stream_of"]
@@ -42,14 +41,6 @@ MAX_SOURCES = 64
 QUERIES = ("Select", "Subquery", "Union", "Intersect", "Except")
 """What sqlglot calls a query in parentheses."""
 StreamKind = Literal["istream", "dstream", "rstream"]
-_JOINS: Mapping[str, JoinKind] = {
-    **dict.fromkeys(("", "INNER", "CROSS"), "inner"),
-    **dict.fromkeys(("LEFT", "LEFT OUTER"), "left"),
-    **dict.fromkeys(("RIGHT", "RIGHT OUTER"), "right"),
-    **dict.fromkeys(("FULL", "FULL OUTER"), "full"),
-    **dict.fromkeys(("SEMI", "LEFT SEMI"), "semi"),
-    **dict.fromkeys(("ANTI", "LEFT ANTI"), "anti"),
-}
 _NOT_THERE = {
     "Lateral": "LATERAL is not there yet; write a JOIN with the query, grouped or numbered by what it is joined on",
 }
@@ -126,9 +117,7 @@ class FromReader:
         start = start_of(join) or 0
         words = [str(join.args.get(name) or "") for name in ("method", "side", "kind")]
         natural = words[0] == "NATURAL"
-        kind = _JOINS.get(" ".join(word for word in words[natural:] if word))
-        if kind is None:
-            raise NotYetFault(f"{' '.join(filter(None, words))} JOIN is not there yet; write JOIN ... ON", start)
+        kind = join_kind(words[natural:], start)
         plain_only(join, "this", "on", "using", "kind", "side", "method")
         using = []
         for each in join.args.get("using") or ():
@@ -240,6 +229,12 @@ class FromReader:
         value = self._expressions.read(node).node
         return float(value.value) if isinstance(value, Constant) and isinstance(value.value, int | float) else None
 
+    def values(self, node: Any) -> Table:
+        """VALUES as a query of its own."""
+        start = start_of(node) or 0
+        self.add(1, start)
+        return self._listed(node, None, (), start)
+
     def _listed(self, node: Any, named: Any, columns: tuple[str, ...], start: int) -> Table:
         """VALUES, generate_series and range."""
         if type(node).__name__ == "Values":
@@ -311,8 +306,8 @@ class FromReader:
             raise Fault(f"needed {form}; got something else", start)
         spans = []
         for each in given[2:]:
-            value = self._expressions.read(each).node
-            if not isinstance(value, Constant) or value.kind != "interval" or int(value.value or 0) <= 0:
+            value = span_of(self._expressions.read(each).node)
+            if not isinstance(value, Constant) or not is_span(value):
                 raise Fault(f"needed intervals above 0 in {name}; got something else", start_of(each) or start)
             spans.append(int(value.value or 0) * 1_000)
         hop = HopCall(str(given[1].this.this), spans[-1], spans[0], start)
@@ -329,7 +324,7 @@ class FromReader:
         """SESSION (stream, [key, ...] time, gap): the stream with two window functions, the bounds of its sessions."""
         given = list(call.expressions)
         stream, names = given[0] if given else None, given[1:-1]
-        span = self._expressions.read(given[-1]).node if names else None
+        span = span_of(self._expressions.read(given[-1]).node) if names else None
         if stream is None or span is None or not is_span(span) or not _are_columns((stream, *names)):
             form = "SESSION (stream PARTITION BY key, time, INTERVAL '10 minutes')"
             raise Fault(f"needed {form}; got something else", start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from nile.expressions.literals import read_interval
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.taking import Taker, start_of
 from nile.expressions.tree import Constant, Node
@@ -13,7 +14,7 @@ from nile.sql.over import FUNCTIONS, SESSIONS, Frame, bound_text, over_text
 from nile.sql.parsed import OverCall
 from nile.sql.plan import OverItem
 
-__all__ = ["call_text", "is_span", "item_text", "read_over"]
+__all__ = ["call_text", "is_span", "item_text", "read_over", "span_of"]
 
 _CALLS = {
     "RowNumber": "row_number",
@@ -69,7 +70,7 @@ def _placed(node: Any, taker: Taker, depth: int) -> tuple[str, tuple[Node, ...]]
     name = type(node).__name__
     if name == "Anonymous" and str(node.this).lower() in SESSIONS:
         function = str(node.this).lower()
-        gaps = tuple(taker.take(each, depth) for each in node.expressions)
+        gaps = tuple(span_of(taker.take(each, depth)) for each in node.expressions)
         if len(gaps) != 1 or not is_span(gaps[0]):
             raise Fault(f"needed an interval above 0 in {function}(); got something else", start_of(node))
         return function, gaps
@@ -90,6 +91,13 @@ def _placed(node: Any, taker: Taker, depth: int) -> tuple[str, tuple[Node, ...]]
         if not whole or not least <= int(each.value or 0) < _MOST:  # type: ignore[union-attr]
             raise Fault(f"needed a whole number of {least} or more in {function}(); got something else", start_of(node))
     return function, arguments
+
+
+def span_of(node: Node) -> Node:
+    """A text such as '5 s' as an interval; anything else as it is.  Raises Fault."""
+    if isinstance(node, Constant) and isinstance(node.value, str):
+        return read_interval(node.value, "")
+    return node
 
 
 def is_span(node: Node) -> bool:

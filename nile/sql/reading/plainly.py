@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault, NotYetFault
+from nile.sql.reading.grouped_windows import grouped_windows
 from nile.summaries.heavy import exp
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
 
 def plain_select(node: Any) -> Any:
     """A SELECT without names for windows, DISTINCT ON, FETCH, USING SAMPLE.  It may be changed in place."""
-    for change in (_windows, _distinct_on, _fetched, _sampled):
+    for change in (_windows, grouped_windows, _distinct_on, _fetched, _sampled):
         node = change(node)
     return node
 

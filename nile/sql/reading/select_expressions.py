@@ -47,7 +47,7 @@ _OPPOSITE: Mapping[Comparison, Comparison] = {"=": "<>", "<>": "=", "<": ">=", "
 _LATER_IN_SELECT = {
     "with_": "WITH name AS (...) inside of a query in an expression",
     "windows": "WINDOW name AS (...)",
-    "pivots": "PIVOT",
+    "pivots": "PIVOT; write sum(x) FILTER (WHERE y = 1) for each column",
     "sample": "a sample",
     "laterals": "LATERAL",
     "method": "a natural or ASOF join",
@@ -315,7 +315,8 @@ def plain_only(node: Any, *allowed: str) -> None:
         later = _LATER_IN_SELECT.get(argument)
         start = start_of(node)
         if later is not None:
-            raise NotYetFault(f"{later} is not there yet; leave it out", start)
+            what, _, instead = later.partition("; ")
+            raise NotYetFault(f"{what} is not there yet; {instead or 'leave it out'}", start)
         raise Fault(f"needed a plain SELECT; got {argument.strip('_').upper()}; leave it out", start)
 
 

@@ -151,7 +151,11 @@ class _SelectReader:
         plain_only(clause, "expressions", "recursive")
         new: set[str] = set()
         if clause.args.get("recursive"):
-            raise NotYetFault("WITH RECURSIVE is not there yet; write the steps out", start_of(clause))
+            raise NotYetFault(
+                "WITH RECURSIVE is not there yet; write the steps out, each as a query of WITH, or for numbers FROM "
+                "generate_series(1, 10)",
+                start_of(clause),
+            )
         for each in clause.expressions:
             plain_only(each, "this", "alias", "materialized")
             name, columns = alias_of(each.args["alias"])
@@ -183,6 +187,9 @@ class _SelectReader:
             return Streamed(kind, self._block(node), start_of(node) or 0)
         if (kind := stream_of(node)) is not None:
             return self._streamed(kind, node, depth)
+        if name == "Values":
+            source = self._sources.values(node)
+            return Block((SelectItem(Star(None, source.start), None),), (Joined(source),), source.start)
         if name in _OPERATIONS:
             return self._operation(node, depth)
         if name == "Alias" and (word := str(node.this).upper()) in ("ISTREAM", "DSTREAM", "RSTREAM"):
