@@ -91,7 +91,7 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         return Describe(known_name(cursor, known, "a stream, relation, summary or view"))
     if cursor.word() in ("PIVOT", "UNPIVOT"):
         raise NotYetFault(
-            f"{cursor.word()} is not there yet; write SELECT sum(x) FILTER (WHERE y = 1) AS one ... GROUP BY what stays",
+            f"{cursor.word()} is not there yet; write SELECT sum(x) FILTER (WHERE y = 1) AS one ... GROUP BY the rest",
             cursor.start,
         )
     token = cursor.peek()

@@ -312,8 +312,8 @@ class _Writer:
         source.names |= parts.names
         condition = [f"{parts.names[a]} = {parts.names[b]}" for a, b in plan.equal] + parts.conditions
         condition += [_closed(parts.text(each), each) for each in (*conjuncts(plan.condition), *above)]
-        joined = f"{' CROSS JOIN '.join(parts.items[:-1])} JOIN {parts.items[-1]}"
-        source.items.append(f"{joined} ON {' AND '.join(condition) or 'TRUE'}")
+        first = " CROSS JOIN ".join(parts.items[:-1])
+        source.items.append(f"{first} JOIN {parts.items[-1]} ON {' AND '.join(condition) or 'TRUE'}")
 
     def _table(self, plan: Stream | ops.Relation) -> str:
         if isinstance(plan.name, Listed):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from sql_catalog import CATALOG, connect_catalog
 
 import nile
 from nile.base.budgets import GivenBudget, read_budget
 from nile.experiments.cli import main
+from nile.sql.reading_statements import read_statement
+from nile.sql.statement_text import statement_text
 
 SOLD = {"t": [1.0, 2.0, 3.0], "k": ["a", "b", "a"], "x": [1, 2, 3]}
 
@@ -118,8 +121,8 @@ def test_the_help_of_groups_is_not_cut_off() -> None:
 
 OLDER = [
     (
-        "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) AS s, TUMBLE_END(ts, INTERVAL '1' HOUR) AS e, item_id, count(*) AS n "
-        "FROM store1 GROUP BY TUMBLE(ts, INTERVAL '1' HOUR), item_id",
+        "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) AS s, TUMBLE_END(ts, INTERVAL '1' HOUR) AS e, item_id, count(*) "
+        "AS n FROM store1 GROUP BY TUMBLE(ts, INTERVAL '1' HOUR), item_id",
         "SELECT window_start AS s, window_end AS e, item_id, count(*) AS n FROM TUMBLE (store1, ts, '1 hour') "
         "GROUP BY window_start, window_end, item_id",
     ),
@@ -149,10 +152,8 @@ def test_a_query_is_described_and_summarized() -> None:
     db = connect_catalog()
     told = db.sql("DESCRIBE SELECT room, [floor] AS l FROM rooms").to_arrow().to_pydict()
     assert told["column"] == ["room", "l"]
-    summary = db.sql(
-        "SUMMARIZE SELECT x, t FROM (VALUES (1, 'b'), (2, 'a'), (2, NULL), (4, 'b')) AS v(x, t)"
-    ).to_arrow()
-    rows = summary.to_pylist()
+    values = "(VALUES (1, 'b'), (2, 'a'), (2, NULL), (4, 'b')) AS v(x, t)"
+    rows = db.sql(f"SUMMARIZE SELECT * FROM {values}").to_arrow().to_pylist()
     assert {name: rows[0][name] for name in ("min", "max", "unique", "avg", "q50", "count")} == {
         "min": "1", "max": "4", "unique": 3, "avg": 2.25, "q50": 2.0, "count": 4,
     }  # fmt: skip
