@@ -102,9 +102,10 @@ def _overview(experiments: Sequence[Table]) -> Markup:
             "tr",
             element("th", element("a", each["name"], href=f"#{each['name']}"), scope="row"),
             element("td", each["title"]),
-            element("td", _tally(each, "paper", printed=True)),
-            element("td", _tally(each, "paper", printed=False)),
-            element("td", _tally(each, "nile")),
+            *(
+                element("td", told, data_name=name)  # which is shown where the columns stand below each other
+                for name, told in zip(names[2:], _tallies(each), strict=True)
+            ),
         )
         for each in experiments
     ]
@@ -113,6 +114,10 @@ def _overview(experiments: Sequence[Table]) -> Markup:
     return element(
         "section", element("h2", "All experiments, and how they came out"), element("div", table, class_="scroll")
     )
+
+
+def _tallies(each: Table) -> tuple[str, str, str]:
+    return _tally(each, "paper", printed=True), _tally(each, "paper", printed=False), _tally(each, "nile")
 
 
 def _tally(each: Table, author: str, *, printed: bool | None = None) -> str:

@@ -123,7 +123,7 @@ tr > :first-child { text-align: left; padding-left: 0; }
 .matrix td .spread-text { font-weight: 400; }
 .claim { margin: 20px 0 8px; }
 .claim .matrix td { white-space: normal; }
-.overview td { text-align: left; white-space: normal; }
+.overview td, .overview thead th { text-align: left; white-space: normal; }
 .overview td:nth-child(2) { min-width: 190px; }
 a { color: var(--link); }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 16px 40px; }
@@ -162,7 +162,11 @@ line.miss, path.miss { stroke: var(--bad); stroke-width: 2; }
   .matrix thead tr > :first-child { display: none; }
   .matrix tbody th { grid-column: 1 / -1; padding: 8px 3px 2px; }
   .matrix td { width: auto; padding: 7px 1px; font-size: 12px; white-space: normal; }
-  .spare { display: none; }
+  .spare, .overview thead { display: none; }
+  .overview, .overview tbody, .overview tr, .overview tr > * { display: block; }
+  .overview tr { border-bottom: 1px solid var(--grid); padding: 8px 0; }
+  .overview tr > * { border: 0; padding: 2px 0; }
+  .overview td[data-name]::before { content: attr(data-name) ": "; color: var(--soft); }
   .matrix thead th { padding: 0; font-size: 12px; }
   /* columns */
 }
