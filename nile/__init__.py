@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from nile.answers.join_query import JoinAggregateQuery, JoinQuery, MultiwayQuery
     from nile.answers.multiway_answer import MultiwayAnswer
     from nile.answers.progress import Partial, Progress
+    from nile.answers.python_rows import rows
     from nile.answers.result import Result
     from nile.answers.selection_answer import SelectionAnswer
     from nile.answers.selection_query import SelectionQuery
@@ -146,6 +147,7 @@ __all__ = [
     "UnknownStream",
     "__version__",
     "connect",
+    "rows",
     "sql",
 ]
 
@@ -182,6 +184,7 @@ _HOMES = {
     "StandingQueries": "nile.answers.standing",
     "Subscription": "nile.execution.live.subscription",
     "connect": "nile.engine.connect",
+    "rows": "nile.answers.python_rows",
 }
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.in_turn import in_turn
+from nile.answers.python_rows import rows as dicts
 from nile.answers.python_rows import text, tuples
 from nile.answers.tabular import held_together
 from nile.base.show import first_rows, render
@@ -41,6 +42,7 @@ _CALLED_HERE = {
     "pl": "to_polars()",
     **dict.fromkeys(("arrow", "fetch_arrow_table", "to_arrow_table"), "to_arrow()"),
     **dict.fromkeys(("fetch_record_batch", "fetch_arrow_reader", "iter_rows"), "batches()"),
+    **dict.fromkeys(("to_dicts", "rows"), "to_pylist()"),
     "to_parquet": "write_parquet(path)",
     "to_csv": "write_csv(path)",
     **dict.fromkeys(("rows", "collect"), "fetchall()"),
@@ -71,6 +73,10 @@ class Answer(ABC):
     def to_arrow(self) -> pa.Table:
         """All rows.  Raises MemoryRefused for more than half of the machine's memory."""
         return pa.Table.from_batches(held_together(self.batches()), schema=self.schema)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dicts of Python values; times are cut to microseconds (`nile.rows`)."""
+        return dicts(self.to_arrow())
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nile.summaries.heavy import pa
 
-__all__ = ["for_spark", "text", "tuples"]
+__all__ = ["for_spark", "rows", "text", "tuples"]
 
 
 def tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -18,11 +18,31 @@ def tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 def _values(column: pa.Array) -> list[Any]:
     """Python values; times with nanoseconds that Python has no type for are cut to microseconds."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    kind = _micro(column.type)
+    if kind != column.type:
+        column = column.cast(kind, safe=False)
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _micro(kind: pa.DataType) -> pa.DataType:
+    """A type with microseconds where it has nanoseconds, in lists too."""
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_micro(kind.value_type)))
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    return pa.time64("us") if pa.types.is_time64(kind) else kind
+
+
+def rows(data: pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """The rows of an Arrow batch, a table or batches, as dicts; times are datetimes, cut to microseconds.
+
+    Arrow's own `to_pylist` needs pandas for times that have nanoseconds, such as `_ts` where a row leaves a window.
+    """
+    batches = [data] if isinstance(data, pa.RecordBatch) else data.to_batches() if isinstance(data, pa.Table) else data
+    return [dict(zip(batch.schema.names, row, strict=True)) for batch in batches for row in tuples(batch)]
 
 
 def for_spark(table: pa.Table) -> pa.Table:

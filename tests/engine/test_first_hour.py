@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,3 +107,23 @@ def test_of_a_table_that_does_not_fit_titles_are_cut_before_times_are(
 def test_a_query_step_by_step_shows_itself_and_filters(db: nile.Database, capsys: pytest.CaptureFixture[str]) -> None:
     db.query("s").filter("k = 'a'").select("v").show()
     assert [line.strip("│ ") for line in capsys.readouterr().out.splitlines()[-3:-1]] == ["1", "3"]
+
+
+def test_rows_are_dicts_without_pandas_where_times_have_nanoseconds() -> None:
+    program = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import nile
+db = nile.connect().register("a", [{"ts": 1.0, "k": 1}, {"ts": 9.0, "k": 2}], time="ts")
+gone = db.sql("SELECT k FROM a WINDOW 2", emit="changes")
+told = [(str(row["_ts"]), row["_sign"], row["k"]) for row in gone.to_pylist()]
+assert told == [(str(row["_ts"]), row["_sign"], row["k"]) for row in nile.rows(gone.batches())]
+print(told)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    told = [("1970-01-01 00:00:01", 1, 1), ("1970-01-01 00:00:03", -1, 1), ("1970-01-01 00:00:09", 1, 2)]
+    assert done.stdout.strip().startswith(str(told)[:-1])
