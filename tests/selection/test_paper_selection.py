@@ -413,7 +413,7 @@ def test_batches_name_the_query_of_each_output() -> None:
         (lambda q: q.using(speed=2), nile.ConfigError, "selection option: needed one of method"),
         (lambda q: q.using(costs="mine"), nile.ConfigError, "costs: needed one of engine, machine, memory"),
         (lambda q: q.prefer("most"), nile.ConfigError, "selection preference: needed one of desc"),
-        (lambda q: q.prefer("desc", by="colour"), nile.ConfigError, "selection promise: needed one of share, value"),
+        (lambda q: q.prefer("desc", by="colour"), nile.UnknownColumn, "prefer, by.*colour"),
         (lambda q: q.preferring_for("total"), nile.ConfigError, "aggregate: needed one of avg, median, sum"),
         (lambda q: q.within("-1 s"), nile.ConfigError, "window"),
     ],
