@@ -173,7 +173,7 @@ def _preference(clauses: Clauses, bound: BoundBlock, reading: Reading) -> ops.Pr
 def _term(clause: TermClause, scope: Scope) -> ops.Term:
     field = scope.resolve(Reference(clause.qualifier, clause.name, clause.start))
     source = next(source for source in scope.sources if field in source.columns.values())
-    if isinstance(source.plan, ops.Project | ops.Windowed | ops.Hop):
+    if isinstance(source.plan, ops.Project | ops.Windowed | ops.Hop) or field not in source.plan.fields:
         raise NotYetFault(
             f"a preference on '{source.alias}', which is a query, is not there yet; name a stream's column",
             clause.start,

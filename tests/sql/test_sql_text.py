@@ -92,6 +92,10 @@ PARTNER = "SELECT 1 FROM items i WHERE i.item_id = s.item_id"
         f"SELECT t.e, count(*) FROM (SELECT EXISTS ({PARTNER}) AS e FROM store1 s) t WHERE t.e GROUP BY t.e",
         "SELECT item_id, (SELECT count(*) FROM store2 i WHERE i.item_id = s.item_id) FROM store1 s GROUP BY item_id "
         "HAVING count(*) > (SELECT min(quantity) FROM store2)",
+        "SELECT count(*) AS n FROM store1 HAVING EXISTS (SELECT 1 FROM items) AND count(*) > 1",
+        f"SELECT item_id FROM store1 s GROUP BY item_id HAVING NOT EXISTS ({PARTNER}) OR count(*) > 1",
+        f"SELECT item_id, EXISTS ({PARTNER}) AS e FROM store1 s GROUP BY item_id HAVING e AND EXISTS ({PARTNER})",
+        f"SELECT item_id FROM store1 s GROUP BY ALL HAVING (EXISTS ({PARTNER})) IS TRUE",
         "SELECT floor IN (SELECT 1), floor > ALL (SELECT 0) FROM rooms",
     ],
 )

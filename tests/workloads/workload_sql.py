@@ -94,6 +94,11 @@ def _select(chance: random.Random, sources: Sources, count: int, *, plain: bool 
             tables.append(f"(SELECT * FROM {stream}{own}) AS {alias}")
         else:
             tables.append(f"{stream} AS {alias}{own}")
+    if not plain and chance.random() < 0.06:
+        tables.append(f"unnest([{_number(chance, sources, 1)}, {_column(chance, sources[:1], 'number')}]) AS u(v)")
+        items.append(chance.choice(["max(u.v)", "count(v)"]) if grouped else "u.v")
+    elif not plain and not grouped and chance.random() < 0.04:
+        items.append(f"unnest([{_number(chance, sources, 1)}, 2])")
     parts = [f"SELECT {chance.choice(['', '', 'DISTINCT ']) if not plain else ''}{', '.join(items)}"]
     parts.append(f"FROM {', '.join(tables)}")
     conditions = [_condition(chance, sources, 2) for _ in range(chance.choice([0, 1, 2]))]
@@ -158,6 +163,9 @@ def _number(chance: random.Random, sources: Sources, depth: int) -> str:
             f"CAST({inner[0]} AS {chance.choice(['BIGINT', 'DOUBLE', 'SMALLINT'])})",
             f"length({_column(chance, sources, 'text')})",
             f"-{inner[0]}",
+            f"list_{chance.choice(['sum', 'max', 'median', 'count'])}([{inner[0]}, {inner[1]}, NULL])",
+            f"len(list_sort([{inner[0]}, {inner[1]}])[{chance.choice(['1:', ':-1', '2:2', '-2:'])}])",
+            f"[{inner[0]}, {inner[1]}][{chance.choice(['1', '-1', '0', '7'])}]",
             f"{inner[0]} - {inner[1]} * 2",
             f"CASE WHEN {inner[0]} > 1 THEN {inner[1]} ELSE 2 END",
             f"CASE {inner[0]} WHEN 1 THEN {inner[1]} WHEN 2.5 THEN 0 END",
@@ -198,6 +206,8 @@ def _condition(chance: random.Random, sources: Sources, depth: int) -> str:
             f"{text} IS {chance.choice(['', 'NOT '])}NULL",
             f"{text} = 'it''s'",
             "TRUE",
+            f"list_contains([{number}, 1], {_number(chance, sources, 1)})",
+            f"{text} IN string_split({text} || '/x', '/')",
         ]
     )
 
@@ -220,7 +230,21 @@ _PIECES = (
     ),
     *("BY", "ORDER", "UNION", "ALL", "NOT", "AND", "OR", "NULL", "CASE", "WHEN", "END", "JOIN", "ON", "USING", "AS"),
     *("LIMIT", "DISTINCT", "HAVING", "RANGE", "ROWS", "EXISTS", "IN", "IS", "LIKE", "BETWEEN", "INTERVAL", "CAST"),
-    *("CREATE", "SUMMARY", "STREAM", "DROP", "SHOW", "EXPLAIN", "COLLAPSE", "LATERAL", "PIVOT", "OVER", "FILTER"),
+    *(
+        "CREATE",
+        "SUMMARY",
+        "STREAM",
+        "DROP",
+        "SHOW",
+        "EXPLAIN",
+        "COLLAPSE",
+        "LATERAL",
+        "PIVOT",
+        "OVER",
+        "FILTER",
+        "unnest",
+        "VALUES",
+    ),
     *("1", "0", "-1", "1e999", "99999999999999999999", "''", "'x'", '"x"', "store1", "price", "read_csv('x')"),
     *("--", "/*", "*/", "\n", "\t", "\0", "\ud800", "é", "×", "🤦", " ", "::", "||", "->", "$x", "$1", "\u2028"),
 )

@@ -47,7 +47,8 @@ class OfLists:
     nulls: bool = False
 
 
-_MOST = 1 << 28
+_MOST = 1 << 26
+"""Elements that lists of one batch of rows may have."""
 _NUMBER: tuple[Kind, ...] = ("integer", "number")
 
 

@@ -91,17 +91,17 @@ class Inputs:
         return plan
 
     def taken(self, names: Set[str], start: int) -> Plan:
-        """The one input that has some columns, or the join of the last group where several have; it is taken out."""
+        """The one input that has some columns, or the join of those that have; it is taken out.  Raises Fault."""
         for at, each in enumerate(self.plans):
             if names <= {field.name for field in each.fields}:
                 self._hole = at
                 return self.plans.pop(at)
         if not names <= {field.name for each in self.group for field in each.fields}:
-            raise Fault(
-                "needed columns of one input, or of several without a comma between them, in unnest(); got others; "
-                "write JOIN in place of the comma",
-                start,
-            )
+            plan, self._hole, self._group = self.plan(), 0, (0, 0, 0)
+            self.plans.clear()
+            self.equal.clear()
+            self.conditions.clear()
+            return plan
         self._hole = self._group[0]
         return self.joined(start)
 
