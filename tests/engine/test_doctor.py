@@ -138,6 +138,7 @@ def test_a_folder_that_hides_our_import_name_is_named(tmp_path: Path) -> None:
     assert doctor.import_name_check("nile", [], None, root).found == "not found"
 
 
+@pytest.mark.slow
 def test_kernels_compile_beforehand_a_kind_in_each_process_and_one_that_fails_is_a_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

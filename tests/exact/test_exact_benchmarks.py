@@ -57,6 +57,7 @@ def test_the_count_over_whole_arrays_takes_nulls_and_codes_however_far_apart(spr
         assert count_whole((ts[0], ts[1]), (codes[0], codes[1]), window) == pairs
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_formulation_for_spark_gives_the_pairs_of_the_operator(spark: object) -> None:
     seen: list[tuple[int, int]] = []

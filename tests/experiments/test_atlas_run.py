@@ -40,6 +40,7 @@ def atlas(file: Path, out: Path, *, jobs: int = 1, resume: bool = False) -> dict
     return made
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_for_one_process_two_runs_and_two_processes(tmp_path: Path) -> None:
     file = written(tmp_path, SEVERAL)
     first = atlas(file, tmp_path / "1")

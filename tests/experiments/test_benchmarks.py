@@ -184,6 +184,7 @@ def test_a_table_has_the_benchmarks_that_are_named(tmp_path: Path) -> None:
     assert "needed one of a, b-one, b-two, c; got 'bb'" in wrong.output + str(wrong.exception)
 
 
+@pytest.mark.slow
 def test_the_surface_is_measured_against_its_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surface, "ROUNDS", 1)
     monkeypatch.setattr(surface, "STATEMENTS", 1)

@@ -160,6 +160,7 @@ def test_forgetting_lowers_coverage_and_adds_no_false_pair() -> None:
         assert run["coverage"] < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_another_process_with_another_batch_size_writes_the_same_runs(
     tmp_path: Path, both_costs: list[dict[str, Any]]

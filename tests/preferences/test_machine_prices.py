@@ -72,6 +72,7 @@ def test_a_file_that_is_none_is_replaced(written: str, monkeypatch: pytest.Monke
     assert machine.read(json.loads(kept_at().read_text())["prices"]) == PRICES
 
 
+@pytest.mark.slow
 def test_every_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "_TUPLES", 1 << 13)
     monkeypatch.setattr(calibrating, "_KNOTS", (4, 8))

@@ -537,6 +537,7 @@ def test_an_interrupted_reader_closes_its_sources() -> None:
         end.close()
 
 
+@pytest.mark.slow
 def test_a_hundred_queries_over_a_hundred_sources_begin_each_once() -> None:
     db = made("Slow", [str(k) for k in range(100)])
     queries = [iter(db.sql("SELECT id, reading FROM d WHERE id <> ?", [k])) for k in range(100)]

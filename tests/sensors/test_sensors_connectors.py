@@ -294,6 +294,7 @@ def test_messages_of_mqtt_come_once_and_in_order(broker: Any, each: int) -> None
     assert [account[name] for name in ("late", "shed", "rejected")] == [[0, 0, 0]] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kills", "each"), [(3, 100), pytest.param(50, 20_000, marks=pytest.mark.long)])
 def test_a_broker_that_is_killed_is_connected_to_again(broker: Any, kills: int, each: int) -> None:
     port, start, stop = broker

@@ -299,6 +299,7 @@ def arrow(table: pa.Table, **how: Any) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+@pytest.mark.slow
 def test_arrow_that_lies_about_lengths_and_offsets_is_refused_whole(up: Served) -> None:
     good, draw = arrow(pa.table({"ts": [3.0, 4.0], "k": ["a", "b"]})), random.Random(3)
     with up.client() as client:

@@ -253,6 +253,7 @@ def killed_while_pushed_to(folder: Path, kills: int, seed: int) -> None:
     assert found == list(range(total))
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     killed_while_pushed_to(tmp_path, 3, 1)
 

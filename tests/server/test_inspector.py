@@ -200,6 +200,7 @@ def test_the_page_asks_for_the_token_where_it_has_none(up: Served, tmp_path: Pat
         shown.until("!!document.querySelector('[data-query=pairs]')")
 
 
+@pytest.mark.slow
 @browser
 def test_a_hundred_queries_are_drawn_without_a_stutter(up: Served, tmp_path: Path) -> None:
     for number in range(97):

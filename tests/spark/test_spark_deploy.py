@@ -90,6 +90,7 @@ def test_archives_that_cannot_be_written_say_where(tmp_path: Path, monkeypatch: 
         archive()
 
 
+@pytest.mark.slow
 def test_a_python_without_nile_runs_its_kernels_from_the_archives_and_keeps_them_compiled(tmp_path: Path) -> None:
     here, there, home = unpacked(tmp_path / "here"), unpacked(tmp_path / "there"), tmp_path / "home"
     where, kept, hits = as_a_task(here, home)
@@ -99,6 +100,7 @@ def test_a_python_without_nile_runs_its_kernels_from_the_archives_and_keeps_them
     assert as_a_task(there, home) == [str(there / "nile/__init__.py"), kept, "1"]
 
 
+@pytest.mark.slow
 def test_a_user_without_a_home_keeps_kernels_beside_the_code(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("no directory")
     code = unpacked(tmp_path / "code")

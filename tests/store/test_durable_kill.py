@@ -68,6 +68,7 @@ def kills(path: Path, count: int, seed: int, early: float, *, fork: bool = False
         server.close()
 
 
+@pytest.mark.slow
 def test_an_engine_killed_a_few_times_has_lost_and_doubled_nothing(path: Path) -> None:
     done = kills(path, 3, 1, 0.0)
     assert done.counted >= 3

@@ -12,6 +12,8 @@ DAY = 86_400
 
 CHILD = """
 import numpy as np
+
+import pytest
 from nile.summaries.kernels import cold_start
 {then}
 print(cold_start())
@@ -54,6 +56,7 @@ print(sum(issubclass(each.category, nile.CompileWarning) for each in came))
     return int(run.stdout)
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_for_kernels_says_so_once_and_the_next_has_none_to_wait_for(tmp_path: Path) -> None:
     assert said(tmp_path / "told", "kernels.told()") == 0
     assert said(tmp_path / "cold", "pass") == 1
