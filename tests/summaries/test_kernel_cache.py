@@ -8,12 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 DAY = 86_400
 
 CHILD = """
 import numpy as np
-
-import pytest
 from nile.summaries.kernels import cold_start
 {then}
 print(cold_start())
