@@ -11,6 +11,7 @@ as ranges alone, where one record stands for all tuples of a query's cells in a 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -34,12 +35,18 @@ _NO_LOSS = 0.002
 _OPPONENTS = {"predicate-index": -_NO_LOSS, "shed-uniform": None}
 """What nile must not fall behind of by more; no bar for random admission, which is told the exact answer's cost."""
 _TUPLES = 60_000
+_ROUNDS = 7
 _STRICT = "one record per tuple as the base"
 
 
 def rows(seeds: Sequence[int], *, tuples: int = _TUPLES) -> list[Measure]:
     """Every bar of standing selections, measured.  seeds: five or more; about a minute."""
-    return [*_tenth(seeds, tuples), *_ahead_of_naive(seeds, tuples), *_against_indices(seeds, tuples)]
+    return [
+        *_tenth(seeds, tuples),
+        *_ahead_of_naive(seeds, tuples),
+        *_against_indices(seeds, tuples),
+        *_by_the_clock(tuples),
+    ]
 
 
 def _found(query: SelectionQuery, selectable: Selectable, budget: float, method: str, output: str = "pairs") -> float:
@@ -76,6 +83,24 @@ def _tenth(seeds: Sequence[int], tuples: int) -> Iterator[Measure]:
                 bar=_ENGINE_BAR,
                 about=f"{about}, if naive gave one record per tuple for all its queries",
             )
+
+
+def _by_the_clock(tuples: int) -> Iterator[Measure]:
+    """The whole answer's CPU as a share of naive's: what a tenth of naive's time would buy on this machine."""
+    for count in (100, 300):
+        query, selectable = loaded(Setting(tuples=tuples, seeds=1, costs="memory"), 0, count)
+        ways = {"naive": query.using(method="naive"), "pairs": query, "ranges": query.using(output="ranges")}
+        took: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(_ROUNDS):  # in turn, so that what else runs disturbs them alike
+            for way, asked in ways.items():
+                begun = time.process_time()
+                for _ in SelectionAnswer(selectable, asked.plan(1.0)).outputs():
+                    pass
+                took[way].append(time.process_time() - begun)
+        for way in ("pairs", "ranges"):
+            share = float(np.median(np.array(took[way]) / np.array(took["naive"])))
+            about = f"{count} ranges of 5 to 10 %, process time, median of {_ROUNDS} rounds in turn"
+            yield Measure(f"selections, the whole answer as {way}: CPU over naive's", share, about=about)
 
 
 def _ceiling(query: SelectionQuery, selectable: Selectable) -> float:
