@@ -637,7 +637,7 @@ class ZoneTwin:
                 self.left.pop()
         self.last = max(1, run.applied - self.held[0])
         self.held, self.owed = [], 0.0
-        if run.plan.pace.is_replay and not self.left and not run.waiting:
+        if run.plan.pace.is_replay and run.plan.budget is not None and not self.left and not run.waiting:
             run.credit = min(run.credit, 0.0)
 
     def report(self) -> None:

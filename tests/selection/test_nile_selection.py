@@ -304,3 +304,12 @@ def test_it_never_finds_less_than_the_predicate_index_nor_than_naive(costs: str,
     mine = shares(costs, "nile", "pairs", budget)
     assert mine >= shares(costs, "predicate-index", "pairs", budget) - NO_LOSS
     assert mine > shares(costs, "naive", "pairs", budget)
+
+
+def test_a_replay_without_a_budget_gives_everything_as_ranges_too() -> None:
+    """The zone that ends with a tuple under way took its credit, and the tuple was left as it was."""
+    db = nile.connect()
+    db.register("s", {"ts": [0.0, 1.0], "k": [1, 1], "v": [2, 2]}, time="ts")
+    asked = db.select("s", on="k", predicates={"open": "k = 1 AND v > 0", "full": "k = 1"})
+    answer = asked.replayed("data").using(output="ranges", zone=1).run()
+    assert [answer.ordinals(name).tolist() for name in ("open", "full")] == [[0, 1], [0, 1]]

@@ -90,5 +90,8 @@ def test_what_no_sample_bounds_is_refused(lake: Path) -> None:
         db.sql(f"{QUERIES['sum']} WITH PREFERENCE desc ERROR 0.1", engine="spark")
     with pytest.raises(NotYet, match="which unread partitions may change by any amount"):
         db.sql("SELECT max(price) AS n FROM s1 ERROR 0.1", engine="spark")
+    dearest = QUERIES["pairs"].replace("count(*) AS n", "a.price") + " WITH PREFERENCE desc COUNT(a.item) * a.price"
+    with pytest.raises(NotYet, match="of which the sketches of a lake know nothing"):
+        db.sql(dearest, engine="spark")
     with pytest.raises(BudgetError, match="needed no BUDGET beside it"):
         db.sql(f"{QUERIES['sum']} BUDGET 0.5 ERROR 0.1", engine="spark")

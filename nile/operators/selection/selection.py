@@ -54,6 +54,8 @@ class StandingSelections:
         self.batch_rows = max(1, batch_rows)
         self.index = PredicateIndex.of(data.says, data.rank)
         self.progress = arrays.progress(plan, data, self.index)
+        if plan.budget is None:
+            self.progress.setting[st.REPLAYED] = 0  # nothing is limited, so that no credit expires under a tuple
         self._costs = np.rint(arrays.UNIT * naive_costs(data, plan.costs, windowed=plan.window is not None))
         if plan.budget is None:
             self._grant = np.full(data.ts.shape[0], _UNLIMITED)
