@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +29,7 @@ import nile
 from nile.server.forms import ARROW, read_rows
 from nile.server.guard import OPEN
 from nile.server.metrics import exposed
+from nile.server.serve import listen
 from nile.server.settings import read_token
 from nile.summaries.errors import ConfigError, SourceError
 
@@ -413,3 +416,23 @@ def test_the_command_serves_until_it_is_told_to_stop_and_writes_a_checkpoint(tmp
         running.kill()
     with nile.connect(store) as db:
         assert db.sql("SELECT count(*) AS n FROM s").fetchall() == [(25,)]
+
+
+def test_an_answer_of_two_parts_goes_out_without_waiting_for_an_acknowledgement() -> None:
+    held: list[Any] = []
+
+    class Kept(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            held.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def once() -> None:
+        with listen("127.0.0.1", 0) as bound:
+            server = await asyncio.get_running_loop().create_server(Kept, sock=bound)
+            reader, writer = await asyncio.open_connection(*bound.getsockname())
+            await reader.read()
+            writer.close()
+            server.close()
+
+    asyncio.run(once())
+    assert held[0] != 0, "asyncio turns Nagle's algorithm off where the socket names its protocol"
