@@ -1,0 +1,105 @@
+"""Random plans with too little memory: how well their precision is foretold, and what dealing memory out is worth."""
+
+from __future__ import annotations
+
+import random
+from statistics import fmean
+
+from nile.experiments.benchmarks.harness import Measure
+from nile.runtime.allocating import allocated, equal_split
+from nile.runtime.approximated import measured
+from nile.runtime.precision import (
+    TUPLE_BITS,
+    Distinct,
+    Except,
+    Intersect,
+    Join,
+    Leaf,
+    Node,
+    Select,
+    Union,
+    expected,
+    slots_of,
+)
+
+__all__ = ["drawn_plan", "foretold"]
+
+DOMAIN = 60_000
+POINTS_BAR, WORSE_BAR, HALF_BAR = 2.0, 1.0, 0.7
+_SEEDS = 3
+
+
+def drawn_plan(draw: random.Random) -> tuple[Node, int]:
+    """(a plan of two synopses or more, bits for all of them: too few, and by how much differs)."""
+    while True:
+        plan = _joins(draw, draw.choice([0, 1, 1, 2]))
+        size = expected(plan, DOMAIN, [10**9] * slots_of(plan)).size
+        if slots_of(plan) >= 2 and size >= 3_000:
+            needs = _needs(plan)
+            return plan, max(64, int(sum(needs) * draw.choice([0.1, 0.2, 0.35, 0.5])))
+
+
+def _joins(draw: random.Random, many: int) -> Node:
+    if not many:
+        return _sets(draw, draw.choice([1, 2, 2, 3]))
+    left, right = _joins(draw, many - 1), _sets(draw, draw.choice([0, 1, 2]))
+    sizes = [max(expected(each, DOMAIN, [10**9] * 20).size, 1.0) for each in (left, right)]
+    keys = int(sizes[0] * sizes[1] / draw.uniform(4_000, 30_000)) + 1
+    made: Node = Join(left, right, keys)
+    return Select(made, draw.uniform(0.5, 1.0)) if draw.random() < 0.3 else made
+
+
+def _sets(draw: random.Random, deep: int) -> Node:
+    if not deep:
+        size = int(10 ** draw.uniform(3.0, 4.5))
+        return Distinct(Leaf(size, draw.randint(2, 4))) if draw.random() < 0.5 else Leaf(size)
+    left, right = _sets(draw, deep - 1), _sets(draw, draw.choice([0, deep - 1]))
+    what = draw.choice([Except, Except, Intersect, Union, Select])
+    return Select(left, draw.uniform(0.3, 1.0)) if what is Select else what(left, right)
+
+
+def _needs(node: Node) -> list[float]:
+    """Bits of each synopsis with which it hardly errs."""
+    match node:
+        case Leaf():
+            return []
+        case Select():
+            return _needs(node.input)
+        case Distinct():
+            return [*_needs(node.input), 10.0 * _size(node.input)]
+    below = [*_needs(node.left), *_needs(node.right)]
+    match node:
+        case Union():
+            return below
+        case Join():
+            return [*below, TUPLE_BITS * _size(node.left), TUPLE_BITS * _size(node.right)]
+        case _:
+            return [*below, 10.0 * _size(node.right)]
+
+
+def _size(node: Node) -> float:
+    return expected(node, DOMAIN, [10**9] * 20).size
+
+
+def foretold(plans: int, seed: int = 13) -> list[Measure]:
+    """(FP, FN) foretold and measured, memory dealt out beside an equal split."""
+    draw = random.Random(seed)
+    off, shares = [], []
+    for number in range(plans):
+        plan, bits = drawn_plan(draw)
+        errors = []
+        for memory in (equal_split(plan, bits), allocated(plan, DOMAIN, bits, _needs(plan))):
+            told = expected(plan, DOMAIN, memory)
+            found = [measured(plan, DOMAIN, memory, number * _SEEDS + k) for k in range(_SEEDS)]
+            fp, fn = (fmean(each[k] for each in found) for k in (0, 1))
+            off.append(100.0 * max(abs(told.fp - fp), abs(told.fn - fn)))
+            errors.append(fp + fn)
+        shares.append(errors[1] / errors[0] if errors[0] else 1.0)
+    shares.sort()
+    return [
+        Measure("precision of plans: foretold beside measured, most", max(off), "points", POINTS_BAR, most=True,
+                about=f"{plans:,} plans, each under two splits of its memory; mean {fmean(off):.2f}"),
+        Measure("memory dealt out: most error beside an equal split", shares[-1], "times", WORSE_BAR, most=True),
+        Measure("memory dealt out: median error beside an equal split", shares[len(shares) // 2], "times", HALF_BAR,
+                most=True, about=f"mean {fmean(shares):.2f}"),
+    ]  # fmt: skip
