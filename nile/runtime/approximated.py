@@ -16,7 +16,7 @@ __all__ = ["Bloom", "measured", "run"]
 
 Array = np.ndarray[Any, Any]
 _BLOCK = 64
-"""Values that are looked up together, before they are put in."""
+"""Values that are looked up together, before they are put in; at first one by one, while each counts for much."""
 
 
 def _mixed(values: Array, seed: int) -> Array:
@@ -65,18 +65,24 @@ def run(node: Node, domain: int, memory: Sequence[int] | None, seed: int) -> Arr
     return _Work(domain, None if memory is None else list(memory), seed).of(node)
 
 
-def measured(node: Node, domain: int, memory: Sequence[int], seed: int) -> tuple[float, float]:
-    """(FP, FN) of a plan beside the exact one over the same values."""
-    exact, found = run(node, domain, None, seed), run(node, domain, memory, seed)
-    right = np.intersect1d(exact, found, assume_unique=True).size
-    return 1.0 - right / found.size if found.size else 0.0, 1.0 - right / exact.size if exact.size else 0.0
+def measured(node: Node, domain: int, memories: Sequence[Sequence[int]], seed: int) -> list[tuple[float, float]]:
+    """(FP, FN) of a plan under each of some splits of memory, beside the exact one over the same values."""
+    drawn: dict[int, Array] = {}
+    exact, out = _Work(domain, None, seed, drawn).of(node), []
+    for memory in memories:
+        found = _Work(domain, list(memory), seed, drawn).of(node)
+        right = np.intersect1d(exact, found, assume_unique=True).size
+        out.append((1.0 - right / found.size if found.size else 0.0, 1.0 - right / exact.size if exact.size else 0.0))
+    return out
 
 
 class _Work:
     """Numbers nodes as it meets them, so that equal draws are made whatever the memory."""
 
-    def __init__(self, domain: int, memory: list[int] | None, seed: int) -> None:
+    def __init__(self, domain: int, memory: list[int] | None, seed: int, drawn: dict[int, Array] | None = None) -> None:
+        """drawn: leaves of another run with this seed."""
         self._domain, self._memory, self._seed, self._node = domain, memory, seed, 0
+        self._drawn = {} if drawn is None else drawn
 
     def _bits(self) -> int | None:
         return None if self._memory is None else self._memory.pop(0)
@@ -87,9 +93,12 @@ class _Work:
         seed = (self._seed * 1_000 + self._node) * 16  # draws of a node have the numbers from here on
         match node:
             case Leaf():
-                draw = np.random.Generator(np.random.PCG64(seed))
-                values = draw.permutation(self._domain)[: node.size].astype(np.uint64)
-                return draw.permutation(np.repeat(values, node.repeats)) if node.repeats > 1 else values
+                if seed not in self._drawn:
+                    draw = np.random.Generator(np.random.PCG64(seed))
+                    values = draw.choice(self._domain, node.size, replace=False).astype(np.uint64)
+                    again = draw.permutation(np.repeat(values, node.repeats)) if node.repeats > 1 else values
+                    self._drawn[seed] = again
+                return self._drawn[seed]
             case Select():
                 values = self.of(node.input)
                 return values[_units(values, seed + 5) < node.share]
@@ -116,14 +125,16 @@ class _Work:
         if (bits := self._bits()) is None:
             return once
         held, out = Bloom(bits, hashes_of(bits, once.size), seed), []
-        for begin in range(0, once.size, _BLOCK):
-            block = once[begin : begin + _BLOCK]
+        begin = 0
+        while begin < once.size:
+            block = once[begin : begin + max(1, min(_BLOCK, begin // 16))]
             out.append(block[~held.has(block)])
             held.add(out[-1])
+            begin += block.size
         return np.concatenate(out) if out else once
 
     def _joined(self, left: Array, right: Array, keys: int, seed: int) -> Array:
-        codes = [_mixed(side, seed + 8) % np.uint64(keys) for side in (left, right)]
+        codes = [_mixed(side, seed + 8 + k) % np.uint64(keys) for k, side in enumerate((left, right))]
         order = np.argsort(codes[1])
         begin, end = (np.searchsorted(codes[1][order], codes[0], side) for side in ("left", "right"))
         sizes = end - begin
