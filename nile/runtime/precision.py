@@ -39,7 +39,7 @@ __all__ = [
 TUPLE_BITS = 256
 """What a tuple takes in the synopsis of a join."""
 _MOST_HASHES = 8
-_POINTS = 16
+_POINTS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ def hashes_of(bits: int, values: float) -> int:
 
 def false_positives(bits: int, hashes: int, values: float) -> float:
     """Of values that are not among those in a Bloom filter: the share that seem to be."""
-    return (1.0 - math.exp(-hashes * values / bits)) ** hashes if bits >= 1 else 1.0
+    if bits <= 1:
+        return 1.0 if bits < 1 or values > 0 else 0.0
+    return (1.0 - math.exp(hashes * values * math.log1p(-1.0 / bits))) ** hashes
 
 
 def slots_of(node: Node) -> int:
@@ -174,9 +176,9 @@ def _expected(node: Node, domain: int, memory: list[int]) -> Expected:
             below = _expected(node.input, domain, memory)
             bits, values = memory.pop(0), below.right + below.wrong
             hashes = hashes_of(bits, values)
-            passed = (
-                1.0 - sum(false_positives(bits, hashes, values * (k + 0.5) / _POINTS) for k in range(_POINTS)) / _POINTS
-            )
+            points = [(k + 0.5) / _POINTS for k in range(_POINTS)]  # closer where the filter is nearly empty
+            seen = sum(3.0 * x * x * false_positives(bits, hashes, values * x**3) for x in points) / _POINTS
+            passed = max(1.0 - seen, min(1.0, 1.0 / max(values, 1.0)))  # the first comes out
             return Expected(below.size, below.right * passed, below.wrong * passed)
     left, right = _expected(node.left, domain, memory), _expected(node.right, domain, memory)
     match node:
