@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nile.sensors.port import PAUSE, Port
+from nile.sensors.port import PAUSE, Port, told
 
 __all__ = ["Awaiter"]
 
@@ -80,6 +80,10 @@ class Awaiter:
         try:
             found = instance.made.close()
             if isinstance(found, Awaitable):
-                await asyncio.wait_for(found, instance.made.timeout)
-        except Exception as error:
+                found = await asyncio.wait_for(told(found), instance.made.timeout)
+                if isinstance(found, BaseException):
+                    port.note_closing(found)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             port.note_closing(error)

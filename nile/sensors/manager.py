@@ -53,6 +53,8 @@ class SensorManager:
             if scan.closed.is_set():
                 begun.set()
                 return
+            while self.waiting():
+                self.gather()  # what was given before is of no query that begins now
             if not self._scans:
                 self._known.clear()
                 atexit.register(self._exit)
@@ -78,6 +80,8 @@ class SensorManager:
     # --- what the thread that polls does beside (`Work`) ----------------------------------------------------------
 
     def give(self, port: Port, found: tuple[Any, ...] | None) -> bool:
+        if found is not None and port.gone.is_set():
+            return False  # it hung in its call, and meanwhile nobody reads it
         first = not self._arrived
         value, said = (ENDED, None) if found is None else (found[1], found[2] if len(found) == 3 else None)
         # One after the other, in one piece: thousands of tuples that wait would have the garbage collector look at all.

@@ -267,7 +267,7 @@ class Poller:
             return False
         turn, instance = port.turn, port.instance
         if instance is None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 instance = port.made()
         found = port.step()
         if not port.asked and port.turn == turn:

@@ -13,7 +13,7 @@ from nile.streams.accounting import Accounting
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
-__all__ = ["PAUSE", "Instance", "Port"]
+__all__ = ["PAUSE", "Instance", "Port", "told"]
 
 PAUSE = 0.01
 """Seconds between two looks at whether queues have room again."""
@@ -33,6 +33,14 @@ _MOST_STUCK = 3
 @runtime_checkable
 class _HasDescriptor(Protocol):
     def fileno(self) -> int: ...
+
+
+async def told(call: Awaitable[Any]) -> Any:
+    """What a call gives; KeyboardInterrupt and SystemExit that it raises are returned: raised, they end the loop."""
+    try:
+        return await call
+    except (KeyboardInterrupt, SystemExit) as error:
+        return error
 
 
 class Instance:
@@ -56,7 +64,7 @@ class Instance:
         if self.may_end():
             try:
                 self.made.close()
-            except Exception as error:
+            except BaseException as error:  # as in `Port.step`
                 return error
         return None
 
@@ -124,7 +132,10 @@ class Port:
         return self.instance
 
     def step(self) -> Any:
-        """One init or read, as it comes: what read returned, an exception where it raised."""
+        """One init or read, as it comes: what read returned, an exception where it raised.
+
+        KeyboardInterrupt and SystemExit, too: on a thread of ours nobody else would hear of them, and it would end.
+        """
         try:
             instance = self.instance or self.made()
             if not instance.begun:
@@ -132,7 +143,7 @@ class Port:
                 instance.made.init(self.address, self.static)
                 return _BEGUN
             return instance.made.read()
-        except Exception as error:
+        except BaseException as error:
             return error
 
     async def step_async(self) -> Any:
@@ -142,14 +153,18 @@ class Port:
             first, instance.begun = not instance.begun, True
             found = instance.made.init(self.address, self.static) if first else instance.made.read()
             if isinstance(found, Awaitable):
-                found = await asyncio.wait_for(found, instance.made.timeout)
+                found = await asyncio.wait_for(told(found), instance.made.timeout)
+                if isinstance(found, BaseException):
+                    return found
             return _BEGUN if first else found
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             return error
 
     def follow(self, found: Any, now: float) -> bool:
         """Say when to ask next, after what a step found; whether it is an end."""
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             return self.fail(found, now)
         assert self.instance is not None
         sensor = self.instance.made

@@ -210,3 +210,57 @@ def test_preferences_and_windows_open_only_what_static_conditions_leave(text: st
     db = database("d", "e")
     db.sql(text).fetchall()
     assert sum(Planned.opened.values()) == opened
+
+
+class Stopping(nile.Sensor):
+    """Raises what is no Exception, once at each of init, read and close."""
+
+    kind: ClassVar[type[BaseException]] = KeyboardInterrupt
+    left: ClassVar[list[str]] = []
+
+    def troubled(self, where: str) -> None:
+        if where in Stopping.left:
+            Stopping.left.remove(where)
+            raise Stopping.kind("of a source")
+
+    def init(self, *_: Any) -> None:
+        self.troubled("init")
+
+    def read(self) -> Any:
+        self.troubled("read")
+        at = self.place = (self.place or 0) + 1
+        return (NEW_VALUE, float(at)) if at < 4 else END
+
+    def close(self) -> None:
+        self.troubled("close")
+
+
+class StoppingLater(Stopping):
+    """The same, awaited."""
+
+    async def init(self, *_: Any) -> None:  # type: ignore[override]
+        self.troubled("init")
+
+    async def read(self) -> Any:
+        return super().read()
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.troubled("close")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("source", ["Stopping", "StoppingLater"])
+def test_what_is_no_exception_in_a_source_ends_neither_its_thread_nor_other_sources(
+    source: str, kind: type[BaseException]
+) -> None:
+    Stopping.kind, Stopping.left = kind, ["init", "read", "close"]
+    db = nile.connect()
+    for name, one in (("d", source), ("e", "Planned")):
+        db.sql(f"CREATE SENSORS {name} ({COLUMNS} USING '{one}') LATENESS '1 day'")
+    db.sensors("d").add([{"id": 1, "value": "a"}])
+    db.sensors("e").add([{"id": 2, "value": "2 40"}])
+    found, other = db.subscribe("SELECT id, reading FROM d"), db.subscribe("SELECT id, reading FROM e")
+    assert [row["reading"] for batch in found.follow(20) for row in batch.to_pylist()] == [1.0, 2.0, 3.0]
+    assert sum(batch.num_rows for batch in other.follow(20)) == 40
+    assert not Stopping.left
+    assert kind.__name__ in db.sensors("d").sources()["error"][0].as_py()
